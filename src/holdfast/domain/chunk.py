@@ -1,0 +1,71 @@
+"""A chunk: a piece of a message still being spoken, as the journal keeps it.
+
+A provider's chunk is read into deltas by its format; a message, whole or cut off, is what its deltas fold to. The
+journal stores deltas, not provider chunks, so that a message rebuilt after a crash comes from the same fold as one
+that ended well (I-5, I-6).
+
+A delta is a triple `(kind, index, value)`:
+
+    text | refusal | thinking | signature | arguments    value: str, grows the part at `index`
+    call        value: {"id": …, "name": …}, opens a call at `index`
+    part        value: the provider's own block, verbatim, opened or complete at `index`
+    meta        value: facts about the message (finish, usage, model, id), later ones win
+    done        value: the provider's own final payload, or None; the stream has said its end
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.message import freeze, thaw
+
+Delta = tuple[str, int, Any]
+
+GROWING = frozenset({"text", "refusal", "thinking", "signature", "arguments"})
+SHOWN = frozenset({"text", "refusal"})
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Delta]).decode
+
+
+def squeeze(deltas: Iterable[Delta]) -> list[Delta]:
+    """Neighbours that grow the same part become one: the fold is the same, the row smaller."""
+    out: list[Delta] = []
+    kind, index, held = "", -1, []
+    for delta in deltas:
+        if delta[0] == kind and delta[1] == index:
+            held.append(delta[2])
+            continue
+        if held:
+            out.append((kind, index, "".join(held)))
+        if delta[0] in GROWING:
+            kind, index, held = delta[0], delta[1], [delta[2]]
+        else:
+            kind, index, held = "", -1, []
+            out.append(delta)
+    if held:
+        out.append((kind, index, "".join(held)))
+    return out
+
+
+def pack(deltas: Iterable[Delta]) -> bytes:
+    """Deltas as one journal row."""
+    squeezed = squeeze(deltas)
+    try:
+        return _encode(squeezed)
+    except UnicodeEncodeError:
+        return freeze(squeezed)
+
+
+def unpack(row: bytes) -> list[Delta]:
+    """The deltas of a journal row."""
+    try:
+        return _decode(row)
+    except msgspec.DecodeError:
+        return [tuple(delta) for delta in thaw(row)]
+
+
+def shown(deltas: Iterable[Delta]) -> str:
+    """The text of these deltas that is handed on to be shown."""
+    return "".join(delta[2] for delta in deltas if delta[0] in SHOWN)

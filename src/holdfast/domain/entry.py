@@ -1,0 +1,153 @@
+"""An entry: one immutable record in a session's log, at a dense seq from 1 (I-1).
+
+An engine keeps entries as bytes; what they mean is written here, once. An entry has a kind, an id minted at the edge,
+the number of its turn, the time it was made, a note (small, typed, decoded by kind) and a body (a frozen payload or text,
+never looked into by the log).
+
+    kind          note              body             what happened
+    opened        Opened            -                the session began, for a key or as a fork
+    message       MessageNote       payload          somebody said something
+    turn          TurnStarted       -                a turn began, and took these messages from the inbox
+    take          Taken             -                a running turn took more messages from the inbox
+    call          CallStarted       -                a call that the model made is about to be run (I-22)
+    end           TurnEnded         -                the turn's one end (I-6)
+    instructions  -                 text             the system prompt from here on
+    view          Shape             -                the model's view has this shape from here on
+    label         Labelled          -                a message got labels (I-13)
+    retract       Retracted         -                messages taken out of the model's view
+    closed        Closed            -                the session ended: no more turns
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.domain.message import MessageNote, Spoken
+
+Kind = Literal["opened", "message", "turn", "take", "call", "end", "instructions", "view", "label", "retract", "closed"]
+End = Literal["completed", "interrupted", "failed", "abandoned"]
+
+STARTING = 0
+"""The turn number of a draft that belongs to the turn its own commit starts: the engine puts the real one in."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record as the log holds it."""
+
+    seq: int
+    kind: str
+    turn: int | None
+    id: bytes
+    at: int
+    note: bytes
+    body: bytes
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A record on its way into the log: all but its seq."""
+
+    kind: str
+    turn: int | None
+    id: bytes
+    at: int
+    note: bytes = b""
+    body: bytes = b""
+
+
+class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
+    key: str | None = None
+    epoch: int = 1
+    previous: str | None = None
+    parent: str | None = None
+    parent_seq: int | None = None
+
+
+class TurnStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+    takes: tuple[str, ...] = ()
+    reply_to: str | None = None
+    event: str | None = None
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    takes: tuple[str, ...] = ()
+
+
+class CallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+    call_id: str
+    message: str
+    index: int = 0
+
+
+class TurnEnded(msgspec.Struct, frozen=True, omit_defaults=True):
+    end: End = "completed"
+    reason: str | None = None
+    error: str | None = None
+    returns: tuple[str, ...] = ()
+
+
+class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The model's view as its difference from the natural one: ranges of message seqs, in the order shown.
+
+    `edits` are messages shown in another wording, by seq; those of earlier shapes go on unless in `restored`.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    edits: dict[int, Any] = {}
+    restored: tuple[int, ...] = ()
+
+
+class Labelled(msgspec.Struct, frozen=True, omit_defaults=True):
+    message: str
+    labels: dict[str, Any] = {}
+
+
+class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
+    messages: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
+    reason: str = ""
+
+
+NOTES: dict[str, type[msgspec.Struct]] = {
+    "opened": Opened,
+    "message": MessageNote,
+    "turn": TurnStarted,
+    "take": Taken,
+    "call": CallStarted,
+    "end": TurnEnded,
+    "view": Shape,
+    "label": Labelled,
+    "retract": Retracted,
+    "closed": Closed,
+}
+
+_encode = msgspec.json.Encoder().encode
+_decoders = {kind: msgspec.json.Decoder(note).decode for kind, note in NOTES.items()}
+_plain_notes: dict[tuple[str, bytes], Any] = {}
+_PLAIN_NOTES_MAX = 4096
+
+
+def noted(note: msgspec.Struct) -> bytes:
+    """A note as bytes; nothing at all when it says nothing but defaults."""
+    text = _encode(note)
+    return b"" if text == b"{}" else text
+
+
+def note_of(kind: str, note: bytes) -> Any:
+    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so short ones are remembered."""
+    known = _plain_notes.get((kind, note))
+    if known is not None:
+        return known
+    value = _decoders[kind](note or b"{}")
+    if len(note) <= 96:
+        if len(_plain_notes) >= _PLAIN_NOTES_MAX:
+            _plain_notes.clear()
+        _plain_notes[kind, note] = value
+    return value
+
+
+def message_draft(spoken: Spoken, *, id: bytes, at: int, turn: int | None) -> Draft:
+    """A message on its way into the log."""
+    return Draft("message", turn, id, at, noted(spoken.note), spoken.body)

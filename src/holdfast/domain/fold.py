@@ -1,0 +1,213 @@
+"""The fold: from entries to what a session is (I-9).
+
+A `Log` takes entries in order and knows at every moment the messages in the order the model should see them, the turns and
+their ends, and the instructions. Every process that folds the same entries gets the same.
+
+Turns stand in the order in which they started, a message outside a turn where it was said; late messages stand in their own
+turn. A message in the inbox stands nowhere until a turn takes it. `order` only grows at its end while `revision` stays the
+same, so what was computed from its beginning can be kept.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.domain.entry import Entry, Shape, note_of
+from holdfast.domain.message import freeze, thaw
+from holdfast.domain.repair import Seen
+from holdfast.domain.turn import TurnRecord
+from holdfast.domain.view import shaped
+
+
+class Unit:
+    """What stands together: a turn with its messages, or one message outside a turn."""
+
+    __slots__ = ("messages", "turn")
+
+    def __init__(self, turn: int | None) -> None:
+        self.turn = turn
+        self.messages: list[Seen] = []
+
+
+class Log:
+    """A session as its entries tell it."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.revision = 0
+        self.turns: dict[int, TurnRecord] = {}
+        self.instructions: str | None = None
+        self.closed: str | None = None
+        self.hidden: set[str] = set()
+        self.labels: dict[str, dict[str, object]] = {}
+        self.shape: Shape | None = None
+        self.shape_seq = 0
+        self.edits: dict[int, bytes] = {}
+        self._units: list[Unit] = []
+        self._unit_of_turn: dict[int, Unit] = {}
+        self._inbox: dict[str, Seen] = {}
+        self._taken_by: dict[str, int] = {}
+        self._order: list[Seen] = []
+        self._stale = False
+
+    @property
+    def order(self) -> list[Seen]:
+        """The messages the model should see, in order. Not to be changed by the reader."""
+        if self._stale:
+            self._order = self._arrange()
+            self._stale = False
+            self.revision += 1
+        return self._order
+
+    @property
+    def standing(self) -> list[Seen]:
+        """All messages that stand somewhere, shown or not, in the natural order."""
+        return [message for unit in self._units for message in unit.messages]
+
+    @property
+    def messages(self) -> list[Seen]:
+        """All messages, those in the inbox too, by seq."""
+        return sorted([*self.standing, *self._inbox.values()], key=lambda message: message.seq)
+
+    @property
+    def waiting(self) -> set[str]:
+        """Ids of the messages in the inbox."""
+        return set(self._inbox)
+
+    @property
+    def running(self) -> int | None:
+        """The number of the turn that has begun last and not ended."""
+        for number in reversed(self.turns):
+            if self.turns[number].end is None:
+                return number
+        return None
+
+    def turn_of(self, id: str) -> int | None:
+        """The turn that took this message from the inbox, if one did."""
+        return self._taken_by.get(id)
+
+    def of_turn(self, number: int) -> list[Seen]:
+        """The messages of a turn, those it took included."""
+        unit = self._unit_of_turn.get(number)
+        return list(unit.messages) if unit else []
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Folds entries that follow what was folded."""
+        for entry in entries:
+            self.head = entry.seq
+            if entry.kind == "message":
+                note = note_of("message", entry.note)
+                seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
+                if note.inbox:
+                    self._inbox[seen.id] = seen
+                else:
+                    self._place(seen)
+            else:
+                handler = _HANDLERS.get(entry.kind)
+                if handler is not None:
+                    handler(self, entry)
+
+    def _place(self, seen: Seen) -> None:
+        unit = self._unit_of_turn.get(seen.turn) if seen.turn is not None else None
+        if unit is None:
+            unit = Unit(seen.turn)
+            self._units.append(unit)
+            if seen.turn is not None:
+                self._unit_of_turn[seen.turn] = unit
+        unit.messages.append(seen)
+        if seen.turn is not None and seen.turn in self.turns and seen.note.role != "user":
+            self.turns[seen.turn].spoke = True
+        if unit is self._units[-1] and not self._stale:
+            self._order.append(seen)
+        else:
+            self._stale = True
+
+    def _arrange(self) -> list[Seen]:
+        natural = self.standing
+        if self.shape is not None:
+            natural = shaped(natural, self.shape, after=self.shape_seq)
+        if self.edits:
+            edits = self.edits
+            natural = [
+                msgspec.structs.replace(message, body=edits[message.seq]) if message.seq in edits else message
+                for message in natural
+            ]
+        if self.hidden:
+            natural = [message for message in natural if message.id not in self.hidden]
+        return natural
+
+    # One handler for each kind that is not a message.
+
+    def _turn_started(self, entry: Entry) -> None:
+        note = note_of("turn", entry.note)
+        number = entry.turn or 0
+        self.turns[number] = TurnRecord(number, entry.at, note.reply_to, takes=list(note.takes))
+        unit = Unit(number)
+        self._units.append(unit)
+        self._unit_of_turn[number] = unit
+        self._take(number, note.takes)
+
+    def _taken(self, entry: Entry) -> None:
+        note = note_of("take", entry.note)
+        number = entry.turn or 0
+        self.turns[number].takes.extend(note.takes)
+        self._take(number, note.takes)
+
+    def _take(self, number: int, ids: Iterable[str]) -> None:
+        for id in ids:
+            waiting = self._inbox.pop(id, None)
+            if waiting is not None:
+                self._taken_by[id] = number
+                self._place(msgspec.structs.replace(waiting, turn=number))
+
+    def _turn_ended(self, entry: Entry) -> None:
+        note = note_of("end", entry.note)
+        turn = self.turns.setdefault(entry.turn or 0, TurnRecord(entry.turn or 0))
+        if turn.end is not None:
+            return
+        turn.end, turn.reason, turn.error, turn.ended_at = note.end, note.reason, note.error, entry.at
+        unit = self._unit_of_turn.get(turn.number)
+        for id in note.returns:
+            given = next((message for message in unit.messages if message.id == id), None) if unit else None
+            if unit is not None and given is not None:
+                unit.messages.remove(given)
+                self._taken_by.pop(id, None)
+                self._inbox[id] = msgspec.structs.replace(given, turn=None)
+                self._stale = True
+
+    def _instructed(self, entry: Entry) -> None:
+        self.instructions = thaw(entry.body)
+
+    def _shaped(self, entry: Entry) -> None:
+        note = note_of("view", entry.note)
+        self.shape, self.shape_seq = note, entry.seq
+        for seq in note.restored:
+            self.edits.pop(seq, None)
+        self.edits.update({int(seq): freeze(payload) for seq, payload in note.edits.items()})
+        self._stale = True
+
+    def _labelled(self, entry: Entry) -> None:
+        note = note_of("label", entry.note)
+        self.labels.setdefault(note.message, {}).update(note.labels)
+        if "visible_to_model" in note.labels:
+            (self.hidden.discard if note.labels["visible_to_model"] else self.hidden.add)(note.message)
+            self._stale = True
+
+    def _retracted(self, entry: Entry) -> None:
+        self.hidden.update(note_of("retract", entry.note).messages)
+        self._stale = True
+
+    def _closed(self, entry: Entry) -> None:
+        self.closed = note_of("closed", entry.note).reason
+
+
+_HANDLERS = {
+    "turn": Log._turn_started,
+    "take": Log._taken,
+    "end": Log._turn_ended,
+    "instructions": Log._instructed,
+    "view": Log._shaped,
+    "label": Log._labelled,
+    "retract": Log._retracted,
+    "closed": Log._closed,
+}

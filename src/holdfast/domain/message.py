@@ -1,0 +1,175 @@
+"""A message: who speaks, and the payload exactly as its provider shaped it.
+
+The payload is frozen to JSON bytes before anything waits (I-3) and comes back byte for byte (I-14). Parts are
+a neutral reading of a payload, made by its format when somebody asks; they are never stored in its stead.
+A few facts that every view needs (role, calls, results) are noted beside the payload when it is frozen, so that
+a long session folds without parsing what it only passes on.
+"""
+
+import json
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.errors import InvalidMessage
+
+Role = Literal["system", "user", "assistant", "tool"]
+Payload = dict[str, Any] | list[Any]
+
+USUAL_FORMAT = "openai.chat"
+"""The format a message has unless it says otherwise. Its name is left out of storage when it is this very object."""
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    """Words."""
+
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
+    """A picture, by address; a `data:` address carries it along."""
+
+    url: str
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
+    """A tool call. `id` is the provider's and need not be unique; `arguments` is JSON text as it was said."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", tag_field="type", omit_defaults=True):
+    """What a tool answered to the call `call_id`."""
+
+    call_id: str
+    content: str
+    error: bool = False
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
+    """Reasoning the model shared. Replayable only by its own format, from the payload (I-14)."""
+
+    text: str
+    signed: bool = False
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal", tag_field="type"):
+    """The model declined, in these words."""
+
+    text: str
+
+
+class Other(msgspec.Struct, frozen=True, tag="other", tag_field="type"):
+    """Something only its own format can express; `kind` is the format's name for it."""
+
+    kind: str
+
+
+Part = Text | Image | Call | Result | Thinking | Refusal | Other
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens spent on one model response, as the provider counted them."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+
+class CallNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call in a message, noted for pairing. `whole`: its arguments were fully said."""
+
+    id: str
+    name: str
+    whole: bool = True
+
+
+class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a log notes beside a payload. Defaults are left out of storage, so the common message costs nothing.
+
+    `plain`: a complete text message that says something and neither calls a tool nor answers one; a view passes it on
+    unread. `partial`: its stream was cut. `late`: stored by a turn that had already been superseded (I-7).
+    `inbox`: accepted, waiting for a turn to take it (I-4). `failed`: a tool's outcome that is an error.
+    """
+
+    role: Role = "user"
+    format: str = USUAL_FORMAT
+    plain: bool = True
+    partial: bool = False
+    late: bool = False
+    inbox: bool = False
+    calls: tuple[CallNote, ...] = ()
+    answers: tuple[str, ...] = ()
+    failed: bool = False
+    event: str | None = None
+    reply_to: str | None = None
+    finish: str | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    origin: str | None = None
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """A message ready to be stored: the note and the frozen payload."""
+
+    note: MessageNote
+    body: bytes
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def freeze(payload: Any) -> bytes:
+    """The payload as JSON bytes that `thaw` turns back into an equal value; `InvalidMessage` where JSON can't hold it.
+
+    Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
+    """
+    if not _is_flat(payload):
+        _check(payload, "")
+    try:
+        return _encode(payload)
+    except UnicodeEncodeError:
+        return json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def thaw(body: bytes) -> Any:
+    """The value that was frozen."""
+    try:
+        return _decode(body)
+    except msgspec.DecodeError:
+        return json.loads(body)
+
+
+def _is_flat(payload: Any) -> bool:
+    """A dict of strings needs no walk: nothing in it can be outside JSON."""
+    if type(payload) is not dict:
+        return False
+    for key, value in payload.items():
+        if type(value) is not str or type(key) is not str:
+            return False
+    return True
+
+
+def _check(value: Any, place: str, depth: int = 0) -> None:
+    if depth > 200:
+        raise InvalidMessage(problem="it is nested more than 200 deep", place=place or "the message")
+    if value is None or isinstance(value, str | bool | int):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidMessage(problem=f"{value!r} is not a JSON number", place=place or "the message")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidMessage(problem=f"the key {key!r} is not a string", place=place or "the message")
+            _check(item, f"{place}.{key}" if place else key, depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check(item, f"{place}[{index}]", depth + 1)
+    else:
+        raise InvalidMessage(problem=f"a {type(value).__name__} is not JSON data", place=place or "the message")

@@ -1,0 +1,321 @@
+"""Reconcile: what is new in a list that the caller keeps, changes and records again? (I-12, FAULTS B1-B7)
+
+    reconcile(presented, *, shown, remembered=(), known={}) -> Reconciled
+    Reconciled.settle(ids) -> order, remembered          once the new messages have ids
+    remember(remembered, *, handed) -> remembered        after a context was given out
+
+Agents keep their own list of messages. They append to it; they also merge two user messages, drop a head, drop a tool
+pair, shorten an output, insert a summary, copy the list, load it elsewhere. Positions in such a list say nothing
+(FAULTS B1), and neither do equal texts (B7). So each place of the list is matched to the stored message it shows, by
+the best evidence there is, and what no evidence claims is new. In doubt both are kept: a doubled line in a view
+can be dropped later, a lost one can't be found again.
+
+    presented   S   u1  a2  "u3 ⏎⏎ u4"  a5   t6'  u7       S: a leading system message becomes instructions
+                │   │   │    │     │    │    │    │
+    walk        │   ═   ═    │     │    │    │    │        equal to what the handle remembers, from the front
+    certain     │            │     │    ○    │    │        the same object, the same stamp (its own `id`)
+    align       │            =     =         │    │        fingerprints, longest common subsequence; a merged
+                │   │   │    │     │    │    │    │        text takes part as its known parts
+    reword      │   │   │    │     │    │    ≈    │        the same calls, the answer to the same call: an edit
+    merge       │   │   │    │     │    │    │    │        begins or ends with what is missing just here
+    order       ▼   1   2    3     4    5    6    0        0: nothing claimed it, so it is `new[0]`
+
+The memory of a handle (`Remembered`) holds the caller's object, so that its address can't be used again, and a
+snapshot, as the object itself changes with the caller. An object whose text has grown by a blank line and more is that
+message and others; one that changed otherwise is the same message in another wording. `shown` is what the view shows
+now and `known` how the view words single messages before repair, in view or not: a mapping, asked only where payloads
+differ. None of them may share objects with what callers were given.
+
+The passes after the walk live in `matching`; `fingerprint` reads payloads, `alignment` lays sequences side by side.
+
+What can't be told, and what is then chosen:
+
+* Without the caller's objects (copied, reloaded), an equal text in its place is the known message. A list cut down to a
+  stretch that recurs, or cleared and begun again with the same words, is taken for the old one.
+* What follows the newest known message and only says what an older one said is new, unless the object or a stamp says
+  otherwise, or it makes the same calls under the same ids.
+* An equal text at the place where the view has grown meanwhile is what it grew by: an agent puts into its list what a
+  turn has stored for it (FAULTS B2). Two handles that say the same at the same time need stamps.
+* Of equal messages, any may be taken for any; their words are the same.
+* A message copied *and* reworded is new, unless a stamp, its calls, or the call it answers name it. A copied text that
+  begins or ends with a message missing just there is that message and the rest.
+* Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain, repeat
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.fingerprint import fingerprint, is_same, snapshot, stamp_of, worded
+from holdfast.domain.matching import GLUE, Claim, lay_base, match
+from holdfast.domain.message import Payload
+
+Shown = tuple[Payload, tuple[str, ...]]
+"""A payload, and the ids of the messages it shows: several when repair merged them, none when repair made it."""
+
+Ref = str | int
+"""The id of a known message, or an index into `Reconciled.new`."""
+
+_NOTHING: Mapping[str, Payload] = MappingProxyType({})
+_NOT_SHOWN: Shown = ({}, ())
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """A payload as the caller presented it: the object, what it said then, and the messages it stood for."""
+
+    object: Any
+    snapshot: Payload
+    refs: tuple[str, ...]
+
+
+class Anchor(msgspec.Struct, frozen=True):
+    """The same for a payload that stands for something new, before that has an id."""
+
+    object: Any
+    snapshot: Payload
+    refs: tuple[Ref, ...]
+
+    def settle(self, ids: Sequence[str]) -> Remembered:
+        return Remembered(self.object, self.snapshot, _settled(self.refs, ids))
+
+
+class Reconciled(msgspec.Struct):
+    """What a presented list says.
+
+    `order` is the caller's list: known ids and indexes into `new`. `new` is to be stored, in this order. `edits` are
+    known messages in another wording than the view's; of several that became one payload, the first carries it and the
+    others are not in `order`. `anchors` has an entry for each payload that isn't instructions.
+    """
+
+    instructions: str | None
+    order: list[Ref]
+    new: list[Payload]
+    edits: dict[str, Payload]
+    anchors: list[Remembered | Anchor]
+
+    def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
+        """The order and what the handle remembers, once the new messages have these ids."""
+        anchors = [anchor.settle(ids) if isinstance(anchor, Anchor) else anchor for anchor in self.anchors]
+        return list(_settled(self.order, ids)), anchors
+
+
+def _settled(refs: Sequence[Ref], ids: Sequence[str]) -> tuple[str, ...]:
+    return tuple(ids[ref] if isinstance(ref, int) else ref for ref in refs)
+
+
+def reconcile(
+    presented: Sequence[Payload],
+    *,
+    shown: Sequence[Shown],
+    remembered: Sequence[Remembered] = (),
+    known: Mapping[str, Payload] = _NOTHING,
+) -> Reconciled:
+    """Matches a presented list to what is stored. `shown` and `remembered` are without instructions.
+
+    Every payload ends up in `order` as known ids, as something new, or both; only what repair made (shown without ids)
+    and is presented unchanged leaves no trace. Presenting the same list again gives the same order, and nothing new.
+    """
+    instructions, body = _split_instructions(presented)
+    wordings = _Wordings(shown, known)
+    held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
+    result = Reconciled(instructions, [], [], {}, [])
+    walked = _walk(result, body, held, wordings)
+    if walked < len(body):
+        used = {ref for ref in result.order if isinstance(ref, str)}
+        base = lay_base(
+            [(entry.object, entry.snapshot, entry.refs) for entry in held[walked:]],
+            shown=_besides(shown, used) if remembered else (),
+            used=used,
+            wording=wordings.single,
+        )
+        rest = body[walked:]
+        _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
+    return result
+
+
+def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown]) -> list[Remembered]:
+    """What a handle remembers after it gave out a context: its own objects, and between them what it hadn't seen.
+
+    Without it, a message that was loaded here, and meanwhile hidden by another handle, would be taken for a new one.
+    """
+    own = {ref: entry for entry in remembered for ref in entry.refs}
+    after: dict[int, list[Remembered]] = {}
+    covered: set[int] = set()
+    last: Remembered | None = None
+    for payload, refs in handed:
+        before = [own[ref] for ref in refs if ref in own]
+        if len(before) < len(refs) and all(set(entry.refs) <= set(refs) for entry in before):
+            after.setdefault(id(before[-1] if before else last), []).append(
+                Remembered(payload, snapshot(payload), refs)
+            )
+            covered.update(id(entry) for entry in before)
+        if before:
+            last = before[-1]
+    merged = after.get(id(None), [])
+    for entry in remembered:
+        merged += [] if id(entry) in covered else [entry]
+        merged += after.get(id(entry), [])
+    return merged
+
+
+def _split_instructions(presented: Sequence[Payload]) -> tuple[str | None, Sequence[Payload]]:
+    texts = []
+    for payload in presented:
+        said = payload.get("role") if isinstance(payload, dict) else None
+        if said not in ("system", "developer"):
+            break
+        texts.append(fingerprint(payload).text)
+    return (GLUE.join(text for text in texts if text), presented[len(texts) :]) if texts else (None, presented)
+
+
+def _walk(result: Reconciled, body: Sequence[Payload], held: Sequence[Remembered], wordings: "_Wordings") -> int:
+    """Takes what is remembered, from the front, as long as the list says the same; returns how far it came.
+
+    A payload that isn't the remembered object must not be another's either: after a dropped head, the second "yes"
+    stands where the first one stood.
+    """
+    order, anchors = result.order, result.anchors
+    objects: set[int] | None = None
+    for payload, entry, (words, ids) in zip(body, held, chain(wordings.view, repeat(_NOT_SHOWN)), strict=False):
+        refs = entry.refs
+        if payload is not entry.object or payload != entry.snapshot:
+            if objects is None:
+                objects = {id(other.object) for other in held}
+            if payload is not entry.object and id(payload) in objects:
+                break
+            if payload != entry.snapshot and not is_same(payload, entry.snapshot):
+                break
+            entry = Remembered(payload, snapshot(payload), refs)
+        if (ids != refs or words != payload) and (kept := _word(result, payload, refs, wordings)) != refs:
+            refs = kept
+            entry = Remembered(payload, entry.snapshot, refs)
+        anchors.append(entry)
+        order += refs
+    return len(anchors)
+
+
+def _word(
+    result: Reconciled,
+    payload: Payload,
+    refs: tuple[str, ...],
+    wordings: "_Wordings",
+    believed: Payload | None = None,
+) -> tuple[str, ...]:
+    """Notes an edit where the view words these messages otherwise; returns those that stay in the order."""
+    if not refs or not wordings.differ(refs, payload, believed=believed):
+        return refs
+    result.edits[refs[0]] = payload
+    return refs[:1]
+
+
+def _besides(shown: Sequence[Shown], used: set[str]) -> list[Shown]:
+    """What the view shows after the last message already matched; what stands before it only a stamp can name."""
+    last = len(shown)
+    while last and not used.intersection(shown[last - 1][1]):
+        last -= 1
+    first = last - 1 if last and not used.issuperset(shown[last - 1][1]) else last
+    return list(shown[first:])
+
+
+def _add(result: Reconciled, body: Sequence[Payload], claims: Sequence[Claim], wordings: "_Wordings") -> None:
+    groups: list[list[Claim]] = [[] for _ in body]
+    for claim in claims:
+        groups[claim.at].append(claim)
+    for payload, group in zip(body, groups, strict=True):
+        if len(group) == 1 or all(claim.refs is None for claim in group):
+            refs = _add_whole(result, payload, group[0], wordings)
+        else:
+            refs = _add_parts(result, payload, group, wordings)
+        result.order += refs
+        result.anchors.append(Anchor(payload, snapshot(payload), refs))
+
+
+def _add_whole(result: Reconciled, payload: Payload, claim: Claim, wordings: "_Wordings") -> tuple[Ref, ...]:
+    if claim.refs is None:
+        result.new.append(payload)
+        return (len(result.new) - 1,)
+    return _word(result, payload, claim.refs, wordings, claim.believed)
+
+
+def _add_parts(result: Reconciled, payload: Payload, group: Sequence[Claim], wordings: "_Wordings") -> tuple[Ref, ...]:
+    """A merged payload: the known parts, and each unknown stretch between them as one new message."""
+    refs: list[Ref] = []
+    stretch: list[str] = []
+    for claim in group:
+        if claim.refs is None:
+            stretch.append(claim.text or "")
+            continue
+        if stretch:
+            refs.append(_add_text(result, payload, stretch))
+            stretch = []
+        part = worded(payload, claim.text or "")
+        same = wordings.read(claim.refs, believed=claim.believed) in (None, claim.text)
+        refs += claim.refs if same else _word(result, part, claim.refs, wordings, claim.believed)
+    if stretch:
+        refs.append(_add_text(result, payload, stretch))
+    return tuple(refs)
+
+
+def _add_text(result: Reconciled, payload: Payload, stretch: Sequence[str]) -> int:
+    result.new.append(worded(payload, GLUE.join(stretch)))
+    return len(result.new) - 1
+
+
+class _Wordings:
+    """How the view words its messages: as shown, or as known before repair."""
+
+    def __init__(self, shown: Sequence[Shown], known: Mapping[str, Payload]) -> None:
+        self.view = shown
+        self.known = known
+
+    @cached_property
+    def shown(self) -> dict[str, Payload]:
+        return {refs[0]: payload for payload, refs in self.view if len(refs) == 1}
+
+    def single(self, ref: str) -> Payload | None:
+        return self.shown[ref] if ref in self.shown else self.known.get(ref)
+
+    def differ(self, refs: tuple[str, ...], payload: Payload, *, believed: Payload | None = None) -> bool:
+        """Whether the caller words these messages otherwise; no, where nobody knows. `known` has the last word: repair
+        may show a message otherwise than the view has it, again and again."""
+        if len(refs) > 1:
+            if believed is not None and not is_same(believed, payload):
+                return True
+            return self.read(refs) not in (None, fingerprint(payload).text)
+        shown = self.shown.get(refs[0])
+        if shown is not None and is_same(shown, payload):
+            return False
+        stored = self.known.get(refs[0])
+        if stored is None:
+            stored = shown if shown is not None else believed
+        return stored is not None and not is_same(stored, payload)
+
+    def read(self, refs: tuple[str, ...], *, believed: Payload | None = None) -> str | None:
+        """What the view says for these messages together; None where nobody knows."""
+        stored = [self.known.get(ref, self.shown.get(ref)) for ref in refs]
+        if len(refs) == 1 and stored[0] is None:
+            stored[0] = believed
+        texts = [fingerprint(payload).text for payload in stored if payload is not None]
+        return GLUE.join(texts) if len(texts) == len(refs) else None
+
+    def stamped(self, used: set[str]) -> Any:
+        """Finds messages out of view by their payload's own id; each only once."""
+        places: dict[str, str] | None = None
+        gone = set(used)
+
+        def find(stamp: str) -> tuple[str, ...] | None:
+            nonlocal places
+            if places is None:
+                every = [*self.shown.items(), *self.known.items()]
+                places = {own: ref for ref, payload in every if (own := stamp_of(payload))}
+            ref = places.get(stamp)
+            if ref is None or ref in gone:
+                return None
+            gone.add(ref)
+            return (ref,)
+
+        return find

@@ -1,0 +1,274 @@
+"""Repair: from the messages a model should see to a dialogue every provider accepts (I-9, I-10).
+
+Repair decides which messages are shown, which result belongs to which call, and in what order they stand. It works
+from the notes beside the payloads; a payload is read only where something of it may have to be left out. How a
+step is worded for a provider (merged roles, call ids, images) is its format's part.
+
+What holds for the steps that come out:
+
+* every step shows something, in every format;
+* after a run of assistant steps that make calls stand their results, one tool step per call, in call order;
+* no tool step stands anywhere else.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.message import Call, Image, MessageNote, Other, Part, Refusal, Result, Role, Text, Thinking
+
+INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
+RUNNING = "[no result yet: the call is still running]"
+WAITING = "[waiting for approval]"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A message as the view holds it: in the order the model should see it.
+
+    `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in it that
+    wait for approval. `body` is the frozen payload, the caller's edited version where a shape has one.
+    """
+
+    id: str
+    seq: int
+    turn: int | None
+    note: MessageNote
+    body: bytes
+    running: bool = False
+    waiting: tuple[str, ...] = ()
+    at: int = 0
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part, and the block of its own format that it was read from."""
+
+    part: Part
+    raw: Any = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One message of a valid dialogue, before a format shapes it.
+
+    `source` is set when this is a stored message, whole: a format that equals the source's sends its payload as it is
+    (I-14). Otherwise `pieces` is what is left of it, or what repair made; `format` says whose raw blocks they hold, and
+    `shows` names the stored messages they came from. A tool step holds exactly one Result.
+    """
+
+    role: Role
+    source: Seen | None = None
+    pieces: tuple[Piece, ...] = ()
+    format: str = "holdfast"
+    shows: tuple[str, ...] = ()
+
+
+Read = Callable[[str, bytes], Sequence[Piece]]
+
+# Where a call or a result stands: the index of its message, and its place among the message's calls or results.
+_Place = tuple[int, int]
+
+
+def repair(seen: Sequence[Seen], read: Read) -> list[Step]:
+    """The valid dialogue that these messages make. Plain messages pass unread."""
+    for message in seen:
+        if not message.note.plain:
+            return _Arranging(seen, read).steps()
+    return [Step(message.note.role, message) for message in seen]
+
+
+def may_cut(before: Step, after: Step) -> bool:
+    """Whether shaping may be done in two pieces with the cut between these neighbours.
+
+    Formats that put results and user text into one message need more than a user step after the cut: results, text and
+    system messages before it could all belong to the same message.
+    """
+    return after.role == "user" and before.role == "assistant"
+
+
+def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
+    """Which result answers which call. Ids are the provider's, and are reused (FAULTS E4): nearness decides.
+
+    A result takes the latest call before it that is still open, in its own turn when that has a call of this id at all.
+    A result stored ahead of its call may take a later one of its turn. What stays unpaired is a stray or a repetition.
+    """
+    made = {(message.turn, call.id) for message in seen for call in message.note.calls}
+    pairs: dict[_Place, _Place] = {}
+    begun: dict[Any, list[_Place]] = {}
+    early: list[tuple[_Place, tuple[int | None, str]]] = []
+    for index, message in enumerate(seen):
+        turn = message.turn
+        for place, call_id in enumerate(message.note.answers):
+            own_turn = turn is not None and (turn, call_id) in made
+            stack = begun.get((turn, call_id) if own_turn else call_id)
+            call = _latest_open(stack, pairs)
+            if call is not None:
+                pairs[call] = (index, place)
+            elif own_turn and stack is None:
+                early.append(((index, place), (turn, call_id)))
+        _begin(index, message, begun)
+    for result, key in early:
+        call = _first_open(begun.get(key, ()), pairs)
+        if call is not None:
+            pairs[call] = result
+    return pairs
+
+
+def _begin(index: int, message: Seen, begun: dict[Any, list[_Place]]) -> None:
+    """Puts the message's calls on the stacks of its turn and of all turns, the first call on top."""
+    calls = message.note.calls
+    for place in range(len(calls) - 1, -1, -1):
+        call = calls[place]
+        stack = begun.setdefault((message.turn, call.id), [])
+        if message.note.partial and not call.whole:
+            continue
+        stack.append((index, place))
+        begun.setdefault(call.id, []).append((index, place))
+
+
+def _latest_open(stack: list[_Place] | None, pairs: dict[_Place, _Place]) -> _Place | None:
+    while stack:
+        place = stack.pop()
+        if place not in pairs:
+            return place
+    return None
+
+
+def _first_open(places: Iterable[_Place], pairs: dict[_Place, _Place]) -> _Place | None:
+    return next((place for place in sorted(places) if place not in pairs), None)
+
+
+class _Arranging:
+    """One pass over the view: what each message still says, and the results that are due before the next one."""
+
+    def __init__(self, seen: Sequence[Seen], read: Read) -> None:
+        self._seen = seen
+        self._read = read
+        self._pairs = pair(seen)
+        self._steps: list[Step] = []
+        self._due: list[_Place] = []
+        self._held: list[Step] = []
+
+    def steps(self) -> list[Step]:
+        append = self._steps.append
+        for index, message in enumerate(self._seen):
+            note = message.note
+            if note.plain:
+                if self._due or self._held:
+                    self._settle(note.role, message)
+                append(Step(note.role, message))
+            elif note.role == "tool" and not note.calls:
+                continue
+            else:
+                self._place(index, message)
+        self._pay()
+        return self._steps
+
+    def _place(self, index: int, message: Seen) -> None:
+        step = self._said(index, message)
+        if step is None:
+            return
+        if _is_thinking_only(step):
+            self._pay()
+            self._held.append(step)
+            return
+        calls = self._kept(index, message)
+        if not (calls and self._joins(index, message)):
+            self._settle(step.role, step.source)
+        self._steps.append(Step(step.role, step.source) if step.source else step)
+        self._due.extend((index, place) for place in calls)
+
+    def _settle(self, role: Role, source: Seen | None) -> None:
+        """Before a step that opens a new message: results first, then reasoning, if this step is what it led to."""
+        self._pay()
+        if self._held:
+            if role == "assistant" and source is not None:
+                fitting = source.note.format, source.turn
+                self._steps.extend(
+                    Step(held.role, held.source)
+                    for held in self._held
+                    if held.source and (held.source.note.format, held.source.turn) == fitting
+                )
+            self._held.clear()
+
+    def _pay(self) -> None:
+        if self._due:
+            self._steps.extend(self._result(place) for place in self._due)
+            self._due.clear()
+
+    def _joins(self, index: int, message: Seen) -> bool:
+        """Calls said one by one, all before the first result, are one model response (FAULTS E6)."""
+        if not self._due or self._held or self._seen[self._due[0][0]].turn != message.turn:
+            return False
+        answers = (self._pairs.get(place) for place in self._due)
+        return all(answer is None or answer[0] > index for answer in answers)
+
+    def _kept(self, index: int, message: Seen) -> list[int]:
+        """The calls of a message that are shown: all of a whole one, the finished and answered ones of a partial one."""
+        calls = message.note.calls
+        if not message.note.partial:
+            return list(range(len(calls)))
+        return [place for place in range(len(calls)) if (index, place) in self._pairs]
+
+    def _said(self, index: int, message: Seen) -> Step | None:
+        """What the message says besides results; None when that is nothing. Read pieces ride along for judging."""
+        note = message.note
+        if note.calls and not note.answers and not note.partial:
+            return Step(note.role, message)
+        read = self._read(note.format, message.body)
+        pieces = tuple(piece for piece in read if not isinstance(piece.part, Result))
+        if note.partial:
+            pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
+        if not any(_says(piece.part) or _is_signed(piece.part) for piece in pieces):
+            return None
+        if note.partial or note.answers:
+            role: Role = "assistant" if note.calls else note.role
+            return Step(role, None, pieces, note.format, (message.id,))
+        return Step(note.role, message, pieces)
+
+    def _of_partial(self, pieces: Iterable[Piece], kept: Sequence[int]) -> Iterable[Piece]:
+        count = -1
+        for piece in pieces:
+            part = piece.part
+            if isinstance(part, Call):
+                count += 1
+                if count not in kept:
+                    continue
+            elif isinstance(part, Other) or (isinstance(part, Thinking) and not part.signed):
+                # A provider's own block may be cut in half as well, and nobody but the provider could tell.
+                continue
+            yield piece
+
+    def _result(self, place: _Place) -> Step:
+        answer = self._pairs.get(place)
+        if answer is None:
+            return self._missing(place)
+        message = self._seen[answer[0]]
+        note = message.note
+        if note.role == "tool" and len(note.answers) == 1 and not note.partial and not note.calls:
+            return Step("tool", message)
+        results = [piece for piece in self._read(note.format, message.body) if isinstance(piece.part, Result)]
+        return Step("tool", None, (results[answer[1]],), note.format, (message.id,))
+
+    def _missing(self, place: _Place) -> Step:
+        message = self._seen[place[0]]
+        call_id = message.note.calls[place[1]].id
+        if call_id in message.waiting:
+            words = WAITING
+        else:
+            words = RUNNING if message.running else INTERRUPTED
+        return Step("tool", None, (Piece(Result(call_id, words, error=True)),))
+
+
+def _says(part: Part) -> bool:
+    """Whether a part shows something in every format; thinking never does by itself."""
+    if isinstance(part, Text | Refusal):
+        return bool(part.text) and not part.text.isspace()
+    return isinstance(part, Call | Image | Other)
+
+
+def _is_signed(part: Part) -> bool:
+    return isinstance(part, Thinking) and part.signed
+
+
+def _is_thinking_only(step: Step) -> bool:
+    return bool(step.pieces) and not any(_says(piece.part) for piece in step.pieces)

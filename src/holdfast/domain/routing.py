@@ -1,0 +1,73 @@
+"""Routing: which session a key means now, and when it is time for a new one.
+
+A reset policy is a value. It is asked with the time of the session's last activity and the time now, and never while a turn is
+running; its answer is acted on in the transaction that resolves the key (I-8).
+"""
+
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """When a key gets a new session. Combine with `|`: whichever is due first."""
+
+    def due(self, *, active_at: int, now: int) -> str | None:
+        """The reason for a reset, or None. Times are in milliseconds since 1970."""
+        return None
+
+    def __or__(self, other: "Policy") -> "Policy":
+        return Either(self, other)
+
+
+class Idle(Policy, frozen=True, kw_only=True):
+    """A new session after this long without activity."""
+
+    hours: float = 0
+    minutes: float = 0
+
+    def due(self, *, active_at: int, now: int) -> str | None:
+        return "idle" if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000 else None
+
+
+class Daily(Policy, frozen=True, kw_only=True):
+    """A new session each day at this time of day, in this time zone; a time that a change of clocks skips is taken as the
+    moment after the gap, one that comes twice as the first."""
+
+    at: str = "04:00"
+    tz: str = "UTC"
+
+    def __post_init__(self) -> None:
+        time.fromisoformat(self.at)
+        _zone(self.tz)
+
+    def due(self, *, active_at: int, now: int) -> str | None:
+        return "daily" if active_at < self._latest_boundary(now) else None
+
+    def _latest_boundary(self, now: int) -> int:
+        zone, moment = _zone(self.tz), time.fromisoformat(self.at)
+        today = datetime.fromtimestamp(now / 1000, zone).date()
+        for days in (0, 1, 2):
+            local = datetime.combine(today - timedelta(days=days), moment, zone)
+            boundary = int(local.astimezone(UTC).timestamp() * 1000)
+            if boundary <= now:
+                return boundary
+        raise AssertionError("one of three days has a boundary before now")
+
+
+class Either(Policy, frozen=True):
+    """Due as soon as one of the two is."""
+
+    one: Policy
+    other: Policy
+
+    def due(self, *, active_at: int, now: int) -> str | None:
+        one = self.one.due(active_at=active_at, now=now)
+        return one or self.other.due(active_at=active_at, now=now)
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)

@@ -1,0 +1,206 @@
+"""What an engine is: one verb that writes, a few that read.
+
+A `Commit` is a set of writes that happen together or not at all; its guards are judged inside the transaction, and a
+refused commit never fails its neighbours in the same batch. An engine assigns seqs and turn numbers, keeps what a session's
+guards need (head, fence, running turn, inbox, known events), and wakes followers after a commit, never before.
+
+    turn and fence    `fence` grows with every start and every seizure. A turn may write while `turn == fence`.
+                      `seize` raises the fence under a running turn: its writer is superseded from that commit on, and
+                      whoever seized settles it.
+    lease             judged by the engine's own clock; a holder that died on this machine is seen by the runtime.
+    journal           chunks of messages still being spoken, in arrival order; `position` only grows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from holdfast.domain.entry import Draft, Entry
+
+Refusal = Literal["superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"]
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A journal row on its way: what message `message` said next, from delta row `index` of its stream on."""
+
+    message: bytes
+    index: int
+    body: bytes
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A journal row as it is kept."""
+
+    position: int
+    turn: int
+    message: bytes
+    index: int
+    body: bytes
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused, `bound`."""
+
+    tenant: str
+    key: str | None
+    epoch: int
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A turn to be started by `holder`."""
+
+    holder: str
+    lease_s: float
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to that caller."""
+
+    message: bytes
+    waiter: str | None = None
+    seq: int = 0
+
+
+class Write(msgspec.Struct, frozen=True):
+    """What one commit does to one session. Guards first, then effects; all optional."""
+
+    session: str
+    drafts: tuple[Draft, ...] = ()
+    fence: int | None = None
+    """Refused `superseded` unless this is the fence and a turn is running."""
+    idle: bool = False
+    """Refused `busy` while a turn is running."""
+    head: int | None = None
+    """Refused `moved` unless this is the head."""
+    ended_too: bool = False
+    """A late outcome may still be stored in an ended session; all else is refused, `ended`."""
+    event: tuple[str, str] | None = None
+    """(scope, event id): refused `accepted` when it is known, noted with the first draft otherwise."""
+    open: Opening | None = None
+    start: Start | None = None
+    renew_s: float | None = None
+    seize: bool = False
+    finish: bool = False
+    close: bool = False
+    admits: tuple[Waiting, ...] = ()
+    takes: tuple[bytes, ...] = ()
+    """Refused `taken` unless all of these are in the inbox."""
+    chunk: Chunk | None = None
+
+
+Commit = tuple[Write, ...]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it started, `position` that of
+    its chunk; all of the last write."""
+
+    seq: int = 0
+    turn: int = 0
+    position: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A commit that was not done, and why; `detail` names what stood in the way (an event's first acceptance)."""
+
+    why: Refusal
+    session: str
+    detail: Any = None
+
+
+Outcome = Written | Refused
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Where an event was accepted."""
+
+    session: str
+    seq: int
+    message: bytes
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """What an engine knows of a session. `lease_left_s` is by the engine's clock; None when no turn is running."""
+
+    id: str
+    tenant: str
+    key: str | None
+    epoch: int
+    ended: bool
+    head: int
+    fence: int
+    turn: int | None
+    holder: str | None
+    lease_left_s: float | None
+    opened_at: int
+    active_at: int
+    journal: int
+    """The journal position at which the running turn started."""
+
+
+class Ticket(Protocol):
+    """A commit under way."""
+
+    def result(self, timeout: float | None = None) -> Outcome:
+        """Waits for the outcome; raises an operator's error when the store could not say."""
+        ...
+
+    def then(self, callback: Callable[["Ticket"], None]) -> None:
+        """Calls back once, from any thread, when `result` would not wait."""
+        ...
+
+
+class Engine(Protocol):
+    """A place where sessions are kept. Safe to use from many threads."""
+
+    where: str
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at once cost one sync."""
+        ...
+
+    def submit(self, commit: Commit) -> Ticket:
+        """The same for one commit, without waiting. Commits submitted by one caller are done in their order."""
+        ...
+
+    def state(self, session: str) -> SessionState | None:
+        """The session with exactly this id."""
+        ...
+
+    def current(self, tenant: str, key: str) -> SessionState | None:
+        """The current session of a key."""
+        ...
+
+    def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
+        """Sessions of this tenant whose ids begin so."""
+        ...
+
+    def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A page of the log, in order."""
+        ...
+
+    def inbox(self, session: str) -> list[Waiting]:
+        """What waits, in the order it was accepted."""
+        ...
+
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
+        """A page of the journal rows of this session that are still kept, in order of position."""
+        ...
+
+    def accepted(self, scope: str, event: str) -> Accepted | None:
+        """Where this event was accepted, if it was."""
+        ...
+
+    def sessions(self, tenant: str, *, before: int | None = None, limit: int = 50) -> list[SessionState]:
+        """Sessions by last start of a turn, newest first; `before` is the active_at to go on from."""
+        ...
+
+    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop. Commits of
+        other processes are not told: a watcher also looks by itself now and then."""
+        ...
+
+    def close(self) -> None:
+        """Finishes what was submitted, then lets go of the store. Closing twice is fine."""
+        ...

@@ -1,0 +1,91 @@
+-- A Holdfast store in SQLite. Owner-only file, WAL, written by one thread per process.
+
+-- One row for each session. `turn` is the running turn's number; a turn may write while turn = fence.
+-- The head is not here: it is the last seq in `entry`, so an append touches one table only.
+CREATE TABLE session (
+    n           INTEGER PRIMARY KEY,
+    id          TEXT    NOT NULL UNIQUE,
+    tenant      TEXT    NOT NULL,
+    key         TEXT,
+    epoch       INTEGER NOT NULL CHECK (epoch >= 1),
+    ended       INTEGER NOT NULL DEFAULT 0,
+    fence       INTEGER NOT NULL DEFAULT 0,
+    turn        INTEGER CHECK (turn <= fence),
+    holder      TEXT,
+    lease_until REAL,
+    journal     INTEGER NOT NULL DEFAULT 0,
+    opened_at   INTEGER NOT NULL,
+    active_at   INTEGER NOT NULL
+);
+
+-- The current session of a key is the one with its highest epoch: there is no second place to say so.
+CREATE UNIQUE INDEX session_by_key ON session (tenant, key, epoch);
+CREATE INDEX session_by_activity ON session (tenant, active_at, n);
+
+-- The log, in the order of arrival: appends of many sessions share pages. Clustering by session writes four times as much.
+CREATE TABLE entry (
+    n       INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    kind    TEXT    NOT NULL,
+    turn    INTEGER,
+    id      BLOB    NOT NULL,
+    at      INTEGER NOT NULL,
+    note    BLOB,
+    body    BLOB
+);
+CREATE UNIQUE INDEX entry_by_seq ON entry (session, seq);
+
+-- Chunks of messages still being spoken, in order of arrival and without a second index, in two generations: one is
+-- written, the other is emptied whole once no running turn began before it was left.
+CREATE TABLE journal_a (
+    position INTEGER PRIMARY KEY,
+    session  INTEGER NOT NULL,
+    turn     INTEGER NOT NULL,
+    message  BLOB    NOT NULL,
+    idx      INTEGER NOT NULL,
+    body     BLOB    NOT NULL
+);
+CREATE TABLE journal_b (
+    position INTEGER PRIMARY KEY,
+    session  INTEGER NOT NULL,
+    turn     INTEGER NOT NULL,
+    message  BLOB    NOT NULL,
+    idx      INTEGER NOT NULL,
+    body     BLOB    NOT NULL
+);
+
+-- Accepted messages that no turn has taken yet.
+CREATE TABLE inbox (
+    session INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    message BLOB    NOT NULL,
+    waiter  TEXT,
+    PRIMARY KEY (session, seq)
+) WITHOUT ROWID;
+
+-- Inbound events that were accepted: the same one is accepted once, for as long as the store lives.
+CREATE TABLE event (
+    scope   TEXT    NOT NULL,
+    event   TEXT    NOT NULL,
+    session INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    message BLOB    NOT NULL,
+    PRIMARY KEY (scope, event)
+) WITHOUT ROWID;
+
+-- Facts about the store itself.
+CREATE TABLE store (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- For people who open the file by hand.
+CREATE VIEW transcript AS
+SELECT session.id AS session, session.key, entry.seq, entry.turn,
+       coalesce(json_extract(entry.note, '$.role'), 'user') AS role,
+       CAST(entry.body AS TEXT) AS payload,
+       datetime(entry.at / 1000, 'unixepoch') AS at
+FROM entry JOIN session ON session.n = entry.session
+WHERE entry.kind = 'message'
+ORDER BY session.n, entry.seq;

@@ -1,0 +1,33 @@
+"""SQLite's errors, told as Holdfast's: the one place where driver errors are translated."""
+
+import apsw
+
+from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
+
+_REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
+    apsw.BusyError: ("another program holds its write lock", "Let that program finish, then try again"),
+    apsw.LockedError: ("another program holds its lock", "Let that program finish, then try again"),
+    apsw.FullError: ("the disk is full", "Make room, then try again; what was acknowledged is safe"),
+    apsw.IOError: ("the disk answered with an error", "Check the disk, then try again; what was acknowledged is safe"),
+    apsw.ReadOnlyError: ("it can't be written", "Check the rights of the file and of its folder"),
+    apsw.CantOpenError: ("it can't be opened", "Check that its folder exists and is yours to write"),
+    apsw.PermissionsError: ("its rights forbid it", "Check the rights of the file and of its folder"),
+    apsw.AuthError: ("its rights forbid it", "Check the rights of the file and of its folder"),
+    apsw.NoMemError: ("there is no memory left", "Free memory, then try again"),
+    apsw.TooBigError: ("a message is larger than SQLite can hold", "Store large parts elsewhere and refer to them"),
+    apsw.NoLFSError: ("the disk can't hold files this large", "Move the store to another disk"),
+    apsw.InterruptError: ("the work was interrupted", "Try again"),
+    apsw.ProtocolError: ("its lock protocol failed", "Check that the store is on a local disk, then try again"),
+}
+
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+
+
+def translate(error: apsw.Error, where: str) -> HoldfastError:
+    """What this driver error means to a person."""
+    if isinstance(error, _DAMAGE):
+        return Damaged(where=where, problem=str(error))
+    for kind, (problem, remedy) in _REMEDIES.items():
+        if isinstance(error, kind):
+            return StoreUnavailable(where=where, problem=f"{problem} ({error})", remedy=remedy)
+    return StoreUnavailable(where=where, problem=f"SQLite says {error!r}", remedy="Report this; it is a defect")

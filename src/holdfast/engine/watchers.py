@@ -1,0 +1,41 @@
+"""Who wants to know about a session: in-process wake-ups, after a commit and never before."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from holdfast.engine.protocol import Commit
+
+Callback = Callable[[], None]
+
+
+class Watchers:
+    """Callbacks by session. A wake-up is a hint: whoever gets one looks for itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, list[Callback]] = {}
+
+    def add(self, session: str, callback: Callback) -> Callable[[], None]:
+        """Starts telling; returns how to stop."""
+        with self._lock:
+            self._callbacks.setdefault(session, []).append(callback)
+
+        def stop() -> None:
+            with self._lock:
+                callbacks = self._callbacks.get(session, [])
+                if callback in callbacks:
+                    callbacks.remove(callback)
+                if not callbacks:
+                    self._callbacks.pop(session, None)
+
+        return stop
+
+    def wake(self, commits: Sequence[Commit]) -> None:
+        """Tells those who watch a session that these commits touched."""
+        if not self._callbacks:
+            return
+        with self._lock:
+            touched = {write.session for commit in commits for write in commit}
+            callbacks = [callback for session in touched for callback in self._callbacks.get(session, ())]
+        for callback in callbacks:
+            callback()

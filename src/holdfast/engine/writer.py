@@ -1,0 +1,150 @@
+"""The writer: one thread that turns many commits into one transaction and one sync.
+
+    callers ──submit──► queue ──► take all that wait ──► apply (one transaction) ──► answer each ──► tidy up
+                 ▲                                                                       │
+                 └────────── meanwhile the next batch gathers by itself ◄────────────────┘
+
+There is no linger: while a transaction is being synced, the next commits queue up, so batches grow with the load and are
+of one when there is none. A commit is answered after its transaction is durable, never before (I-3), and followers
+are woken after the answers. Housekeeping (WAL checkpoints, old journal generations) runs after the answers too, on the same
+thread, so that it can never make a finished commit look failed.
+
+The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its ticket: with a lock when it
+is a thread, with a callback when it is an event loop; either way it is one hop.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from holdfast.engine.protocol import Commit, Outcome
+from holdfast.errors import HoldfastError, StoreUnavailable
+
+BATCH_MAX = 1024
+
+
+class Ticket:
+    """A commit under way; see `protocol.Ticket`."""
+
+    __slots__ = ("_answer", "_wake", "commit")
+
+    def __init__(self, commit: Commit) -> None:
+        self.commit = commit
+        self._answer: Any = None
+        self._wake: Callable[[], Any] | None = None
+
+    def result(self, timeout: float | None = None) -> Outcome:
+        if self._answer is None:
+            gate = threading.Lock()
+            gate.acquire()
+            # The waker is set before the answer is looked at, and the writer answers before it looks for a waker:
+            # one of the two sees the other.
+            self._wake = gate.release
+            if self._answer is None and not gate.acquire(timeout=-1 if timeout is None else timeout):
+                raise TimeoutError
+        answer = self._answer
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    @property
+    def done(self) -> bool:
+        return self._answer is not None
+
+    def then(self, callback: Callable[["Ticket"], None]) -> None:
+        called = threading.Lock()
+
+        def wake() -> None:
+            if called.acquire(blocking=False):
+                callback(self)
+
+        self._wake = wake
+        if self._answer is not None:
+            wake()
+
+    def answer(self, answer: Outcome | BaseException) -> None:
+        self._answer = answer
+        wake = self._wake
+        if wake is not None:
+            wake()
+
+
+class Writer:
+    """The thread that writes, for one engine."""
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        apply: Callable[[Sequence[Commit]], list[Outcome | HoldfastError]],
+        wake: Callable[[Sequence[Commit]], None],
+        tidy: Callable[[], None],
+        finish: Callable[[], None],
+    ) -> None:
+        self._where = where
+        self._apply, self._wake, self._tidy, self._finish = apply, wake, tidy, finish
+        self._queue: SimpleQueue[Ticket | None] = SimpleQueue()
+        self._gate = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"holdfast-writer {where}", daemon=True)
+        self._thread.start()
+
+    def submit(self, commit: Commit) -> Ticket:
+        ticket = Ticket(commit)
+        if self._closed:
+            raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+        self._queue.put(ticket)
+        return ticket
+
+    def submit_all(self, commits: Sequence[Commit]) -> list[Ticket]:
+        return [self.submit(commit) for commit in commits]
+
+    def close(self) -> None:
+        """Finishes what was submitted, then stops."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                batch, closing = self._take()
+                if batch:
+                    self._serve(batch)
+                if closing:
+                    return
+        finally:
+            self._finish()
+
+    def _take(self) -> tuple[list[Ticket], bool]:
+        """All that waits, at least one."""
+        batch: list[Ticket] = []
+        ticket = self._queue.get()
+        while ticket is not None:
+            batch.append(ticket)
+            if len(batch) >= BATCH_MAX or self._queue.empty():
+                return batch, False
+            ticket = self._queue.get()
+        batch.extend(left for left in self._left() if left is not None)
+        return batch, True
+
+    def _left(self) -> list[Ticket | None]:
+        left = []
+        while not self._queue.empty():
+            left.append(self._queue.get())
+        return left
+
+    def _serve(self, batch: list[Ticket]) -> None:
+        commits = [ticket.commit for ticket in batch]
+        try:
+            answers: Sequence[Any] = self._apply(commits)
+        except BaseException as error:  # a fault of ours must reach every caller, or they would wait for ever
+            answers = [error] * len(batch)
+        for ticket, answer in zip(batch, answers, strict=True):
+            ticket.answer(answer)
+        self._wake(commits)
+        self._tidy()

@@ -1,0 +1,179 @@
+"""Every error Holdfast raises, in one tree.
+
+    HoldfastError
+    ├── CallerMistake          the call was wrong; nothing was written
+    │   ├── InvalidMessage
+    │   ├── NotFound
+    │   └── AlreadyAccepted
+    ├── TryAgain               the call was right, the moment was not
+    │   ├── SessionBusy
+    │   └── Conflict
+    ├── Overtaken              somebody else has gone on without you
+    │   ├── TurnInterrupted
+    │   └── SessionEnded
+    ├── OperatorNeeded         the store needs a person
+    │   ├── StoreUnavailable
+    │   ├── SchemaMismatch
+    │   └── Damaged
+    └── ReaderBehind           a reader asked for what cannot be served
+        └── CursorExpired
+
+The docstring of a class is its message: the fields are put into the braces. Each class has a
+stable `code`, keeps its fields as attributes, and pickles.
+"""
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    code: ClassVar[str] = "holdfast_error"
+
+    def __init__(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.fields = fields
+        super().__init__(_sentence(type(self), fields))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revive, (type(self), self.fields)
+
+
+def _revive(kind: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
+    return kind(**fields)
+
+
+def _sentence(kind: type[HoldfastError], fields: dict[str, Any]) -> str:
+    text = " ".join((kind.__doc__ or "").split())
+    for name, value in fields.items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
+
+
+class CallerMistake(HoldfastError):
+    """The call was wrong; nothing was written."""
+
+    code = "caller_mistake"
+
+
+class InvalidMessage(CallerMistake):
+    """This message can't be stored: {problem}, at `{place}`. Nothing was written; mend it and send it again."""
+
+    code = "invalid_message"
+    problem: str
+    place: str
+
+
+class NotFound(CallerMistake):
+    """There is no {what} `{name}` in this store; {hint}."""
+
+    code = "not_found"
+    what: str
+    name: str
+    hint: str
+
+
+class AlreadyAccepted(CallerMistake):
+    """Event `{event_id}` was accepted before, as message `{message_id}` in turn `{turn_id}` of session
+    `{session_id}`; there is nothing more to do."""
+
+    code = "already_accepted"
+    event_id: str
+    message_id: str
+    turn_id: str | None
+    session_id: str
+
+
+class TryAgain(HoldfastError):
+    """The call was right, the moment was not; try again."""
+
+    code = "try_again"
+
+
+class SessionBusy(TryAgain):
+    """Session `{session_id}` is in turn `{turn_id}`; wait for it, interrupt it, or stop it."""
+
+    code = "session_busy"
+    session_id: str
+    turn_id: str
+
+
+class Conflict(TryAgain):
+    """Session `{session_id}` has changed since it was read: {problem}. Read it again, then retry."""
+
+    code = "conflict"
+    session_id: str
+    problem: str
+
+
+class Overtaken(HoldfastError):
+    """Somebody else has gone on without you."""
+
+    code = "overtaken"
+
+
+class TurnInterrupted(Overtaken):
+    """Turn `{turn_id}` is no longer running ({reason}); what it had finished is kept. Stop working on it."""
+
+    code = "turn_interrupted"
+    turn_id: str
+    reason: str
+
+
+class SessionEnded(Overtaken):
+    """Session `{session_id}` has ended ({reason}); the current session of its key is `{current_id}`. Go on there."""
+
+    code = "session_ended"
+    session_id: str
+    reason: str
+    current_id: str | None
+
+
+class OperatorNeeded(HoldfastError):
+    """The store needs a person."""
+
+    code = "operator_needed"
+
+
+class StoreUnavailable(OperatorNeeded):
+    """The store at `{where}` can't be used now: {problem}. {remedy}."""
+
+    code = "store_unavailable"
+    where: str
+    problem: str
+    remedy: str
+
+
+class SchemaMismatch(OperatorNeeded):
+    """The store at `{where}` has format {found}; this release reads up to {known}. Use a newer Holdfast, or copy the
+    store with the release that wrote it."""
+
+    code = "schema_mismatch"
+    where: str
+    found: int
+    known: int
+
+
+class Damaged(OperatorNeeded):
+    """The store at `{where}` is damaged: {problem}. It was not changed; keep a copy, then run `holdfast doctor`."""
+
+    code = "damaged"
+    where: str
+    problem: str
+
+
+class ReaderBehind(HoldfastError):
+    """A reader asked for what cannot be served."""
+
+    code = "reader_behind"
+
+
+class CursorExpired(ReaderBehind):
+    """Cursor `{cursor}` can't be served by session `{session_id}`: {problem}. Start again {resume}."""
+
+    code = "cursor_expired"
+    cursor: str
+    session_id: str
+    problem: str
+    resume: str

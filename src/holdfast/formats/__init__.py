@@ -1,0 +1,1 @@
+"""How others shape a message: payload to message and back, chunks to message; one file for each format."""

@@ -1,0 +1,87 @@
+"""A message being put together: the fold of deltas that every streamed format shares.
+
+A format's assembly adds `take`, which reads its provider's chunks, and `_payload`, which words the parts so far. Whether
+the deltas come from a live stream or from the journal, the message is the same (I-5, I-6).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.chunk import GROWING, Delta
+from holdfast.domain.message import MessageNote, Payload, Spoken, Usage, freeze
+
+
+class Assembling:
+    """The state of one stream, by part index."""
+
+    def __init__(self) -> None:
+        self._grown: dict[int, dict[str, list[str]]] = {}
+        self._calls: dict[int, dict[str, str]] = {}
+        self._parts: dict[int, Any] = {}
+        self._meta: dict[str, Any] = {}
+        self._usage: dict[str, int] = {}
+        self._final: Any = None
+        self._complete = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stream has said its end."""
+        return self._complete
+
+    def fold(self, deltas: Sequence[Delta]) -> None:
+        """Adds deltas to the message."""
+        for kind, index, value in deltas:
+            if kind in GROWING:
+                self._grown.setdefault(index, {}).setdefault(kind, []).append(value)
+            elif kind == "call":
+                self._calls[index] = value
+            elif kind == "part":
+                self._put(index, value)
+            elif kind == "meta":
+                self._usage.update(value.get("usage") or {})
+                self._meta.update(value)
+            elif kind == "done":
+                self._complete = True
+                self._final = value
+
+    def message(self) -> Spoken | None:
+        """The message so far, marked partial unless complete; None when nothing was said at all."""
+        payload = self._payload()
+        if payload is None:
+            return None
+        note = self._note(payload)
+        note = msgspec.structs.replace(
+            note,
+            partial=not self._complete,
+            plain=note.plain and self._complete,
+            finish=self._meta.get("finish"),
+            usage=Usage(**self._usage) if self._usage else None,
+            model=self._meta.get("model"),
+        )
+        return Spoken(note, freeze(payload))
+
+    def _put(self, index: int, block: Any) -> None:
+        self._parts[index] = block
+
+    def _joined(self, index: int, kind: str) -> str | None:
+        """What a part has grown to; None when it never began."""
+        grown = self._grown.get(index, {}).get(kind)
+        return None if grown is None else "".join(grown)
+
+    def _indexes(self) -> list[int]:
+        return sorted({*self._grown, *self._calls, *self._parts})
+
+    def _payload(self) -> Payload | None:
+        raise NotImplementedError
+
+    def _note(self, payload: Payload) -> MessageNote:
+        raise NotImplementedError
+
+
+def counts(**numbers: Any) -> dict[str, int]:
+    """The counts a provider gave; those it left out stay unknown."""
+    return {
+        name: number for name, number in numbers.items() if isinstance(number, int) and not isinstance(number, bool)
+    }

@@ -1,0 +1,71 @@
+"""What a format is: how one provider or framework shapes a message.
+
+A format reads payloads into neutral parts, shapes a repaired dialogue into payloads, and assembles a streamed message
+from its chunks. Formats are stateless; an `Assembly` holds the state of one stream.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from holdfast.domain.chunk import Delta
+from holdfast.domain.message import MessageNote, Payload, Role, Spoken
+from holdfast.domain.repair import Piece, Step
+
+
+Shaped = tuple[Payload, tuple[str, ...]]
+"""A payload, and the ids of the messages it shows; no ids when repair made it."""
+
+
+class Format(Protocol):
+    """One way to shape messages."""
+
+    name: str
+
+    def say(self, role: Role, text: str) -> Payload:
+        """The payload of a message that is only words."""
+        ...
+
+    def note(self, payload: Payload) -> MessageNote:
+        """What the log notes beside this payload; `InvalidMessage` when it isn't a message of this format."""
+        ...
+
+    def read(self, payload: Payload) -> list[Piece]:
+        """The payload as neutral parts, each with its own raw block. Never raises for a payload that was noted."""
+        ...
+
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+        """Steps as payloads, each with the ids of the stored messages it shows.
+
+        Shaping can be done in pieces, cut before any user step whose predecessor is not one: `used` carries the call ids
+        given out so far and is added to, `first` tells whether these are the first steps of the dialogue.
+        """
+        ...
+
+    def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
+        """The finished list: instructions put where the format wants them, the last message mended if need be."""
+        ...
+
+    def assembly(self) -> "Assembly":
+        """A fresh assembly for one streamed message."""
+        ...
+
+
+class Assembly(Protocol):
+    """A message being put together from a stream."""
+
+    def take(self, chunk: Any) -> list[Delta]:
+        """A provider chunk, as a dict or as an SDK object, as deltas. Does not change the assembly's message."""
+        ...
+
+    def fold(self, deltas: Sequence[Delta]) -> None:
+        """Adds deltas to the message: those just taken, or those read back from the journal."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stream has said its end."""
+        ...
+
+    def message(self) -> Spoken | None:
+        """The message so far, marked partial unless complete; None when nothing was said at all."""
+        ...

@@ -1,0 +1,56 @@
+"""The note beside a payload, made from its pieces: the same reading that repair and shaping use later."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.domain.message import Call, CallNote, MessageNote, Result, Role
+from holdfast.domain.repair import Piece
+from holdfast.errors import InvalidMessage
+from holdfast.formats.shaping import is_blank, is_json
+
+
+def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
+    """The note of a message that is more than words."""
+    calls = tuple(
+        CallNote(part.id, part.name, whole=is_json(part.arguments))
+        for piece in pieces
+        if isinstance(part := piece.part, Call)
+    )
+    answers = tuple(piece.part.call_id for piece in pieces if isinstance(piece.part, Result))
+    if answers and len(answers) == len(pieces):
+        role = "tool"
+    return MessageNote(role=role, format=name, plain=False, calls=calls, answers=answers)
+
+
+def check_role(payload: Any, roles: dict[str, Role]) -> Role:
+    """The message's role in Holdfast's words."""
+    if not isinstance(payload, dict):
+        raise InvalidMessage(problem=f"a message is a dict, not a {type(payload).__name__}", place="the message")
+    said = payload.get("role")
+    role = roles.get(said) if isinstance(said, str) else None
+    if role is None:
+        raise InvalidMessage(problem=f"{said!r} is not one of the roles {', '.join(roles)}", place="role")
+    return role
+
+
+def check_content(content: Any, place: str = "content") -> None:
+    """Content is words, a list of blocks, or nothing."""
+    if isinstance(content, list):
+        for index, block in enumerate(content):
+            check_block(block, f"{place}[{index}]")
+    elif content is not None and not isinstance(content, str):
+        raise InvalidMessage(problem=f"content is text or a list, not a {type(content).__name__}", place=place)
+
+
+def check_block(block: Any, place: str) -> None:
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        raise InvalidMessage(problem="a block is a dict with a `type`", place=place)
+
+
+def is_words(content: Any, kinds: tuple[str, ...]) -> bool:
+    """Whether content is only words, and says something in each of its blocks."""
+    if isinstance(content, str):
+        return not is_blank(content)
+    if not isinstance(content, list) or not content:
+        return False
+    return all(block.get("type") in kinds and not is_blank(block.get("text")) for block in content)

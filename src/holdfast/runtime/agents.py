@@ -1,0 +1,119 @@
+"""A cache of agents that can't outlive what they were made for.
+
+An agent is kept for exactly one session and one configuration. A reset gives its key another session, so the old agent is
+unreachable from that moment on, whoever still holds it (FAULTS C1).
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from types import CoroutineType
+from typing import Any
+
+from holdfast.runtime.clock import RealWorld, World
+
+
+class _Slot:
+    """An agent, or the making of one: callers that want the same agent wait here for each other."""
+
+    def __init__(self) -> None:
+        self.making = threading.Lock()
+        self.made = False
+        self.agent: Any = None
+        self.used_at = 0.0
+
+
+class AgentCache:
+    """Agents by key, epoch and configuration; at most `size` of them, none unused for longer than `idle_s`.
+
+    Safe to use from many threads and tasks. An agent that leaves the cache is closed, if it has a `close`.
+    """
+
+    def __init__(
+        self, factory: Callable[[Any], Any], *, size: int = 256, idle_s: float = 3600, world: World | None = None
+    ) -> None:
+        self._factory, self._size, self._idle_s = factory, size, idle_s
+        self._tick = (world or RealWorld()).tick
+        self._lock = threading.Lock()
+        self._slots: OrderedDict[tuple[Hashable, ...], _Slot] = OrderedDict()
+
+    def get(self, session: Any, *, config: Hashable = None) -> Any:
+        """The agent for exactly this session and configuration, made if there is none."""
+        name = (session.tenant, session.key if session.key is not None else session.id)
+        wanted = (*name, session.epoch, session.id, config)
+        with self._lock:
+            slot = self._slots.setdefault(wanted, _Slot())
+            self._slots.move_to_end(wanted)
+            slot.used_at = self._tick()
+            leaving = self._leaving(wanted, name, session.epoch)
+        self._close(leaving)
+        with slot.making:
+            if not slot.made:
+                try:
+                    slot.agent = _awaitable_twice(self._factory(session))
+                    slot.made = True
+                except BaseException:
+                    self._forget(wanted, slot)
+                    raise
+            return slot.agent
+
+    def drop(self, session: Any) -> None:
+        """Closes all agents of this session's key, whatever their epoch or configuration."""
+        name = (session.tenant, session.key if session.key is not None else session.id)
+        with self._lock:
+            leaving = [self._slots.pop(key) for key in list(self._slots) if key[:2] == name]
+        self._close(leaving)
+
+    def close(self) -> None:
+        """Closes all agents."""
+        with self._lock:
+            leaving = list(self._slots.values())
+            self._slots.clear()
+        self._close(leaving)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def _leaving(self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int) -> list[_Slot]:
+        """Those that have to go: older epochs of the same key, the idle, and the least used beyond the size."""
+        oldest = self._tick() - self._idle_s
+        gone = [
+            key
+            for key, slot in self._slots.items()
+            if key != wanted and ((key[:2] == name and key[2] < epoch) or slot.used_at < oldest)  # type: ignore[operator]
+        ]
+        left = [key for key in self._slots if key not in gone]
+        gone += left[: max(0, len(left) - self._size)]
+        return [self._slots.pop(key) for key in gone if key != wanted]
+
+    def _forget(self, wanted: tuple[Hashable, ...], slot: _Slot) -> None:
+        with self._lock:
+            if self._slots.get(wanted) is slot:
+                del self._slots[wanted]
+
+    def _close(self, slots: list[_Slot]) -> None:
+        for slot in slots:
+            with slot.making:
+                close = getattr(slot.agent, "close", None) if slot.made else None
+            if callable(close):
+                _see_through(close())
+
+
+def _awaitable_twice(agent: Any) -> Any:
+    """What an async factory gives can be awaited by everybody who asks for the agent."""
+    if not isinstance(agent, CoroutineType):
+        return agent
+    import asyncio
+
+    return asyncio.ensure_future(agent)
+
+
+def _see_through(closing: Any) -> None:
+    """An agent whose close is a coroutine is closed all the same."""
+    if isinstance(closing, CoroutineType):
+        import asyncio
+
+        try:
+            asyncio.get_running_loop().create_task(closing)
+        except RuntimeError:
+            asyncio.run(closing)

@@ -1,0 +1,313 @@
+"""The same store for asyncio: the same names, awaited.
+
+These faces hold no logic: each call builds the plan that the sync face would, freezing what it was given before anything waits, and
+drives it on the event loop.
+"""
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any
+
+from holdfast.domain.entry import Entry
+from holdfast.domain.routing import Policy
+from holdfast.domain.turn import ToolCall
+from holdfast.errors import HoldfastError
+from holdfast.runtime.aio_source import AsyncSource
+from holdfast.runtime.clock import World
+from holdfast.runtime.context import Context
+from holdfast.runtime.drive import Plan
+from holdfast.runtime.follow import Event, following, next_events
+from holdfast.runtime.loop import arun, in_background
+from holdfast.runtime.message import Message
+from holdfast.runtime.recording import Recorded
+from holdfast.runtime.room import PAGE
+from holdfast.runtime.session import SessionInfo, SessionWork
+from holdfast.runtime.store import StoreWork
+from holdfast.runtime.working import TurnWork, ending_of
+
+
+class AsyncTurn:
+    """One piece of work; see `Turn`."""
+
+    def __init__(self, work: TurnWork) -> None:
+        self._work = work
+        self.id = work.id
+
+    def context(self, format: str | None = None) -> Awaitable[Context]:
+        """What the model sees now, this turn's messages included."""
+        return arun(self._work.context(format))
+
+    async def deliver(self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text") -> AsyncIterator[str]:
+        """Stores a streamed answer and yields its text, each piece after it is durable."""
+        work = self._work
+        stream = work.open_stream(format)
+        source = aiter(AsyncSource(chunks, work.room.world.tick))
+        try:
+            async with aclosing(source) as batches:  # type: ignore[type-var]
+                async for batch in batches:
+                    chunk, text = stream.take(batch)
+                    if chunk is not None:
+                        await arun(work.store_chunk(chunk))
+                    if text:
+                        yield text
+            stream.finish()
+        finally:
+            await arun(work.close_stream(stream))
+
+    def say(self, text: str) -> Awaitable[str]:
+        """Stores text as a whole message and gives it back to be shown."""
+        return arun(self._work.say(text))
+
+    def add(self, message: Any, format: str | None = None) -> Awaitable[str]:
+        """Stores a finished message of the agent's or of a tool's; its id."""
+        return arun(self._work.add(message, format=format))
+
+    def call(
+        self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False
+    ) -> Awaitable[str]:
+        """Stores that a tool is about to run; returns the call's id. Run the tool after this, never before."""
+        return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+
+    def result(self, call_id: str, content: Any, error: bool = False) -> Awaitable[str]:
+        """Stores what the tool answered; the id of that message."""
+        return arun(self._work.result(call_id, content, error=error))
+
+    def inbox(self) -> Awaitable[list[Message]]:
+        """Takes messages that came in meanwhile into this turn."""
+        return arun(self._work.inbox())
+
+    def retract(self, reason: str = "retried") -> Awaitable[None]:
+        """Takes this turn's answer so far out of the model's view; the transcript keeps it."""
+        return arun(self._work.retract(reason))
+
+    def interrupt(self, reason: str = "interrupted") -> Awaitable[None]:
+        """Ends the turn as interrupted; what was delivered stays."""
+        return arun(self._work.finish("interrupted", reason))
+
+    def fail(self, error: BaseException | str) -> Awaitable[None]:
+        """Ends the turn as failed; the error is a record, never speech."""
+        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        return arun(self._work.finish("failed", error=text))
+
+    @property
+    def stopped(self) -> Awaitable[bool]:
+        """Whether this turn is over: ended, stopped from outside, or taken over."""
+        return arun(self._work.stopped())
+
+    async def __aenter__(self) -> "AsyncTurn":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            end, reason = self._work.clean_end
+            await arun(self._work.finish(end, reason))
+            return
+        end, reason, text = ending_of(error)
+        try:
+            await arun(self._work.finish(end, reason, text))
+        except HoldfastError as trouble:
+            error.add_note(f"The turn could not be ended either: {trouble}")
+
+
+class Starting:
+    """A turn about to start: await it, or enter it with `async with`."""
+
+    def __init__(self, plan: Plan[TurnWork]) -> None:
+        self._plan = plan
+        self._turn: AsyncTurn | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncTurn]:
+        return self._start().__await__()
+
+    async def _start(self) -> AsyncTurn:
+        return AsyncTurn(await arun(self._plan))
+
+    async def __aenter__(self) -> AsyncTurn:
+        self._turn = await self._start()
+        return self._turn
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._turn is not None
+        await self._turn.__aexit__(kind, error, trace)
+
+
+class AsyncSession:
+    """One conversation; see `Session`."""
+
+    def __init__(self, work: SessionWork) -> None:
+        self._work = work
+        self.id, self.key = work.room.id, work.room.key
+        self.epoch, self.tenant = work.room.epoch, work.room.tenant
+
+    def turn(
+        self,
+        message: Any = None,
+        *,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        on_busy: str = "wait",
+        reply_to: str | None = None,
+        lease_s: float = 30,
+    ) -> Starting:
+        """Starts a turn: takes what waits in the inbox and then `message`, which is durable once this was awaited."""
+        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        return Starting(self._work.turn(message, format=format, **options))
+
+    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | None = None) -> Awaitable[str]:
+        """Stores one message outside a turn; its id."""
+        return arun(self._work.append(message, format=format, event_id=event_id))
+
+    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[Recorded]:
+        """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
+        return arun(self._work.record(messages, format=format))
+
+    def context(self, format: str = "openai.chat") -> Awaitable[Context]:
+        """What the model sees, ready to send; valid for its format, whatever the log holds."""
+        return arun(self._work.context(format))
+
+    async def transcript(self, after: int = 0, limit: int | None = None) -> AsyncIterator[Message]:
+        """All messages after seq `after`, in order, nothing left out."""
+        left = limit
+        while left is None or left > 0:
+            page, seq = await arun(self._work.messages(after, PAGE))
+            if seq == after:
+                return
+            for message in page[:left]:
+                yield message
+            after = seq
+            left = None if left is None else left - len(page)
+
+    async def entries(self, after: int = 0) -> AsyncIterator[Entry]:
+        """The log after seq `after`."""
+        while page := await arun(self._work.entries(after)):
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Event]:
+        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier event."""
+        room = self._work.room
+        follower = await arun(following(room, after))
+        while events := await arun(next_events(room, follower)):
+            for event in events:
+                yield event
+
+    def pending(self) -> Awaitable[list[Message]]:
+        """The inbox: accepted, and not yet taken into a turn."""
+        return arun(self._work.pending())
+
+    def calls(self) -> Awaitable[list[ToolCall]]:
+        """Every tool call with its state: open, done, failed or unknown."""
+        return arun(self._work.calls())
+
+    def info(self) -> Awaitable[SessionInfo]:
+        """State, counts, title, usage."""
+        return arun(self._work.info())
+
+    def instructions(self, text: str | None = None) -> Awaitable[str | None]:
+        """Reads the system prompt, or sets a new version of it."""
+        return arun(self._work.instructions(text))
+
+    def label(self, message_id: str, **labels: Any) -> Awaitable[None]:
+        """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
+        return arun(self._work.label(message_id, labels))
+
+    def stop(self, reason: str = "user") -> Awaitable[bool]:
+        """Ends the running turn, whichever process it is in; False when none was running."""
+        return arun(self._work.stop(reason))
+
+    def end(self, reason: str) -> Awaitable[None]:
+        """No more turns."""
+        return arun(self._work.end(reason))
+
+    def __repr__(self) -> str:
+        return f"<AsyncSession {self.id[:8]} key={self.key!r} epoch={self.epoch}>"
+
+
+class AsyncStore:
+    """Sessions, kept, for asyncio; see `Store`."""
+
+    def __init__(self, work: StoreWork) -> None:
+        self._work = work
+        self.tenant = work.tenant
+
+    async def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> AsyncSession:
+        """The key's current session, made if there is none; `reset` is a policy, applied in the same transaction."""
+        return AsyncSession(await arun(self._work.session(key, reset=reset, create=create)))
+
+    def turn(
+        self,
+        key: str,
+        message: Any = None,
+        *,
+        reset: Policy | None = None,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        on_busy: str = "wait",
+        reply_to: str | None = None,
+        lease_s: float = 30,
+    ) -> Starting:
+        """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
+        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        return Starting(self._work.turn(key, message, reset=reset, format=format, **options))
+
+    async def get(self, session_id: str) -> AsyncSession:
+        """A session by its id, or by an unambiguous beginning of it."""
+        return AsyncSession(await arun(self._work.get(session_id)))
+
+    async def reset(self, key: str, *, reason: str = "command") -> AsyncSession:
+        """Ends the key's current session and binds a new one."""
+        return AsyncSession(await arun(self._work.reset(key, reason=reason)))
+
+    async def close(self) -> None:
+        """Lets go of the store, after what was submitted is done."""
+        await in_background(self._work.close)
+
+    async def __aenter__(self) -> "AsyncStore":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Opening:
+    """A store about to be opened: await it, or enter it with `async with`."""
+
+    def __init__(self, where: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self._where, self._options = where, options
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncStore:
+        return AsyncStore(await in_background(lambda: StoreWork(self._where, **self._options)))
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._store is not None
+        await self._store.close()
+
+
+def open_async(
+    where: str | os.PathLike[str] = "holdfast.db",
+    *,
+    durability: str = "power",
+    tenant: str = "default",
+    world: World | None = None,
+) -> Opening:
+    """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as store`."""
+    return Opening(where, {"durability": durability, "tenant": tenant, "world": world})

@@ -1,0 +1,57 @@
+"""Clock and chance: the only file that knows the time or rolls dice.
+
+A `World` is given to a store when it is opened; tests give their own, with a seed, and get the same run again.
+"""
+
+import os
+import time
+from typing import Protocol
+
+
+class World(Protocol):
+    """Time and chance, as a store sees them."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970, UTC; data for people, never order."""
+        ...
+
+    def tick(self) -> float:
+        """Seconds on a clock that is shared by all processes of this machine and never steps back."""
+        ...
+
+    def chance(self, size: int) -> bytes:
+        """Random bytes."""
+        ...
+
+
+class RealWorld:
+    """The machine's clock and the machine's randomness."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    if hasattr(time, "CLOCK_BOOTTIME"):
+
+        def tick(self) -> float:
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+    else:
+
+        def tick(self) -> float:
+            return time.monotonic()
+
+    def chance(self, size: int) -> bytes:
+        return os.urandom(size)
+
+
+def mint_session(world: World) -> str:
+    """A fresh session id: a random UUID, its leading bits random too."""
+    raw = bytearray(world.chance(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def mint(world: World, at: int) -> bytes:
+    """A fresh id for an entry or a message: 48 bits of time for people to sort by, 80 bits of chance."""
+    return at.to_bytes(6, "big") + world.chance(10)

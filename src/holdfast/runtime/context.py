@@ -1,0 +1,129 @@
+"""A context: the list that is sent to the model.
+
+The payloads of a long session are shared between one context and the next, so a context costs only what is new. It is
+still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a caller changes
+in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.fold import Log
+from holdfast.domain.repair import Seen, repair
+from holdfast.formats import registry
+from holdfast.formats.format import Format, Shaped
+
+
+class Context(list[Any]):
+    """Payloads ready to send. `head` is the seq up to which the log was read; `instructions` is the system prompt, for formats
+    that want it beside the list (Anthropic's `system`)."""
+
+    def __init__(
+        self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "", format: str = ""
+    ) -> None:
+        super().__init__(payloads)
+        self.head = head
+        self.instructions = instructions
+        self.format = format
+        self._owned = False
+
+    def _own(self) -> None:
+        if not self._owned:
+            self._owned = True
+            super().__setitem__(slice(None), [deepcopy(payload) for payload in super().__iter__()])
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._own()
+        return list, (list(self),)
+
+
+def _owning(name: str) -> Any:
+    method = getattr(list, name)
+
+    def owned(self: Context, *args: Any, **kwargs: Any) -> Any:
+        self._own()
+        return method(self, *args, **kwargs)
+
+    owned.__name__ = name
+    owned.__doc__ = method.__doc__
+    return owned
+
+
+for _name in (
+    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__", "__mul__", "__imul__",
+    "__rmul__", "__contains__", "append", "extend", "insert", "pop", "remove", "clear", "copy", "index", "count", "sort", "reverse",
+):  # fmt: skip
+    setattr(Context, _name, _owning(_name))
+
+
+class Contexts:
+    """The shaped beginnings of a session's contexts, by format."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+
+    def make(self, log: Log, format: str) -> Context:
+        """The context of this log, as of now."""
+        shape = registry.get(format)
+        payloads = [payload for payload, _ in self.shown(log, shape)]
+        instructions = log.instructions
+        closed = shape.close(payloads, instructions)
+        return Context(closed, head=log.head, instructions=instructions or "", format=format)
+
+    def shown(self, log: Log, shape: Format) -> list[Shaped]:
+        """The payloads of this log with the ids of the messages they show, instructions left aside."""
+        order = log.order
+        kept = self._kept.get(shape.name)
+        if kept is None or kept.revision != log.revision or kept.count > len(order):
+            kept = self._kept[shape.name] = _Kept(log.revision)
+        cut = _cut(order, kept.count, log.running)
+        if cut > kept.count:
+            kept.extend(order[kept.count : cut], shape)
+        tail = order[kept.count :]
+        if not _stands_alone(tail):
+            return shape.shape(repair(_live(order, log.running), registry.read), used=set(), first=True)
+        used, first = set(kept.used), not kept.shaped
+        return kept.shaped + shape.shape(repair(_live(tail, log.running), registry.read), used=used, first=first)
+
+
+class _Kept:
+    """A beginning that can no longer change while the log's revision stays."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.count = 0
+        self.shaped: list[Shaped] = []
+        self.used: set[str] = set()
+
+    def extend(self, messages: Sequence[Seen], shape: Format) -> None:
+        steps = repair(messages, registry.read)
+        self.shaped += shape.shape(steps, used=self.used, first=not self.shaped)
+        self.count += len(messages)
+
+
+def _cut(order: Sequence[Seen], kept: int, running: int | None) -> int:
+    """The last place before which nothing changes any more: a plain user message after something that is not one, in front of
+    which every call was answered in its own piece."""
+    for index in range(len(order) - 1, kept, -1):
+        message, previous = order[index], order[index - 1]
+        if message.turn is not None and message.turn == running and previous.turn == running:
+            continue
+        if message.note.role == "user" and message.note.plain and previous.note.role != "user":
+            return index if _stands_alone(order[kept:index]) else kept
+    return kept
+
+
+def _stands_alone(messages: Sequence[Seen]) -> bool:
+    """Whether every answer in these messages answers a call in them."""
+    called = {call.id for message in messages for call in message.note.calls}
+    return all(answer in called for message in messages for answer in message.note.answers)
+
+
+def _live(messages: Sequence[Seen], running: int | None) -> Sequence[Seen]:
+    """Marks the messages of the running turn: an open call in it is still running, not interrupted."""
+    if running is None or not messages or messages[-1].turn != running and all(m.turn != running for m in messages):
+        return messages
+    return [replace(message, running=True) if message.turn == running else message for message in messages]

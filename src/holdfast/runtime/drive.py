@@ -1,0 +1,69 @@
+"""Plans, and the two ways to drive them.
+
+What a store does is written once, as generators that never block: a plan yields what it waits for and is sent the answer.
+`run` drives it on the calling thread, `arun` (in `loop`) on an event loop; the public classes, sync and async, are thin faces over plans.
+
+    yield ticket          a commit under way       → its outcome
+    yield Read(work)      something to be read     → its value; on an event loop it is read on another thread
+    yield Pause(…)        wait for news            → None
+
+A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit through and
+then raises at that `yield`, so a plan always knows whether what it asked for was done.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.engine.protocol import Engine
+from holdfast.engine.writer import Ticket
+
+T = TypeVar("T")
+Plan = Generator[Any, Any, T]
+
+
+class Read(NamedTuple):
+    """Something to be read from the store."""
+
+    work: Callable[[], Any]
+
+
+class Pause(NamedTuple):
+    """Waits until a session has news or this long has passed, whichever is first."""
+
+    engine: Engine
+    session: str
+    seconds: float
+
+
+def run(plan: Plan[T]) -> T:
+    """Drives a plan on this thread."""
+    try:
+        request = next(plan)
+        while True:
+            try:
+                answer = _wait(request)
+            except BaseException as error:
+                request = plan.throw(error)
+            else:
+                request = plan.send(answer)
+    except StopIteration as stop:
+        return stop.value
+
+
+def _wait(request: Any) -> Any:
+    if isinstance(request, Ticket):
+        try:
+            return request.result()
+        except BaseException:
+            if not request.done:
+                request.result()  # interrupted while it was on its way: see it through first
+            raise
+    if isinstance(request, Read):
+        return request.work()
+    news = threading.Event()
+    stop = request.engine.watch(request.session, news.set)
+    try:
+        news.wait(request.seconds)
+    finally:
+        stop()

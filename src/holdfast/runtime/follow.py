@@ -1,0 +1,143 @@
+"""Following: the log and then live, chunks included, each once (I-15).
+
+    log       1 ─ 2 ─ 3 ────────────────── 4 (the message, whole) ─ …
+    journal             ├ "Hel" ┤├ "lo" ┤
+    events    1   2   3   "Hel"    "lo"    4, text ""
+
+A follower knows the last entry it has seen and, for each message still being spoken, how many characters of it. A chunk
+gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter whether a
+message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by message id, the
+texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn whose start it has not
+seen yet for the next pass, so events come in an order that makes sense.
+
+Commits of this process wake a follower; those of others are found by looking.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from holdfast.domain import cursor as cursors
+from holdfast.domain.chunk import shown, unpack
+from holdfast.domain.cursor import Cursor
+from holdfast.domain.entry import Entry, note_of
+from holdfast.engine.protocol import Row
+from holdfast.formats import registry
+from holdfast.runtime.drive import Pause, Plan, Read, run
+from holdfast.runtime.message import text_of
+from holdfast.runtime.room import Room
+
+PAGE = 500
+POLL_S = 0.02
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened. `cursor` resumes right after it. `text` is what `message_id` said with it."""
+
+    cursor: str
+    kind: Literal["entry", "chunk"]
+    entry: Entry | None = None
+    message_id: str | None = None
+    text: str = ""
+
+
+class Follower:
+    """A reader's place in a session."""
+
+    def __init__(self, room: Room, after: str | None) -> None:
+        self._room = room
+        start = Cursor(room.id, 0)
+        if after is not None:
+            start = cursors.read(after, session_id=room.id, head=room.state().head)
+        self._seq = start.seq
+        self._promised = dict(start.open)  # seen before the reconnection; the journal tells it again
+        self._seen: dict[str, int] = {}
+        self._finished: set[bytes] = set()
+        self._turn = self._latest_turn(start.seq) if start.seq else 0
+        self._position = 0
+        self.over = False
+
+    def _latest_turn(self, seq: int) -> int:
+        """The last turn that had begun at `seq`: rows of later ones wait until their start was told."""
+        after, turn = max(0, seq - PAGE), 0
+        while True:
+            for entry in self._room.engine.entries(self._room.id, after=after, limit=min(PAGE, seq - after)):
+                turn = max(turn, entry.turn or 0)
+                if entry.kind == "message":
+                    self._finished.add(entry.id)
+            if turn or after == 0:
+                return turn
+            seq, after = after, max(0, after - PAGE)
+
+    def step(self) -> list[Event]:
+        """What has happened since the last step; nothing when there is no news."""
+        events: list[Event] = []
+        engine, id = self._room.engine, self._room.id
+        for entry in engine.entries(id, after=self._seq, limit=PAGE):
+            events.append(self._entry(entry))
+        if len(events) == PAGE:
+            return events
+        for row in engine.journal(id, after=self._position, limit=PAGE):
+            if row.turn > self._turn:
+                break
+            self._position = row.position
+            event = self._chunk(row)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _entry(self, entry: Entry) -> Event:
+        self._seq = entry.seq
+        self._turn = max(self._turn, entry.turn or 0)
+        if entry.kind == "closed":
+            self.over = True
+        if entry.kind != "message":
+            return Event(self._cursor(), "entry", entry)
+        name = entry.id.hex()
+        known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
+        self._finished.add(entry.id)
+        note = note_of("message", entry.note)
+        text = text_of([piece.part for piece in registry.read(note.format, entry.body)])
+        return Event(self._cursor(), "entry", entry, name, text[known:])
+
+    def _chunk(self, row: Row) -> Event | None:
+        if row.message in self._finished:
+            return None
+        name = row.message.hex()
+        text = shown(unpack(row.body))
+        before = self._seen.get(name, 0)
+        self._seen[name] = before + len(text)
+        already = max(0, self._promised.get(name, 0) - before)
+        if not text[already:]:
+            return None
+        self._promised.pop(name, None)
+        return Event(self._cursor(), "chunk", None, name, text[already:])
+
+    def _cursor(self) -> str:
+        return cursors.write(Cursor(self._room.id, self._seq, {**self._promised, **self._seen}))
+
+
+def following(room: Room, after: str | None) -> Plan[Follower]:
+    """A follower from this cursor on; `CursorExpired` when it can't be served."""
+    return (yield Read(lambda: Follower(room, after)))
+
+
+def next_events(room: Room, follower: Follower) -> Plan[list[Event]]:
+    """The next events, waited for; nothing once the session is over and all of it was told."""
+    while True:
+        events = yield Read(follower.step)
+        if events or follower.over:
+            return events
+        yield Pause(room.engine, room.id, POLL_S)
+
+
+def follow(room: Room, after: str | None) -> Iterator[Event]:
+    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not at the first event."""
+    follower = run(following(room, after))
+    return _events(room, follower)
+
+
+def _events(room: Room, follower: Follower) -> Iterator[Event]:
+    while events := run(next_events(room, follower)):
+        yield from events

@@ -1,0 +1,82 @@
+"""The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead process.
+
+It knows turns by weak reference: a turn that its owner has dropped without ending it is ended here, as interrupted.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Held(Protocol):
+    """A turn as the keeper sees it."""
+
+    lease_s: float
+
+    def renew(self) -> bool:
+        """Asks for more time; False when there is nothing to renew any more."""
+        ...
+
+
+class Keeper:
+    """One thread for all turns of one store; it starts with the first."""
+
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self._tick = tick
+        self._turns: dict[int, tuple[weakref.ref[Held], float]] = {}
+        self._orphans: list[Callable[[], None]] = []
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def hold(self, turn: Held, orphaned: Callable[[], None]) -> None:
+        """Renews until `drop`. `orphaned` is called, on the keeper's thread, if the turn is forgotten while it runs."""
+        key = id(turn)
+
+        def gone(_: object) -> None:
+            # Called by the garbage collector, at any moment: take no lock, only leave a note.
+            if self._turns.pop(key, None) is not None:
+                self._orphans.append(orphaned)
+
+        due = self._tick() + turn.lease_s / 3
+        self._turns[key] = (weakref.ref(turn, gone), due)
+        with self._news:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+                self._thread.start()
+            elif turn.lease_s < 3:
+                self._news.notify()
+
+    def drop(self, turn: Held) -> None:
+        self._turns.pop(id(turn), None)
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._round()
+            soonest = min((due for _, due in list(self._turns.values())), default=self._tick() + 1)
+            with self._news:
+                if not self._closed:
+                    self._news.wait(min(max(soonest - self._tick(), 0.01), 1.0))
+
+    def _round(self) -> None:
+        while self._orphans:
+            self._orphans.pop()()
+        now = self._tick()
+        for key, (reference, due) in list(self._turns.items()):
+            turn = reference()
+            if turn is None or due > now:
+                continue
+            if turn.renew():
+                self._turns[key] = (reference, now + turn.lease_s / 3)
+            else:
+                self._turns.pop(key, None)
+            del turn

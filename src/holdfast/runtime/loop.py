@@ -1,0 +1,115 @@
+"""Driving plans on an event loop; `drive` says what a plan is.
+
+Kept apart from `drive` so that a program without asyncio does not load it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from holdfast.engine.writer import Ticket
+from holdfast.runtime.drive import Pause, Plan, Read
+
+T = TypeVar("T")
+
+
+async def arun(plan: Plan[T]) -> T:
+    """Drives a plan on the running event loop."""
+    try:
+        request = next(plan)
+        while True:
+            try:
+                if isinstance(request, Ticket):
+                    answer = await _landed(request)
+                elif isinstance(request, Read):
+                    answer = await in_background(request.work)
+                else:
+                    answer = await _news(request)
+            except BaseException as error:
+                request = plan.throw(error)
+            else:
+                request = plan.send(answer)
+    except StopIteration as stop:
+        return stop.value
+
+
+async def in_background(work: Callable[[], T]) -> T:
+    """Runs what may block on another thread."""
+    return await asyncio.get_running_loop().run_in_executor(_readers(), work)
+
+
+async def _landed(ticket: Ticket) -> Any:
+    landing = _landing(asyncio.get_running_loop())
+    future = landing.expect(ticket)
+    try:
+        await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not ticket.done:  # a cancelled caller must know what became of its commit; commits are short
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                continue
+        raise
+    return ticket.result()
+
+
+async def _news(pause: Pause) -> None:
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+    stop = pause.engine.watch(pause.session, lambda: _tell(loop, news.set))
+    try:
+        await asyncio.wait_for(news.wait(), pause.seconds)
+    except TimeoutError:
+        pass
+    finally:
+        stop()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        pass  # the loop was closed meanwhile: nobody is left to tell
+
+
+class _Landing:
+    """Brings the answers of a whole batch to an event loop with one wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._landed: deque[asyncio.Future[None]] = deque()
+        self._coming = False
+
+    def expect(self, ticket: Ticket) -> "asyncio.Future[None]":
+        future = self._loop.create_future()
+        ticket.then(lambda _: self._land(future))
+        return future
+
+    def _land(self, future: "asyncio.Future[None]") -> None:
+        self._landed.append(future)
+        if not self._coming:
+            self._coming = True
+            _tell(self._loop, self._drain)
+
+    def _drain(self) -> None:
+        self._coming = False
+        while self._landed:
+            future = self._landed.popleft()
+            if not future.done():
+                future.set_result(None)
+
+
+def _landing(loop: asyncio.AbstractEventLoop) -> _Landing:
+    landing = getattr(loop, "_holdfast_landing", None)
+    if landing is None:
+        landing = _Landing(loop)
+        loop._holdfast_landing = landing  # type: ignore[attr-defined]
+    return landing
+
+
+@lru_cache(maxsize=1)
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4, thread_name_prefix="holdfast-reader")

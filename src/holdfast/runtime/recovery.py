@@ -1,0 +1,73 @@
+"""Recovery: settling a turn whose writer is gone, stopped or overtaken (I-6, I-7).
+
+Two commits. The first raises the fence: from then on the writer can store nothing more, so what is in the journal is all that
+was ever delivered. The second makes partial messages of it and writes the turn's one end. Whoever finds a turn seized and
+not yet ended (its seizer was killed between the two) does the same again.
+"""
+
+from holdfast.domain.entry import End, TurnEnded
+from holdfast.engine.protocol import Refused, Row, SessionState, Waiting
+from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.holder import is_gone
+from holdfast.runtime.room import Room
+from holdfast.runtime.stream import rebuild
+
+
+def is_dead(state: SessionState) -> bool:
+    """Whether the running turn has nobody left to end it."""
+    if state.turn is None:
+        return False
+    return state.fence != state.turn or (state.lease_left_s or 0) <= 0 or is_gone(state.holder)
+
+
+def settle_if_dead(room: Room) -> Plan[SessionState]:
+    """The session's state, once no dead turn stands in it."""
+    state = yield Read(room.state)
+    while is_dead(state):
+        yield from settle(room, state, end="abandoned", reason=_cause(state))
+        state = yield Read(room.state)
+    return state
+
+
+def settle(room: Room, state: SessionState, *, end: End, reason: str) -> Plan[bool]:
+    """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile."""
+    assert state.turn is not None
+    outcome = yield room.submit(fence=state.fence, seize=True, ended_too=True)
+    if isinstance(outcome, Refused):
+        return False
+    rows = yield Read(lambda: _journal(room, state))
+    log = yield Read(room.log)
+    with room.lock:
+        of_turn = log.of_turn(state.turn)
+        turn = log.turns.get(state.turn)
+        spoke, took = (turn.spoke, tuple(turn.takes)) if turn else (False, ())
+    partials = rebuild(rows, known={bytes.fromhex(message.id) for message in of_turn})
+    drafts = [room.message(spoken, turn=state.turn, id=id) for id, spoken in partials]
+    unused = took if end == "abandoned" and not spoke and not partials else ()
+    given_back = [message for message in of_turn if message.id in unused]
+    note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
+    outcome = yield room.submit(
+        drafts=(*drafts, room.draft("end", note, turn=state.turn)),
+        fence=state.fence + 1,
+        finish=True,
+        ended_too=True,
+        admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
+    )
+    return not isinstance(outcome, Refused)
+
+
+def _journal(room: Room, state: SessionState) -> list[Row]:
+    rows: list[Row] = []
+    position = state.journal
+    while True:
+        page = room.engine.journal(room.id, after=position, limit=2000)
+        rows.extend(row for row in page if row.turn == state.turn)
+        if len(page) < 2000:
+            return rows
+        position = page[-1].position
+
+
+def _cause(state: SessionState) -> str:
+    if state.fence != state.turn:
+        return "seized and left"
+    return "its process is gone" if is_gone(state.holder) else "its lease ran out"

@@ -1,0 +1,137 @@
+"""A room: what everything that works on one session shares.
+
+It keeps the folded log, brought up to date before each use from whatever this or another process has written, and the shaped
+beginning of each context that was asked for, so that a long session costs its next turn only what is new.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import Draft, Entry, note_of, noted
+from holdfast.domain.fold import Log
+from holdfast.domain.ids import turn_id
+from holdfast.domain.message import Spoken, freeze
+from holdfast.domain.repair import Seen
+from holdfast.engine.protocol import Engine, SessionState, Write
+from holdfast.engine.writer import Ticket
+from holdfast.errors import InvalidMessage, NotFound, SessionEnded
+from holdfast.formats import registry
+from holdfast.runtime.clock import World, mint
+from holdfast.runtime.context import Context, Contexts
+from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.message import Message
+
+PAGE = 2000
+
+
+class Room:
+    """One session of one store."""
+
+    def __init__(self, engine: Engine, world: World, keeper: Keeper, state: SessionState) -> None:
+        self.engine, self.world, self.keeper = engine, world, keeper
+        self.id, self.tenant, self.key, self.epoch = state.id, state.tenant, state.key, state.epoch
+        self.lock = threading.RLock()
+        self._log = Log()
+        self.contexts = Contexts()
+        self.remembered: Any = ()
+
+    def other(self, state: SessionState) -> "Room":
+        """A room for another session of the same store."""
+        return Room(self.engine, self.world, self.keeper, state)
+
+    @property
+    def scope(self) -> str:
+        """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
+        return f"{self.tenant}\n{self.key}" if self.key is not None else f"{self.tenant}\n\n{self.id}"
+
+    def log(self) -> Log:
+        """The log, up to date. Held under `lock` by whoever looks at more than one thing in it."""
+        with self.lock:
+            while True:
+                page = self.engine.entries(self.id, after=self._log.head, limit=PAGE)
+                self._log.add(page)
+                if len(page) < PAGE:
+                    return self._log
+
+    def context(self, format: str) -> Context:
+        """What the model sees now, in this format."""
+        log = self.log()
+        with self.lock:
+            return self.contexts.make(log, format)
+
+    def messages(self, *, after: int = 0, limit: int = PAGE) -> tuple[list[Message], int]:
+        """A page of the transcript, and the seq to go on after; the same seq again at the end."""
+        page = self.engine.entries(self.id, after=after, limit=limit)
+        log = self.log()
+        with self.lock:
+            found = [self._message(entry, log) for entry in page if entry.kind == "message"]
+        return found, page[-1].seq if page else after
+
+    def pending(self) -> list[Message]:
+        """What waits in the inbox, in the order it was accepted."""
+        waiting = [w.message.hex() for w in self.engine.inbox(self.id)]
+        log = self.log()
+        with self.lock:
+            seen = {message.id: message for message in log.messages}
+            return [Message(seen[id], turn=None, pending=True) for id in waiting if id in seen]
+
+    def pick(self, ids: Sequence[str]) -> list[Message]:
+        """These messages, in this order."""
+        log = self.log()
+        with self.lock:
+            seen = {message.id: message for message in log.messages}
+            return [Message(seen[id], turn=self.turn_name(seen[id].turn)) for id in ids]
+
+    def _message(self, entry: Entry, log: Log) -> Message:
+        note = note_of("message", entry.note)
+        id = entry.id.hex()
+        turn = entry.turn if entry.turn is not None else log.turn_of(id)
+        seen = Seen(id, entry.seq, turn, note, entry.body, False, (), entry.at)
+        pending = note.inbox and id in log.waiting
+        return Message(seen, turn=self.turn_name(turn), pending=pending, labels=log.labels.get(id))
+
+    def state(self) -> SessionState:
+        state = self.engine.state(self.id)
+        if state is None:
+            raise NotFound(what="session", name=self.id, hint="it may have been erased")
+        return state
+
+    def submit(self, **write: Any) -> Ticket:
+        return self.engine.submit((Write(self.id, **write),))
+
+    def draft(self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b"") -> Draft:
+        at = self.world.now()
+        return Draft(kind, turn, mint(self.world, at), at, noted(note) if note is not None else b"", body)
+
+    def message(self, spoken: Spoken, *, turn: int | None, id: bytes | None = None) -> Draft:
+        at = self.world.now()
+        return Draft("message", turn, id or mint(self.world, at), at, noted(spoken.note), spoken.body)
+
+    def ended(self, reason: str = "") -> SessionEnded:
+        """The error for a handle whose session is over; it names the one to go on in (I-8)."""
+        current = self.engine.current(self.tenant, self.key) if self.key is not None else None
+        log = self.log()
+        return SessionEnded(
+            session_id=self.id,
+            reason=reason or log.closed or "ended",
+            current_id=current.id if current is not None and not current.ended else None,
+        )
+
+    def turn_name(self, number: int | None) -> str | None:
+        return None if number is None else turn_id(self.id, number)
+
+
+def speak(message: Any, format: str, **facts: Any) -> Spoken:
+    """A caller's message, frozen and noted: text, a payload or an SDK object. Nothing waits before this is done (I-3)."""
+    shape = registry.get(format)
+    payload = shape.say(facts.pop("role", "user"), message) if isinstance(message, str) else registry.plain(message)
+    if not isinstance(payload, dict | list):
+        raise InvalidMessage(problem=f"a {type(message).__name__} is not a message", place="the message")
+    body = freeze(payload)
+    note = shape.note(payload)
+    if facts:
+        note = replace(note, **facts)
+    return Spoken(note, body)

@@ -1,0 +1,241 @@
+"""A session: one conversation, from its first message to its end; what can be asked of it and done with it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.entry import Closed, Entry, Labelled
+from holdfast.domain.message import Usage, freeze
+from holdfast.domain.turn import ToolCall, tool_calls
+from holdfast.engine.protocol import Refused, SessionState
+from holdfast.errors import NotFound
+from holdfast.runtime.context import Context
+from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.follow import Event, follow
+from holdfast.runtime.message import Message
+from holdfast.runtime.recording import Memory, Recorded, record
+from holdfast.runtime.recovery import settle, settle_if_dead
+from holdfast.runtime.room import PAGE, Room, speak
+from holdfast.runtime.starting import Wish, already, start
+from holdfast.runtime.working import TurnWork
+from holdfast.runtime.turn import Turn
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What a session is at a glance. Times are in milliseconds since 1970."""
+
+    id: str
+    key: str | None
+    epoch: int
+    tenant: str
+    state: str
+    title: str
+    head: int
+    messages: int
+    turns: int
+    pending: int
+    running: str | None
+    usage: Usage
+    opened_at: int
+    active_at: int
+
+
+class SessionWork:
+    """The plans of a session; `Session` and `AsyncSession` are its faces."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.memory = Memory()
+
+    def turn(self, message: Any, **options: Any) -> Plan[TurnWork]:
+        return start(self.room, Wish(self.room.world, message, **options))
+
+    def append(self, message: Any, *, format: str, event_id: str | None) -> Plan[str]:
+        return self._append(speak(message, format, **({"event": event_id} if event_id else {})), event_id)
+
+    def _append(self, spoken: Any, event_id: str | None) -> Plan[str]:
+        room = self.room
+        draft = room.message(spoken, turn=None)
+        outcome = yield room.submit(drafts=(draft,), event=(room.scope, event_id) if event_id is not None else None)
+        if isinstance(outcome, Refused):
+            if outcome.why == "accepted":
+                raise (yield Read(lambda: already(room, event_id or "", outcome.detail)))
+            raise (yield Read(room.ended))
+        return draft.id.hex()
+
+    def record(self, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
+        return record(self.room, self.memory, messages, format=format)
+
+    def context(self, format: str) -> Plan[Context]:
+        yield from settle_if_dead(self.room)
+        return (yield Read(lambda: self.room.context(format)))
+
+    def instructions(self, text: str | None) -> Plan[str | None]:
+        if text is not None:
+            yield from self._note("instructions", body=freeze(text))
+            return text
+        log = yield Read(self.room.log)
+        return log.instructions
+
+    def label(self, message_id: str, labels: dict[str, Any]) -> Plan[None]:
+        freeze(labels)
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            known = any(message.id == message_id for message in log.messages)
+        if not known:
+            raise NotFound(what="message", name=message_id, hint="take the id from Session.transcript()")
+        yield from self._note("label", Labelled(message_id, labels))
+
+    def _note(self, kind: str, note: Any = None, *, body: bytes = b"") -> Plan[None]:
+        outcome = yield self.room.submit(drafts=(self.room.draft(kind, note, body=body),))
+        if isinstance(outcome, Refused):
+            raise (yield Read(self.room.ended))
+
+    def stop(self, reason: str) -> Plan[bool]:
+        """Ends the running turn; False when there was none."""
+        while True:
+            state = yield from settle_if_dead(self.room)
+            if state.turn is None:
+                return False
+            if (yield from settle(self.room, state, end="interrupted", reason=f"stopped: {reason}")):
+                return True
+
+    def end(self, reason: str) -> Plan[None]:
+        """Ends the session: stops what runs, then closes. Ending an ended session changes nothing."""
+        while True:
+            yield from self.stop(reason)
+            draft = self.room.draft("closed", Closed(reason))
+            outcome = yield self.room.submit(drafts=(draft,), idle=True, close=True)
+            if not isinstance(outcome, Refused) or outcome.why != "busy":
+                return
+
+    def calls(self) -> Plan[list[ToolCall]]:
+        yield from settle_if_dead(self.room)
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            return tool_calls(log.standing, running=log.running)
+
+    def info(self) -> Plan[SessionInfo]:
+        state = yield from settle_if_dead(self.room)
+        return (yield Read(lambda: _info(self.room, state)))
+
+    def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
+        if after == 0:
+            yield from settle_if_dead(self.room)
+        return (yield Read(lambda: self.room.messages(after=after, limit=limit)))
+
+    def entries(self, after: int) -> Plan[list[Entry]]:
+        return (yield Read(lambda: self.room.engine.entries(self.room.id, after=after, limit=PAGE)))
+
+    def pending(self) -> Plan[list[Message]]:
+        yield from settle_if_dead(self.room)
+        return (yield Read(self.room.pending))
+
+
+def _info(room: Room, state: SessionState) -> SessionInfo:
+    log = room.log()
+    with room.lock:
+        messages = log.messages
+        usage = [message.note.usage for message in messages if message.note.usage is not None]
+        total = Usage(*(sum(getattr(spent, field) for spent in usage) for field in Usage.__struct_fields__))
+        first = next((message for message in messages if message.note.role == "user"), None)
+        title = Message(first, turn=None).text if first is not None else ""
+        return SessionInfo(
+            id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant,
+            state="ended" if state.ended else "running" if state.turn is not None else "open",
+            title=" ".join(title.split())[:80], head=state.head, messages=len(messages), turns=len(log.turns),
+            pending=len(log.waiting), running=room.turn_name(state.turn), usage=total,
+            opened_at=state.opened_at, active_at=state.active_at,
+        )  # fmt: skip
+
+
+class Session:
+    """One conversation. A handle is cheap and safe to share among threads; the session's id is for life."""
+
+    def __init__(self, work: SessionWork) -> None:
+        self._work = work
+        self.id, self.key = work.room.id, work.room.key
+        self.epoch, self.tenant = work.room.epoch, work.room.tenant
+
+    def turn(
+        self,
+        message: Any = None,
+        *,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        on_busy: str = "wait",
+        reply_to: str | None = None,
+        lease_s: float = 30,
+    ) -> Turn:
+        """Starts a turn: takes what waits in the inbox and then `message`, which is durable when this returns.
+
+        While another turn runs, `on_busy` says whether to "wait" for it (the message is in the inbox meanwhile), to "interrupt"
+        it and take over, or to "refuse" with `SessionBusy`. An `event_id` that came before raises `AlreadyAccepted`.
+        """
+        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        return Turn(run(self._work.turn(message, format=format, **options)))
+
+    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | None = None) -> str:
+        """Stores one message outside a turn; its id."""
+        return run(self._work.append(message, format=format, event_id=event_id))
+
+    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Recorded:
+        """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
+        return run(self._work.record(messages, format=format))
+
+    def context(self, format: str = "openai.chat") -> Context:
+        """What the model sees, ready to send; valid for its format, whatever the log holds."""
+        return run(self._work.context(format))
+
+    def transcript(self, after: int = 0, limit: int | None = None) -> Iterator[Message]:
+        """All messages after seq `after`, in order, nothing left out."""
+        left = limit
+        while left is None or left > 0:
+            page, seq = run(self._work.messages(after, PAGE))
+            if seq == after:
+                return
+            yield from page[:left]
+            after = seq
+            left = None if left is None else left - len(page)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """The log after seq `after`."""
+        while page := run(self._work.entries(after)):
+            yield from page
+            after = page[-1].seq
+
+    def follow(self, after: str | None = None) -> Iterator[Event]:
+        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier event."""
+        return follow(self._work.room, after)
+
+    def pending(self) -> list[Message]:
+        """The inbox: accepted, and not yet taken into a turn."""
+        return run(self._work.pending())
+
+    def calls(self) -> list[ToolCall]:
+        """Every tool call with its state: open, done, failed or unknown."""
+        return run(self._work.calls())
+
+    def info(self) -> SessionInfo:
+        """State, counts, title, usage."""
+        return run(self._work.info())
+
+    def instructions(self, text: str | None = None) -> str | None:
+        """Reads the system prompt, or sets a new version of it."""
+        return run(self._work.instructions(text))
+
+    def label(self, message_id: str, **labels: Any) -> None:
+        """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
+        run(self._work.label(message_id, labels))
+
+    def stop(self, reason: str = "user") -> bool:
+        """Ends the running turn, whichever process it is in; False when none was running."""
+        return run(self._work.stop(reason))
+
+    def end(self, reason: str) -> None:
+        """No more turns."""
+        run(self._work.end(reason))
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id[:8]} key={self.key!r} epoch={self.epoch}>"

@@ -1,0 +1,139 @@
+"""Where chunks come from: an iterator, read no faster than what is stored of it.
+
+In the beginning one chunk is read, stored and handed on before the next is asked for. When the source turns out to be faster than
+the disk, it is read ahead on a second thread, within bounds, and all that came in while the last row was being
+stored becomes the next row: the stream keeps up with its source, a slow disk slows it down, and memory stays bounded.
+"""
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+EAGER_AFTER = 8
+"""So many chunks in a row that came sooner than the last was stored make a source fast."""
+AHEAD_MAX = 1024
+BATCH_MAX = 512
+
+
+class Pace:
+    """Tells a fast source from one that lets itself be waited for."""
+
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self._tick = tick
+        self._quick = 0
+        self._asked = self._came = 0.0
+
+    def asking(self) -> None:
+        self._asked = self._tick()
+
+    def came(self) -> None:
+        self._came = self._tick()
+
+    def stored(self) -> bool:
+        """After the chunk was stored and handed on: whether to read ahead from now on."""
+        self._quick = self._quick + 1 if self._came - self._asked < self._tick() - self._came else 0
+        return self._quick >= EAGER_AFTER
+
+
+def batches(chunks: Iterable[Any], tick: Callable[[], float]) -> Iterator[list[Any]]:
+    """Chunks in batches, each asked for when the one before it has been dealt with."""
+    if isinstance(chunks, str):
+        chunks = [chunks]
+    pace = Pace(tick)
+    source = iter(chunks)
+    try:
+        while True:
+            pace.asking()
+            try:
+                chunk = next(source)
+            except StopIteration:
+                return
+            pace.came()
+            yield [chunk]
+            if pace.stored():
+                break
+        if isinstance(chunks, list | tuple):
+            yield from _slices(source)
+        else:
+            yield from _ahead(source)
+    finally:
+        _close(chunks, source)
+
+
+def _slices(source: Iterator[Any]) -> Iterator[list[Any]]:
+    while batch := [chunk for chunk, _ in zip(source, range(BATCH_MAX), strict=False)]:
+        yield batch
+
+
+def _ahead(source: Iterator[Any]) -> Iterator[list[Any]]:
+    pump = _Pump(source)
+    try:
+        while True:
+            batch = pump.take()
+            if not batch:
+                if pump.error is not None:
+                    raise pump.error
+                return
+            yield batch
+    finally:
+        pump.stop()
+
+
+class _Pump:
+    """Reads ahead on a thread of its own."""
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self._source = source
+        self._chunks: deque[Any] = deque()
+        self._news = threading.Condition()
+        self._ended = self._stopped = False
+        self.error: BaseException | None = None
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._run,), name="holdfast-source", daemon=True).start()
+
+    def take(self) -> list[Any]:
+        """All that has come, at least one chunk; nothing at the end."""
+        with self._news:
+            while not self._chunks and not self._ended:
+                self._news.wait()
+            batch = list(self._chunks)
+            self._chunks.clear()
+            self._news.notify_all()
+            return batch
+
+    def stop(self) -> None:
+        with self._news:
+            self._stopped = True
+            self._news.notify_all()
+
+    def _run(self) -> None:
+        try:
+            for chunk in self._source:
+                with self._news:
+                    self._chunks.append(chunk)
+                    self._news.notify_all()
+                    while len(self._chunks) >= AHEAD_MAX and not self._stopped:
+                        self._news.wait()
+                    if self._stopped:
+                        break
+        except BaseException as error:
+            self.error = error
+        if self._stopped:
+            _close(self._source, self._source)
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+
+def _close(*sources: Any) -> None:
+    """A source that is left before its end is closed, so that its connection is. One that another thread is reading can't be: that
+    thread closes it."""
+    for source in sources:
+        close = getattr(source, "close", None)
+        if callable(close):
+            try:
+                close()
+            except (ValueError, RuntimeError):
+                return

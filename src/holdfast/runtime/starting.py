@@ -1,0 +1,199 @@
+"""Starting a turn: taking what waits, and what to do when another turn is running.
+
+Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over. The inbound message is
+durable before any of this returns (I-4): in the turn's own first transaction, or in the inbox while it waits for its turn.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import STARTING, Draft, TurnStarted
+from holdfast.domain.ids import turn_id
+from holdfast.domain.message import Spoken
+from holdfast.engine.protocol import Accepted, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.errors import AlreadyAccepted, NotFound, SessionBusy
+from holdfast.runtime.clock import World, mint
+from holdfast.runtime.drive import Pause, Plan, Read
+from holdfast.runtime.holder import is_gone, myself
+from holdfast.runtime.recovery import settle, settle_if_dead
+from holdfast.runtime.room import Room, speak
+from holdfast.runtime.working import TurnWork
+
+OnBusy = Literal["wait", "interrupt", "refuse"]
+
+POLL_S = 0.05
+"""How long a waiter sleeps without news. News of other processes come by looking."""
+
+
+class Wish:
+    """What a caller asked for: a turn with this message, or one of the agent's own."""
+
+    def __init__(
+        self,
+        world: World,
+        message: Any,
+        *,
+        format: str,
+        event_id: str | None,
+        on_busy: str,
+        reply_to: str | None,
+        lease_s: float,
+    ) -> None:
+        if on_busy not in ("wait", "interrupt", "refuse"):
+            raise NotFound(what="on_busy rule", name=on_busy, hint='say "wait", "interrupt" or "refuse"')
+        self.format, self.event_id, self.on_busy, self.reply_to = format, event_id, on_busy, reply_to
+        self.lease_s = lease_s
+        self.spoken: Spoken | None = None
+        if message is not None:
+            self.spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
+        self.id = mint(world, world.now())
+        self.waiter = f"{myself()}/{self.id.hex()}"
+        self.accepted = False
+
+    def draft(self, room: Room) -> tuple[Draft, ...]:
+        """The inbound message, unless it is in the inbox already."""
+        if self.spoken is None or self.accepted:
+            return ()
+        return (room.message(self.spoken, turn=None, id=self.id),)
+
+    def event(self, room: Room) -> tuple[str, str] | None:
+        return (room.scope, self.event_id) if self.event_id is not None and not self.accepted else None
+
+
+def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None = None) -> Plan[TurnWork]:
+    """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this session is over."""
+    while True:
+        state = yield from settle_if_dead(room)
+        if state.ended:
+            room = yield from _elsewhere(room, on_ended)
+            continue
+        if state.turn is not None:
+            yield from _meet(room, state, wish)
+            continue
+        waiting = yield Read(lambda: room.engine.inbox(room.id))
+        write = first_write(room, wish, waiting)
+        outcome = yield from _commit_start(room, write)
+        if isinstance(outcome, Written):
+            return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
+        yield from _refused(room, wish, outcome)
+
+
+def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
+    """The write that starts this wish's turn and takes what waits, but for what others wait with."""
+    own = wish.draft(room)
+    mine = {wish.id}
+    takes = tuple(w.message for w in waiting if w.message in mine or w.waiter is None or is_gone(w.waiter))
+    # The message's own event goes with its draft, which is the first of the commit.
+    note = TurnStarted(
+        takes=tuple(message.hex() for message in takes) + tuple(draft.id.hex() for draft in own),
+        reply_to=wish.reply_to,
+        event=wish.event_id,
+    )
+    return Write(
+        room.id,
+        drafts=(*own, room.draft("turn", note, turn=STARTING)),
+        idle=True,
+        event=wish.event(room),
+        start=Start(myself(), wish.lease_s),
+        takes=takes,
+    )
+
+
+def _commit_start(room: Room, write: Write) -> Plan[Any]:
+    """Starts the turn; if the caller is interrupted just then, the turn that nobody got is ended at once."""
+    ticket = room.engine.submit((write,))
+    try:
+        return (yield ticket)
+    except BaseException as error:
+        if ticket.done:
+            outcome = ticket.result()
+            if isinstance(outcome, Written):
+                TurnWork(room, outcome.turn, format="openai.chat", lease_s=1).leave(
+                    f"interrupted: {type(error).__name__}"
+                )
+        raise
+
+
+def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
+    """Another turn is running."""
+    name = turn_id(room.id, state.turn or 0)
+    if wish.event_id is not None and not wish.accepted:
+        yield from refuse_known_event(room, wish)
+    if wish.on_busy == "refuse":
+        raise SessionBusy(session_id=room.id, turn_id=name)
+    if wish.on_busy == "interrupt":
+        yield from settle(room, state, end="interrupted", reason="a new turn took over")
+        return
+    if wish.spoken is not None and not wish.accepted:
+        outcome = yield room.submit(
+            drafts=wish.draft(room), event=wish.event(room), admits=(Waiting(wish.id, wish.waiter),)
+        )
+        if isinstance(outcome, Refused):
+            yield from _refused(room, wish, outcome)
+            return
+        wish.accepted = True
+    try:
+        yield Pause(room.engine, room.id, POLL_S)
+    except BaseException:
+        yield from _stop_waiting(room, wish)
+        raise
+
+
+def _stop_waiting(room: Room, wish: Wish) -> Plan[None]:
+    """The caller no longer waits; its message was accepted and stays, for whichever turn comes next."""
+    if wish.accepted:
+        waiting = [w for w in room.engine.inbox(room.id) if w.message == wish.id]
+        if waiting:
+            room.submit(admits=(replace(waiting[0], waiter=None),))
+    return
+    yield
+
+
+def _elsewhere(room: Room, on_ended: Callable[[Room], Plan[Room]] | None) -> Plan[Room]:
+    if on_ended is None:
+        raise (yield Read(lambda: room.ended()))
+    return (yield from on_ended(room))
+
+
+def _refused(room: Room, wish: Wish, refused: Refused) -> Plan[None]:
+    """Why a start was refused; returns when it should be tried again."""
+    if refused.why == "accepted":
+        raise (yield Read(lambda: already(room, wish.event_id or "", refused.detail)))
+    if refused.why == "taken" and wish.accepted:
+        raise (yield Read(lambda: _taken(room, wish)))
+    if refused.why == "missing":
+        raise NotFound(what="session", name=room.id, hint="it may have been erased")
+
+
+def _taken(room: Room, wish: Wish) -> AlreadyAccepted:
+    """Somebody else's turn took the message of a caller that seemed gone: its work is done there."""
+    return already(room, wish.event_id or wish.id.hex(), Accepted(room.id, 0, wish.id))
+
+
+def refuse_known_event(room: Room, wish: Wish) -> Plan[None]:
+    """Raises `AlreadyAccepted` when this event came before."""
+    known = yield Read(lambda: room.engine.accepted(room.scope, wish.event_id or ""))
+    if known is not None:
+        raise (yield Read(lambda: already(room, wish.event_id or "", known)))
+
+
+def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:
+    """The error that names what an event became."""
+    other = room if known.session == room.id else None
+    if other is None:
+        state = room.engine.state(known.session)
+        assert state is not None
+        other = room.other(state)
+    id = known.message.hex()
+    number = None
+    log = other.log()
+    with other.lock:
+        for turn in log.turns.values():
+            if id in turn.takes and any(message.id == id for message in log.of_turn(turn.number)):
+                number = turn.number
+        for message in log.messages:
+            if message.id == id and message.turn is not None:
+                number = message.turn
+    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=other.turn_name(number), session_id=known.session)

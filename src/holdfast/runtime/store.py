@@ -1,0 +1,206 @@
+"""A store: all sessions of one tenant in one place."""
+
+import os
+from types import TracebackType
+from typing import Any
+
+from holdfast.domain.entry import Closed, Opened
+from holdfast.domain.routing import Policy
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Opening, Refused, SessionState, Write, Written
+from holdfast.errors import InvalidMessage, NotFound
+from holdfast.runtime.clock import RealWorld, World, mint_session
+from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.recovery import settle, settle_if_dead
+from holdfast.runtime.room import Room
+from holdfast.runtime.session import Session, SessionWork
+from holdfast.runtime.starting import Wish, already, first_write, start
+from holdfast.runtime.working import TurnWork
+from holdfast.runtime.turn import Turn
+
+
+class StoreWork:
+    """The plans of a store; `Store` and `AsyncStore` are its faces."""
+
+    def __init__(self, where: str | os.PathLike[str], *, durability: str, tenant: str, world: World | None) -> None:
+        if not isinstance(tenant, str) or not tenant:
+            raise InvalidMessage(problem="a tenant is a name, not nothing", place="tenant")
+        self.world = world or RealWorld()
+        self.tenant = tenant
+        self.engine = open_engine(where, durability=durability, tick=self.world.tick)
+        self.keeper = Keeper(self.world.tick)
+
+    def close(self) -> None:
+        self.keeper.close()
+        self.engine.close()
+
+    def room(self, state: SessionState) -> Room:
+        return Room(self.engine, self.world, self.keeper, state)
+
+    def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
+        """The key's current session: made if there is none, replaced if it is due."""
+        _check_key(key)
+        while True:
+            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            if state is None and not create:
+                raise NotFound(what="session for the key", name=key, hint="Store.session(key) makes one")
+            if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
+                return SessionWork(self.room(state))
+            made = yield from self._replace(state, key, reason=self._reason(state, reset))
+            if made is not None:
+                return SessionWork(made)
+
+    def reset(self, key: str, *, reason: str) -> Plan[SessionWork]:
+        """Ends the current session, what runs in it included, and binds a new one; the epoch rises."""
+        _check_key(key)
+        while True:
+            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            if state is not None and not state.ended:
+                state = yield from settle_if_dead(self.room(state))
+                if state.turn is not None:
+                    yield from settle(self.room(state), state, end="interrupted", reason=f"reset: {reason}")
+            made = yield from self._replace(state, key, reason=reason)
+            if made is not None:
+                return SessionWork(made)
+
+    def turn(self, key: str, message: Any, *, reset: Policy | None, **options: Any) -> Plan[TurnWork]:
+        """Resolve, reset if due, start: one transaction whenever nothing stands in the way (I-8)."""
+        _check_key(key)
+        return self._turn(key, Wish(self.world, message, **options), reset)
+
+    def _turn(self, key: str, wish: Wish, reset: Policy | None) -> Plan[TurnWork]:
+        while True:
+            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
+                return (yield from start(self.room(state), wish, on_ended=lambda room: self._current(key)))
+            room, writes = self._replacement(state, key, self._reason(state, reset))
+            first = first_write(room, wish, [])
+            opening = writes[-1]
+            combined = Write(
+                room.id,
+                (*first.drafts[:-1], *opening.drafts, first.drafts[-1]),
+                event=first.event,
+                open=opening.open,
+                start=first.start,
+            )
+            outcome = yield self.engine.submit((*writes[:-1], combined))
+            if isinstance(outcome, Written):
+                return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
+            if outcome.why == "accepted":
+                raise (yield Read(lambda: already(room, wish.event_id or "", outcome.detail)))
+
+    def _current(self, key: str) -> Plan[Room]:
+        return (yield from self.session(key, reset=None, create=True)).room
+
+    def get(self, session_id: str) -> Plan[SessionWork]:
+        found = yield Read(lambda: self.engine.find(self.tenant, session_id, 2)) if session_id else []
+        exact = [state for state in found if state.id == session_id]
+        if len(found) == 1 or exact:
+            return SessionWork(self.room((exact or found)[0]))
+        hint = (
+            "several begin so: give more of the id" if found else "ids are those of Session.id, or the beginning of one"
+        )
+        raise NotFound(what="session", name=session_id, hint=hint)
+
+    def _is_due(self, state: SessionState, reset: Policy | None) -> Plan[bool]:
+        """Whether the policy asks for a new session; never while a turn is running."""
+        if self._reason(state, reset) is None:
+            return False
+        state = yield from settle_if_dead(self.room(state))
+        return state.turn is None
+
+    def _reason(self, state: SessionState | None, reset: Policy | None) -> str | None:
+        if state is None or reset is None or state.ended:
+            return None
+        return reset.due(active_at=state.active_at, now=self.world.now())
+
+    def _replace(self, state: SessionState | None, key: str, *, reason: str | None) -> Plan[Room | None]:
+        """A new session for this key in place of `state`; None when somebody else was quicker."""
+        room, writes = self._replacement(state, key, reason)
+        outcome = yield self.engine.submit(tuple(writes))
+        return None if isinstance(outcome, Refused) else room
+
+    def _replacement(self, state: SessionState | None, key: str, reason: str | None) -> tuple[Room, list[Write]]:
+        epoch = state.epoch + 1 if state is not None else 1
+        new = SessionState(
+            id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0, turn=None,
+            holder=None, lease_left_s=None, opened_at=0, active_at=0, journal=0,
+        )  # fmt: skip
+        room = self.room(new)
+        writes = []
+        if state is not None and not state.ended:
+            closed = self.room(state).draft("closed", Closed(reason or "replaced"))
+            writes.append(Write(state.id, (closed,), idle=True, close=True))
+        opened = room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))
+        writes.append(Write(new.id, (opened,), open=Opening(self.tenant, key, epoch)))
+        return room, writes
+
+
+def _check_key(key: str) -> None:
+    if not isinstance(key, str) or not key:
+        raise InvalidMessage(
+            problem="a key is a name, not nothing: without one there is no session to mean", place="key"
+        )
+
+
+class Store:
+    """Sessions, kept. A context manager, safe to use from many threads."""
+
+    def __init__(self, work: StoreWork) -> None:
+        self._work = work
+        self.tenant = work.tenant
+
+    def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> Session:
+        """The key's current session, made if there is none; `reset` is a policy, applied in the same transaction."""
+        return Session(run(self._work.session(key, reset=reset, create=create)))
+
+    def turn(
+        self,
+        key: str,
+        message: Any = None,
+        *,
+        reset: Policy | None = None,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        on_busy: str = "wait",
+        reply_to: str | None = None,
+        lease_s: float = 30,
+    ) -> Turn:
+        """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
+        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        return Turn(run(self._work.turn(key, message, reset=reset, format=format, **options)))
+
+    def get(self, session_id: str) -> Session:
+        """A session by its id, or by an unambiguous beginning of it."""
+        return Session(run(self._work.get(session_id)))
+
+    def reset(self, key: str, *, reason: str = "command") -> Session:
+        """Ends the key's current session and binds a new one."""
+        return Session(run(self._work.reset(key, reason=reason)))
+
+    def close(self) -> None:
+        """Lets go of the store, after what was submitted is done."""
+        self._work.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(
+    where: str | os.PathLike[str] = "holdfast.db",
+    *,
+    durability: str = "power",
+    tenant: str = "default",
+    world: World | None = None,
+) -> Store:
+    """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`.
+
+    `durability="process"` survives a killed process but not a power cut, and is faster.
+    """
+    return Store(StoreWork(where, durability=durability, tenant=tenant, world=world))

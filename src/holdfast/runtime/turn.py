@@ -1,0 +1,101 @@
+"""The face of a turn for threads: a context manager whose every step is durable before it shows."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.context import Context
+from holdfast.runtime.drive import run
+from holdfast.runtime.message import Message
+from holdfast.runtime.source import batches
+from holdfast.runtime.working import TurnWork, ending_of
+
+
+class Turn:
+    """One piece of work. Leaving the block ends it: cleanly as completed, by an exception as interrupted or failed."""
+
+    def __init__(self, work: TurnWork) -> None:
+        self._work = work
+        self.id = work.id
+
+    def context(self, format: str | None = None) -> Context:
+        """What the model sees now, this turn's messages included."""
+        return run(self._work.context(format))
+
+    def deliver(self, chunks: Iterable[Any], format: str = "text") -> Iterator[str]:
+        """Stores a streamed answer and yields its text, each piece after it is durable.
+
+        Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message is stored; a stream that is left
+        before its end, or ends without the mark its format puts there, leaves a partial message.
+        """
+        work = self._work
+        stream = work.open_stream(format)
+        source = batches(chunks, work.room.world.tick)
+        try:
+            for batch in source:
+                chunk, text = stream.take(batch)
+                if chunk is not None:
+                    run(work.store_chunk(chunk))
+                if text:
+                    yield text
+            stream.finish()
+        finally:
+            source.close()
+            run(work.close_stream(stream))
+
+    def say(self, text: str) -> str:
+        """Stores text as a whole message and gives it back to be shown."""
+        return run(self._work.say(text))
+
+    def add(self, message: Any, format: str | None = None) -> str:
+        """Stores a finished message of the agent's or of a tool's; its id."""
+        return run(self._work.add(message, format=format))
+
+    def call(self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False) -> str:
+        """Stores that a tool is about to run; returns the call's id. Run the tool after this, never before."""
+        return run(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+
+    def result(self, call_id: str, content: Any, error: bool = False) -> str:
+        """Stores what the tool answered; the id of that message."""
+        return run(self._work.result(call_id, content, error=error))
+
+    def inbox(self) -> list[Message]:
+        """Takes messages that came in meanwhile into this turn."""
+        return run(self._work.inbox())
+
+    def retract(self, reason: str = "retried") -> None:
+        """Takes this turn's answer so far out of the model's view; the transcript keeps it."""
+        run(self._work.retract(reason))
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ends the turn as interrupted; what was delivered stays."""
+        run(self._work.finish("interrupted", reason))
+
+    def fail(self, error: BaseException | str) -> None:
+        """Ends the turn as failed; the error is a record, never speech."""
+        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        run(self._work.finish("failed", error=text))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this turn is over: ended, stopped from outside, or taken over."""
+        return run(self._work.stopped())
+
+    def __enter__(self) -> "Turn":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            end, reason = self._work.clean_end
+            run(self._work.finish(end, reason))
+            return
+        end, reason, text = ending_of(error)
+        try:
+            run(self._work.finish(end, reason, text))
+        except HoldfastError as trouble:
+            error.add_note(
+                f"The turn could not be ended either: {trouble}"
+            )  # the block's own error is what is raised on

@@ -1,0 +1,276 @@
+"""A turn at work.
+
+Everything a turn stores carries its fence, judged inside the transaction: once another has taken over, nothing more of it is
+delivered and no state of it changes. What it had done before it knew (a tool's outcome, a finished message) is stored all the
+same, under its own turn and marked late, and the caller is told (I-7).
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import CallStarted, End, Retracted, Taken, TurnEnded
+from holdfast.domain.ids import turn_id
+from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze
+from holdfast.engine.protocol import Refused, Write, Written
+from holdfast.errors import NotFound, TurnInterrupted
+from holdfast.runtime.clock import mint
+from holdfast.runtime.context import Context
+from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.message import Message
+from holdfast.runtime.room import Room, speak
+from holdfast.runtime.stream import Stream
+
+
+class OpenCall:
+    """A call of this turn that may still be answered."""
+
+    __slots__ = ("answered", "call_id", "index", "message", "started")
+
+    def __init__(self, call_id: str, message: str, index: int, *, started: bool) -> None:
+        self.call_id, self.message, self.index, self.started, self.answered = call_id, message, index, started, False
+
+
+class TurnWork:
+    """The plans of a turn; `Turn` and `AsyncTurn` are its faces."""
+
+    def __init__(self, room: Room, number: int, *, format: str, lease_s: float) -> None:
+        self.room, self.number, self.format, self.lease_s = room, number, format, lease_s
+        self.id = turn_id(room.id, number)
+        self.ended = False
+        self._lock = threading.RLock()
+        self._streams: list[Stream] = []
+        self._calls: list[OpenCall] = []
+        self._cut_off = False
+        room.keeper.hold(self, _orphan(room, number))
+
+    # What every write goes through.
+
+    def _write(self, **write: Any) -> Plan[Written]:
+        """Stores under this turn's fence, or tells that the turn is over."""
+        if self.ended:
+            raise (yield from self.interrupted())
+        outcome = yield self.room.submit(fence=self.number, **write)
+        if isinstance(outcome, Refused):
+            self._over()
+            raise (yield from self.interrupted())
+        return outcome
+
+    def _write_message(self, spoken: Spoken, id: bytes | None = None) -> Plan[str]:
+        """Stores a finished message; late, if the turn is over by now."""
+        draft = self.room.message(spoken, turn=self.number, id=id)
+        try:
+            yield from self._write(drafts=(draft,))
+        except TurnInterrupted:
+            late = Spoken(replace(spoken.note, late=True), spoken.body)
+            yield self.room.submit(drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
+            raise
+        self._note_calls(draft.id.hex(), spoken.note)
+        return draft.id.hex()
+
+    def interrupted(self) -> Plan[TurnInterrupted]:
+        """The error that tells why this turn is over."""
+        log = yield Read(self.room.log)
+        turn = log.turns.get(self.number)
+        reason = (turn.reason or turn.end) if turn is not None and turn.end is not None else "another took over"
+        return TurnInterrupted(turn_id=self.id, reason=reason)
+
+    def _over(self) -> None:
+        self.ended = True
+        self.room.keeper.drop(self)
+
+    def renew(self) -> bool:
+        """Asks for more time; the keeper calls this and does not wait."""
+        if not self.ended:
+            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s)
+            ticket.then(lambda _: self._renewed(ticket))
+        return not self.ended
+
+    def _renewed(self, ticket: Any) -> None:
+        try:
+            if isinstance(ticket.result(), Refused):
+                self._over()
+        except Exception:
+            return  # the store could not say; the next round asks again
+
+    # Speaking.
+
+    def context(self, format: str | None = None) -> Plan[Context]:
+        return (yield Read(lambda: self.room.context(format or self.format)))
+
+    def say(self, text: str) -> Plan[str]:
+        """Text, whole and durable; given back to be shown."""
+        if self.ended:
+            raise (yield from self.interrupted())
+        spoken = speak(text, self.format, role="assistant")
+        yield from self._write(drafts=(self.room.message(spoken, turn=self.number),))
+        self._cut_off = False
+        return text
+
+    def add(self, message: Any, *, format: str | None = None) -> Plan[str]:
+        spoken = speak(message, format or self.format, role="assistant")
+        id = yield from self._write_message(spoken)
+        self._cut_off = False
+        return id
+
+    def open_stream(self, format: str) -> Stream:
+        room = self.room
+        stream = Stream(mint(room.world, room.world.now()), format=format, into=self.format)
+        with self._lock:
+            self._streams.append(stream)
+        return stream
+
+    def store_chunk(self, chunk: Any) -> Plan[None]:
+        yield from self._write(chunk=chunk)
+
+    def close_stream(self, stream: Stream) -> Plan[None]:
+        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has made it already."""
+        with self._lock:
+            if stream not in self._streams:
+                return
+            self._streams.remove(stream)
+        spoken = stream.message()
+        self._cut_off = not stream.complete
+        if spoken is not None and not self.ended:
+            draft = self.room.message(spoken, turn=self.number, id=stream.id)
+            yield from self._write(drafts=(draft,))
+            self._note_calls(draft.id.hex(), spoken.note)
+
+    # Tools.
+
+    def _note_calls(self, message: str, note: MessageNote) -> None:
+        with self._lock:
+            for index, call in enumerate(note.calls):
+                self._calls.append(OpenCall(call.id, message, index, started=False))
+            for call_id in note.answers:
+                self._answer(call_id)
+
+    def _answer(self, call_id: str) -> OpenCall | None:
+        open_calls = [call for call in self._calls if call.call_id == call_id and not call.answered]
+        if not open_calls:
+            return None
+        newest = open_calls[-1].message
+        call = next(call for call in open_calls if call.message == newest)
+        call.answered = True
+        return call
+
+    def call(self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False) -> Plan[str]:
+        """Stores that this call is about to be run (I-22)."""
+        text = arguments if isinstance(arguments, str) else freeze(arguments).decode()
+        id = call_id or "call_" + self.room.world.chance(12).hex()
+        with self._lock:
+            asked = next((c for c in self._calls if c.call_id == id and not c.started and not c.answered), None)
+            if asked is not None:
+                asked.started = True
+        if asked is not None:
+            note = CallStarted(id, asked.message, asked.index)
+            yield from self._write(drafts=(self.room.draft("call", note, turn=self.number),))
+            return id
+        payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
+        note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
+        draft = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
+        yield from self._write(drafts=(draft,))
+        with self._lock:
+            self._calls.append(OpenCall(id, draft.id.hex(), 0, started=True))
+        return id
+
+    def result(self, call_id: str, content: Any, *, error: bool = False) -> Plan[str]:
+        """Stores what the tool answered; late, if the turn is over by now."""
+        text = content if isinstance(content, str) else freeze(content).decode()
+        with self._lock:
+            known = self._answer(call_id)
+        if known is None and not (yield from self._called_elsewhere(call_id)):
+            raise NotFound(what="tool call", name=call_id, hint="store it with Turn.call before the tool runs")
+        part = {"type": "result", "call_id": call_id, "content": text} | ({"error": True} if error else {})
+        note = MessageNote(role="tool", format="holdfast", plain=False, answers=(call_id,), failed=error)
+        return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
+
+    def _called_elsewhere(self, call_id: str) -> Plan[bool]:
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            return any(call.id == call_id for message in log.messages for call in message.note.calls)
+
+    # Steering and taking back.
+
+    def inbox(self) -> Plan[list[Message]]:
+        """Takes what came in meanwhile."""
+        while True:
+            waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
+            free = tuple(w.message for w in waiting if w.waiter is None)
+            if not free:
+                if self.ended:
+                    raise (yield from self.interrupted())
+                return []
+            ids = tuple(message.hex() for message in free)
+            draft = self.room.draft("take", Taken(ids), turn=self.number)
+            outcome = yield self.room.submit(fence=self.number, drafts=(draft,), takes=free)
+            if isinstance(outcome, Written):
+                return (yield Read(lambda: self.room.pick(ids)))
+            if outcome.why != "taken":
+                self._over()
+                raise (yield from self.interrupted())
+
+    def retract(self, reason: str = "retried") -> Plan[None]:
+        """Takes this turn's answer out of the model's view; the user did see it, and the transcript keeps it."""
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
+        yield from self._write(drafts=(self.room.draft("retract", Retracted(ids, reason), turn=self.number),))
+
+    # Ending.
+
+    @property
+    def clean_end(self) -> tuple[End, str | None]:
+        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said after, cuts it off."""
+        return (
+            ("interrupted", "its last message was cut off") if self._cut_off or self._streams else ("completed", None)
+        )
+
+    def finish(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
+        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before."""
+        if self.ended:
+            return
+        with self._lock:
+            streams, self._streams = self._streams, []
+        drafts = []
+        for stream in streams:
+            spoken = stream.message()
+            if spoken is not None:
+                drafts.append(self.room.message(spoken, turn=self.number, id=stream.id))
+        note = TurnEnded(end, reason=reason, error=error)
+        drafts.append(self.room.draft("end", note, turn=self.number))
+        yield from self._write(drafts=tuple(drafts), finish=True)
+        self._over()
+
+    def leave(self, reason: str) -> None:
+        """Ends the turn without waiting: nobody is there to be told."""
+        self._over()
+        _orphan(self.room, self.number, reason)()
+
+    def stopped(self) -> Plan[bool]:
+        """Whether this turn is over: stopped, taken over, or ended."""
+        if not self.ended:
+            state = yield Read(self.room.state)
+            if state.turn != self.number or state.fence != self.number:
+                self._over()
+        return self.ended
+
+
+def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
+    """How a turn ends that is left by this exception: (end, reason, error)."""
+    name = type(error).__name__
+    if isinstance(error, Exception) and not isinstance(error, TimeoutError | InterruptedError):
+        return "failed", None, f"{name}: {error}" if str(error) else name
+    return "interrupted", name, None
+
+
+def _orphan(room: Room, number: int, reason: str = "its turn was dropped") -> Callable[[], None]:
+    """Ends a turn that nobody holds any more. Journal rows make the partial message when somebody looks: only the fence falls
+    here, so that this never waits."""
+
+    def end() -> None:
+        room.engine.submit((Write(room.id, fence=number, seize=True, ended_too=True),))
+
+    return end

@@ -1,0 +1,133 @@
+"""What callers see: the exported names, the errors, and the sync and async faces side by side."""
+
+import inspect
+import pickle
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+EXPORTS_MAX = 25
+
+
+def exports(package: ModuleType) -> list[str]:
+    """The public names are listed, sorted, few and there; public classes say they are of the package."""
+    names = list(getattr(package, "__all__", []))
+    found = [] if names else [f"{package.__name__} has no __all__; list its public names there."]
+    if names != sorted(set(names)):
+        found.append(f"{package.__name__}.__all__ is not sorted, or says a name twice; write {sorted(set(names))}.")
+    if len(names) > EXPORTS_MAX:
+        found.append(f"{package.__name__} exports {len(names)} names, the limit is {EXPORTS_MAX}; take some back.")
+    for name in names:
+        if not hasattr(package, name):
+            found.append(f"{package.__name__}.__all__ has `{name}`, which is not there; import it or take it out.")
+            continue
+        value = getattr(package, name)
+        if isinstance(value, type) and value.__module__ != package.__name__:
+            found.append(
+                f"{package.__name__}.{name} says it is from {value.__module__}; "
+                f'set its __module__ to "{package.__name__}" where it is exported.'
+            )
+    return found
+
+
+def error_classes(root: type[Exception]) -> list[type[Exception]]:
+    """The whole tree below `root`, and `root`."""
+    below = [each for kind in root.__subclasses__() for each in error_classes(kind)]
+    return list(dict.fromkeys([root, *below]))
+
+
+def error_codes(classes: list[type[Exception]]) -> list[str]:
+    """Every error has a code of its own, and no two have the same."""
+    found = [f"{kind.__name__} has no `code` of its own; give it one." for kind in classes if "code" not in vars(kind)]
+    codes = Counter(vars(kind)["code"] for kind in classes if "code" in vars(kind))
+    return found + [
+        f"{times} errors have the code `{code}`; callers tell errors apart by it, so give each its own."
+        for code, times in codes.items()
+        if times > 1
+    ]
+
+
+def error_statuses(classes: list[type[Exception]], statuses: Mapping[str, int]) -> list[str]:
+    """Every error's code has an HTTP status, and nothing else has."""
+    codes = {vars(kind).get("code") for kind in classes} - {None}
+    found = [
+        f"`{code}` has no HTTP status; add it to STATUS in server/problems.py." for code in sorted(codes - {*statuses})
+    ]
+    return found + [
+        f"STATUS in server/problems.py has `{code}`, which no error has; take it out."
+        for code in sorted({*statuses} - codes)
+    ]
+
+
+def error_tree(module: ModuleType, classes: list[type[Exception]]) -> list[str]:
+    """All errors stand in one module, whose docstring draws them."""
+    drawn = set(re.findall(r"\w+", module.__doc__ or ""))
+    found = [
+        f"{kind.__name__} is not in the tree that the docstring of errors.py draws; draw it."
+        for kind in classes
+        if kind.__name__ not in drawn
+    ]
+    return found + [
+        f"{kind.__module__}.{kind.__name__} is an error outside errors.py; move it there."
+        for kind in classes
+        if getattr(module, kind.__name__, None) is not kind
+    ]
+
+
+def error_sentences(classes: list[type[Exception]]) -> list[str]:
+    """The docstring of an error is its sentence, made of the fields it declares; and errors pickle."""
+    return [f"{kind.__name__} {problem}" for kind in classes for problem in _sentence_problems(kind)]
+
+
+def _sentence_problems(kind: type[Exception]) -> Iterator[str]:
+    text = " ".join((vars(kind).get("__doc__") or "").split())
+    declared = {name for base in kind.__mro__ for name in inspect.get_annotations(base)} - {"code"}
+    if not re.fullmatch(r"[A-Z`{].*\.", text):
+        yield "has no sentence; write its docstring from a capital letter to a full stop: what is so, then what to do."
+    for name in sorted(set(re.findall(r"\{(\w*)\}", text)) - declared):
+        yield f"speaks of {{{name}}}, which it does not declare; annotate the field on the class."
+    try:
+        error = kind(**{name: f"<{name}>" for name in declared})
+        again = pickle.loads(pickle.dumps(error))
+    except Exception as problem:
+        yield f"can't be made from its fields and pickled ({problem}); leave both to the class at the root."
+        return
+    if type(again) is not kind or str(again) != str(error) or vars(again) != vars(error):
+        yield "comes back from pickling changed; leave that to the class at the root."
+    if "{" in str(error):
+        yield f"leaves a brace unfilled: {error}"
+
+
+def twins(one: type, other: type) -> list[str]:
+    """The sync and the async face have the same public names, with the same parameters."""
+    ours, theirs = _public(one), _public(other)
+    found = [f"{one.__name__}.{name} has no twin in {other.__name__}; add it." for name in ours.keys() - theirs.keys()]
+    found += [f"{other.__name__}.{name} has no twin in {one.__name__}; add it." for name in theirs.keys() - ours.keys()]
+    for name in ours.keys() & theirs.keys():
+        if ours[name] != theirs[name]:
+            found.append(
+                f"{one.__name__}.{name}{_shown(ours[name])} and {other.__name__}.{name}{_shown(theirs[name])} differ; "
+                "make them the same."
+            )
+    return sorted(found)
+
+
+def parameters(function: object) -> list[tuple[str, object, object]] | None:
+    """(name, kind, default) of each parameter; None for what is not called."""
+    if not callable(function):
+        return None
+    listed = inspect.signature(function).parameters.values()
+    return [(each.name, each.kind, each.default) for each in listed if each.name != "self"]
+
+
+def _public(face: type) -> dict[str, list[tuple[str, object, object]] | None]:
+    names = {name for name in dir(face) if not name.startswith("_")}
+    fields = {name for base in face.__mro__ for name in inspect.get_annotations(base) if not name.startswith("_")}
+    return {name: parameters(getattr(face, name, None)) for name in names} | {name: None for name in fields - names}
+
+
+def _shown(listed: list[tuple[str, object, object]] | None) -> str:
+    if listed is None:
+        return " (a field)"
+    return "(" + ", ".join(n if d is inspect.Parameter.empty else f"{n}={d!r}" for n, _, d in listed) + ")"

@@ -1,0 +1,57 @@
+"""How long things are, and whether a module says what it is for."""
+
+import ast
+from pathlib import Path
+
+from tidy.tree import Module, library, modules
+
+MODULE_MAX = 600
+TEST_MODULE_MAX = 800
+FUNCTION_MAX = 60
+FUNCTION_USUAL = 30
+
+
+def module_sizes(root: Path) -> list[str]:
+    """A module of the library has at most 600 lines, one of the tests 800."""
+    found = []
+    for files, limit in ((library(root), MODULE_MAX), (modules(root, "tests"), TEST_MODULE_MAX)):
+        for module in files:
+            lines = len(module.text.splitlines())
+            if lines > limit:
+                found.append(f"{module.shown} has {lines} lines, the limit is {limit}; it holds two ideas: split it.")
+    return found
+
+
+def function_sizes(root: Path) -> list[str]:
+    """No function over 60 lines, nine in ten within 30."""
+    sizes = [(*function, module) for module in library(root) for function in _functions(module)]
+    found = [
+        f"{module.shown}:{line} `{name}` has {size} lines, the limit is {FUNCTION_MAX}; name its steps and call them."
+        for size, line, name, module in sizes
+        if size > FUNCTION_MAX
+    ]
+    long = sorted((size, name, module.shown) for size, _, name, module in sizes if size > FUNCTION_USUAL)
+    if 10 * len(long) > len(sizes):
+        longest = ", ".join(f"`{name}` in {shown} ({size})" for size, name, shown in reversed(long[-10:]))
+        found.append(
+            f"{len(long)} of {len(sizes)} functions have more than {FUNCTION_USUAL} lines, more than one in ten; "
+            f"shorten some of these: {longest}."
+        )
+    return found
+
+
+def _functions(module: Module) -> list[tuple[int, int, str]]:
+    return [
+        ((node.end_lineno or node.lineno) - node.lineno + 1, node.lineno, node.name)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def docstrings(root: Path) -> list[str]:
+    """Every module of the library opens with its idea."""
+    return [
+        f"{module.shown} has no docstring; say in its first line what it is for."
+        for module in library(root)
+        if not (ast.get_docstring(module.tree) or "").strip()
+    ]
