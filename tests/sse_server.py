@@ -1,8 +1,8 @@
 """A provider on loopback: streams scripted server-sent events to real clients.
 
-A script is a list of events, each `(name, data)`; `data` is JSON or a string. `serve` answers every POST with the script
-set for its path's last part (`completions`, `responses`, `messages`). A script may end well, stop quietly before its
-end, or break the connection, as a proxy or a dying server would.
+A script is a list of events, each `(name, data)`; `data` is JSON or a string. `serve` answers every POST with the
+script set for its path's last part (`completions`, `responses`, `messages`). A script may end well, stop quietly before
+its end, or break the connection, as a proxy or a dying server would.
 """
 
 import json

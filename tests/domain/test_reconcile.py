@@ -5,12 +5,14 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
+
+FIELDS = ["role", "content", "parts", "type", "text", "tool_calls", "id", "function", "tool_call_id", "_x", "refusal"]
 
 
 def user(text: str) -> dict[str, Any]:
@@ -344,6 +346,23 @@ def test_every_format_is_recognised_by_shape(known: Any, reworded: Any) -> None:
     assert (found.order, found.new, found.edits) == (["0", "1", "2"], [], {"1": reworded})
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["a", "b", "a\n\nb", "text", "tool_result", "c1", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    max_leaves=10,
+)
+STRANGE = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4) | st.lists(JSON, max_size=3)
+
+
+@given(st.lists(STRANGE, max_size=5), st.lists(STRANGE, max_size=5))
+def test_a_payload_nobody_can_read_is_kept_like_any_other(known: list[Any], presented: list[Any]) -> None:
+    shown = [(payload, (str(n),)) for n, payload in enumerate(known)]
+    found = reconcile(presented, shown=shown)
+    order, memory = found.settle([f"new {n}" for n in range(len(found.new))])
+    assert len(set(order)) == len(order) >= len(memory)
+    assert reconcile(presented, shown=shown, remembered=memory).new == []
+
+
 def test_messages_that_differ_only_in_an_image_are_two() -> None:
     def picture(url: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
@@ -397,10 +416,12 @@ class Item:
 
     def __init__(self, payload: dict[str, Any], truths: list[Truth]) -> None:
         self.payload, self.truths, self.settled = payload, truths, False
+        self.glued = False
 
     @property
     def is_user(self) -> bool:
-        return bool(self.payload["role"] == "user")
+        """Words of the user; not those just joined by a line break, as two kinds of glue at once are a stated limit."""
+        return bool(self.payload["role"] == "user") and (self.settled or not self.glued)
 
 
 def fused(truths: list[Truth]) -> list[Truth]:
@@ -478,6 +499,7 @@ class Agents(RuleBasedStateMachine):
             one.truths, one.settled = truths, False
         else:
             items[n] = Item(user(text), truths)
+        items[n].glued = glue == "\n"
         del items[n + 1]
 
     @rule(who=who, repeated=st.booleans(), in_place=st.booleans())

@@ -18,7 +18,7 @@ def context(format_name, seen, instructions=None):
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_view_becomes_a_request_its_provider_accepts(target, seen):
     payloads = context(target, seen)
     assert check(target, payloads) == []
@@ -26,7 +26,7 @@ def test_any_view_becomes_a_request_its_provider_accepts(target, seen):
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(formats=("openai.chat", "anthropic")))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_instructions_keep_a_request_valid(target, seen):
     payloads = context(target, seen, "Be brief.")
     if target == "anthropic":
@@ -38,7 +38,7 @@ def test_instructions_keep_a_request_valid(target, seen):
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(), data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_shaping_in_pieces_gives_what_shaping_at_once_gives(target, seen, data):
     form = registry.get(target)
     steps = repair(seen, registry.read)
@@ -56,7 +56,7 @@ def test_shaping_in_pieces_gives_what_shaping_at_once_gives(target, seen, data):
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_context_names_only_stored_messages(target, seen):
     shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
     known = {message.id for message in seen}
@@ -65,7 +65,7 @@ def test_a_context_names_only_stored_messages(target, seen):
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_shaping_twice_gives_equal_requests_and_leaves_the_steps_alone(target, seen):
     steps = repair(seen, registry.read)
     form = registry.get(target)

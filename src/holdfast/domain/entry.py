@@ -1,8 +1,8 @@
 """An entry: one immutable record in a session's log, at a dense seq from 1 (I-1).
 
 An engine keeps entries as bytes; what they mean is written here, once. An entry has a kind, an id minted at the edge,
-the number of its turn, the time it was made, a note (small, typed, decoded by kind) and a body (a frozen payload or text,
-never looked into by the log).
+the number of its turn, the time it was made, a note (small, typed, decoded by kind) and a body (a frozen payload or
+text, never looked into by the log).
 
     kind          note              body             what happened
     opened        Opened            -                the session began, for a key or as a fork
@@ -31,7 +31,7 @@ STARTING = 0
 """The turn number of a draft that belongs to the turn its own commit starts: the engine puts the real one in."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A record as the log holds it."""
 
     seq: int
@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A record on its way into the log: all but its seq."""
 
     kind: str
@@ -107,7 +107,10 @@ class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of a session. `moved`: messages in its inbox that went on to the key's next session."""
+
     reason: str = ""
+    moved: tuple[str, ...] = ()
 
 
 NOTES: dict[str, type[msgspec.Struct]] = {
@@ -136,7 +139,9 @@ def noted(note: msgspec.Struct) -> bytes:
 
 
 def note_of(kind: str, note: bytes) -> Any:
-    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so short ones are remembered."""
+    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so short ones are
+    remembered.
+    """
     known = _plain_notes.get((kind, note))
     if known is not None:
         return known

@@ -135,11 +135,12 @@ class _Reading:
         self.take(message.get("content"))
         self.take(message.get("parts"))
         self.take(message.get("refusal"))
-        for call in message.get("tool_calls") or ():
+        calls = message.get("tool_calls") or ()
+        for call in calls if isinstance(calls, list | tuple) else (calls,):
             self._take_call(call)
 
     def _take_block(self, block: dict[str, Any]) -> None:
-        kind = block.get("type")
+        kind = str(block.get("type"))
         if kind in _TEXT:
             self.take(block.get("text") or block.get("refusal"))
         elif kind in _CALL:

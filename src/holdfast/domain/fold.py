@@ -1,11 +1,11 @@
 """The fold: from entries to what a session is (I-9).
 
-A `Log` takes entries in order and knows at every moment the messages in the order the model should see them, the turns and
-their ends, and the instructions. Every process that folds the same entries gets the same.
+A `Log` takes entries in order and knows at every moment the messages in the order the model should see them, the
+turns and their ends, and the instructions. Every process that folds the same entries gets the same.
 
-Turns stand in the order in which they started, a message outside a turn where it was said; late messages stand in their own
-turn. A message in the inbox stands nowhere until a turn takes it. `order` only grows at its end while `revision` stays the
-same, so what was computed from its beginning can be kept.
+Turns stand in the order in which they started, a message outside a turn where it was said; late messages stand in
+their own turn. A message in the inbox stands nowhere until a turn takes it. `order` only grows at its end while
+`revision` stays the same, so what was computed from its beginning can be kept.
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,8 @@ from holdfast.domain.repair import Seen
 from holdfast.domain.turn import TurnRecord
 from holdfast.domain.view import shaped
 
-
-class Unit:
-    """What stands together: a turn with its messages, or one message outside a turn."""
-
-    __slots__ = ("messages", "turn")
-
-    def __init__(self, turn: int | None) -> None:
-        self.turn = turn
-        self.messages: list[Seen] = []
+Unit = list[Seen] | Seen
+"""What stands together: the messages of a turn, or one message outside a turn."""
 
 
 class Log:
@@ -36,6 +29,7 @@ class Log:
         self.head = 0
         self.revision = 0
         self.turns: dict[int, TurnRecord] = {}
+        self.running: int | None = None
         self.instructions: str | None = None
         self.closed: str | None = None
         self.hidden: set[str] = set()
@@ -44,7 +38,7 @@ class Log:
         self.shape_seq = 0
         self.edits: dict[int, bytes] = {}
         self._units: list[Unit] = []
-        self._unit_of_turn: dict[int, Unit] = {}
+        self._unit_of_turn: dict[int, list[Seen]] = {}
         self._inbox: dict[str, Seen] = {}
         self._taken_by: dict[str, int] = {}
         self._order: list[Seen] = []
@@ -62,7 +56,13 @@ class Log:
     @property
     def standing(self) -> list[Seen]:
         """All messages that stand somewhere, shown or not, in the natural order."""
-        return [message for unit in self._units for message in unit.messages]
+        out: list[Seen] = []
+        for unit in self._units:
+            if isinstance(unit, list):
+                out += unit
+            else:
+                out.append(unit)
+        return out
 
     @property
     def messages(self) -> list[Seen]:
@@ -74,53 +74,51 @@ class Log:
         """Ids of the messages in the inbox."""
         return set(self._inbox)
 
-    @property
-    def running(self) -> int | None:
-        """The number of the turn that has begun last and not ended."""
-        for number in reversed(self.turns):
-            if self.turns[number].end is None:
-                return number
-        return None
-
     def turn_of(self, id: str) -> int | None:
         """The turn that took this message from the inbox, if one did."""
         return self._taken_by.get(id)
 
     def of_turn(self, number: int) -> list[Seen]:
         """The messages of a turn, those it took included."""
-        unit = self._unit_of_turn.get(number)
-        return list(unit.messages) if unit else []
+        return list(self._unit_of_turn.get(number, ()))
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Folds entries that follow what was folded."""
         for entry in entries:
             self.head = entry.seq
-            if entry.kind == "message":
-                note = note_of("message", entry.note)
-                seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
-                if note.inbox:
-                    self._inbox[seen.id] = seen
-                else:
-                    self._place(seen)
-            else:
+            if entry.kind != "message":
                 handler = _HANDLERS.get(entry.kind)
                 if handler is not None:
                     handler(self, entry)
+                continue
+            note = note_of("message", entry.note)
+            seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
+            if note.inbox:
+                self._inbox[seen.id] = seen
+            else:
+                self._place(seen)
 
     def _place(self, seen: Seen) -> None:
-        unit = self._unit_of_turn.get(seen.turn) if seen.turn is not None else None
-        if unit is None:
-            unit = Unit(seen.turn)
-            self._units.append(unit)
-            if seen.turn is not None:
-                self._unit_of_turn[seen.turn] = unit
-        unit.messages.append(seen)
-        if seen.turn is not None and seen.turn in self.turns and seen.note.role != "user":
-            self.turns[seen.turn].spoke = True
+        turn = seen.turn
+        if turn is None:
+            self._units.append(seen)
+            unit: Unit = seen
+        else:
+            unit = self._of_turn(turn)
+            unit.append(seen)
+            if turn in self.turns and seen.note.role != "user":
+                self.turns[turn].spoke = True
         if unit is self._units[-1] and not self._stale:
             self._order.append(seen)
         else:
             self._stale = True
+
+    def _of_turn(self, number: int) -> list[Seen]:
+        unit = self._unit_of_turn.get(number)
+        if unit is None:
+            unit = self._unit_of_turn[number] = []
+            self._units.append(unit)
+        return unit
 
     def _arrange(self) -> list[Seen]:
         natural = self.standing
@@ -142,9 +140,8 @@ class Log:
         note = note_of("turn", entry.note)
         number = entry.turn or 0
         self.turns[number] = TurnRecord(number, entry.at, note.reply_to, takes=list(note.takes))
-        unit = Unit(number)
-        self._units.append(unit)
-        self._unit_of_turn[number] = unit
+        self.running = number
+        self._of_turn(number)
         self._take(number, note.takes)
 
     def _taken(self, entry: Entry) -> None:
@@ -166,11 +163,13 @@ class Log:
         if turn.end is not None:
             return
         turn.end, turn.reason, turn.error, turn.ended_at = note.end, note.reason, note.error, entry.at
-        unit = self._unit_of_turn.get(turn.number)
+        if self.running == turn.number:
+            self.running = None
+        unit = self._unit_of_turn.get(turn.number, [])
         for id in note.returns:
-            given = next((message for message in unit.messages if message.id == id), None) if unit else None
-            if unit is not None and given is not None:
-                unit.messages.remove(given)
+            given = next((message for message in unit if message.id == id), None)
+            if given is not None:
+                unit.remove(given)
                 self._taken_by.pop(id, None)
                 self._inbox[id] = msgspec.structs.replace(given, turn=None)
                 self._stale = True
@@ -198,7 +197,10 @@ class Log:
         self._stale = True
 
     def _closed(self, entry: Entry) -> None:
-        self.closed = note_of("closed", entry.note).reason
+        note = note_of("closed", entry.note)
+        self.closed = note.reason
+        for id in note.moved:
+            self._inbox.pop(id, None)
 
 
 _HANDLERS = {

@@ -39,6 +39,8 @@ What can't be told, and what is then chosen:
 * Of equal messages, any may be taken for any; their words are the same.
 * A message copied *and* reworded is new, unless a stamp, its calls, or the call it answers name it. A copied text that
   begins or ends with a message missing just there is that message and the rest.
+* Parts joined by a single line break are recognised only if that is all that happened to them; then the first is
+  reworded to the whole, and the others leave the order. A new text joined so to a known object is an edit of it.
 * Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
 """
 

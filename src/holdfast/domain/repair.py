@@ -23,11 +23,11 @@ RUNNING = "[no result yet: the call is still running]"
 WAITING = "[waiting for approval]"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """A message as the view holds it: in the order the model should see it.
 
-    `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in it that
-    wait for approval. `body` is the frozen payload, the caller's edited version where a shape has one.
+    `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in
+    it that wait for approval. `body` is the frozen payload, the caller's edited version where a shape has one.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Piece(msgspec.Struct, frozen=True):
     raw: Any = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One message of a valid dialogue, before a format shapes it.
 
     `source` is set when this is a stored message, whole: a format that equals the source's sends its payload as it is
@@ -203,7 +203,7 @@ class _Arranging:
         return all(answer is None or answer[0] > index for answer in answers)
 
     def _kept(self, index: int, message: Seen) -> list[int]:
-        """The calls of a message that are shown: all of a whole one, the finished and answered ones of a partial one."""
+        """The calls that are shown: all of a whole message, the finished and answered ones of a partial one."""
         calls = message.note.calls
         if not message.note.partial:
             return list(range(len(calls)))

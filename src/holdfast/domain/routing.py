@@ -1,7 +1,7 @@
 """Routing: which session a key means now, and when it is time for a new one.
 
-A reset policy is a value. It is asked with the time of the session's last activity and the time now, and never while a turn is
-running; its answer is acted on in the transaction that resolves the key (I-8).
+A reset policy is a value. It is asked with the time of the session's last activity and the time now, and never while
+a turn is running; its answer is acted on in the transaction that resolves the key (I-8).
 """
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
@@ -33,8 +33,8 @@ class Idle(Policy, frozen=True, kw_only=True):
 
 
 class Daily(Policy, frozen=True, kw_only=True):
-    """A new session each day at this time of day, in this time zone; a time that a change of clocks skips is taken as the
-    moment after the gap, one that comes twice as the first."""
+    """A new session each day at this time of day, in this time zone; a time that a change of clocks skips is taken as
+    the moment after the gap, one that comes twice as the first."""
 
     at: str = "04:00"
     tz: str = "UTC"

@@ -38,7 +38,9 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 def tool_calls(seen: Sequence[Seen], *, running: int | None) -> list[ToolCall]:
-    """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown (I-22)."""
+    """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown
+    (I-22).
+    """
     open_calls: list[tuple[Seen, int]] = []
     answers: dict[tuple[str, int], Seen] = {}
     calls: list[tuple[Seen, int]] = []

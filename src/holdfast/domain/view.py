@@ -1,7 +1,7 @@
 """The view: which messages the model sees, and in which order.
 
-A shape is stored as ranges over the natural order, so a list of a thousand messages whose head was dropped is one pair of
-numbers. Messages that come after the shape follow it by themselves.
+A shape is stored as ranges over the natural order, so a list of a thousand messages whose head was dropped is one
+pair of numbers. Messages that come after the shape follow it by themselves.
 """
 
 from collections.abc import Sequence

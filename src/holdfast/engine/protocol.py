@@ -1,8 +1,9 @@
 """What an engine is: one verb that writes, a few that read.
 
 A `Commit` is a set of writes that happen together or not at all; its guards are judged inside the transaction, and a
-refused commit never fails its neighbours in the same batch. An engine assigns seqs and turn numbers, keeps what a session's
-guards need (head, fence, running turn, inbox, known events), and wakes followers after a commit, never before.
+refused commit never fails its neighbours in the same batch. An engine assigns seqs and turn numbers, keeps what a
+session's guards need (head, fence, running turn, inbox, known events), and wakes followers after a commit, never
+before.
 
     turn and fence    `fence` grows with every start and every seizure. A turn may write while `turn == fence`.
                       `seize` raises the fence under a running turn: its writer is superseded from that commit on, and
@@ -40,7 +41,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused, `bound`."""
+    """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused,
+    `bound`.
+    """
 
     tenant: str
     key: str | None
@@ -76,7 +79,8 @@ class Write(msgspec.Struct, frozen=True):
     ended_too: bool = False
     """A late outcome may still be stored in an ended session; all else is refused, `ended`."""
     event: tuple[str, str] | None = None
-    """(scope, event id): refused `accepted` when it is known, noted with the first draft otherwise."""
+    """(scope, event id): refused `accepted` when it is known, else noted with the draft at `event_draft`."""
+    event_draft: int = 0
     open: Opening | None = None
     start: Start | None = None
     renew_s: float | None = None
@@ -93,8 +97,8 @@ Commit = tuple[Write, ...]
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it started, `position` that of
-    its chunk; all of the last write."""
+    """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it started,
+    `position` that of its chunk; all of the last write."""
 
     seq: int = 0
     turn: int = 0
@@ -147,7 +151,9 @@ class Ticket(Protocol):
         ...
 
     def then(self, callback: Callable[["Ticket"], None]) -> None:
-        """Calls back once, from any thread, when `result` would not wait."""
+        """Calls back, from any thread, when `result` would not wait; in a close race twice. The last callback given
+        counts.
+        """
         ...
 
 
@@ -157,7 +163,9 @@ class Engine(Protocol):
     where: str
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at once cost one sync."""
+        """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at once cost one
+        sync.
+        """
         ...
 
     def submit(self, commit: Commit) -> Ticket:
@@ -197,8 +205,8 @@ class Engine(Protocol):
         ...
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop. Commits of
-        other processes are not told: a watcher also looks by itself now and then."""
+        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop.
+        Commits of other processes are not told: a watcher also looks by itself now and then."""
         ...
 
     def close(self) -> None:

@@ -4,17 +4,18 @@
                  ▲                                                                       │
                  └────────── meanwhile the next batch gathers by itself ◄────────────────┘
 
-There is no linger: while a transaction is being synced, the next commits queue up, so batches grow with the load and are
-of one when there is none. A commit is answered after its transaction is durable, never before (I-3), and followers
-are woken after the answers. Housekeeping (WAL checkpoints, old journal generations) runs after the answers too, on the same
-thread, so that it can never make a finished commit look failed.
+There is no linger: while a transaction is being synced, the next commits queue up, so batches grow with the load and
+are of one when there is none. A commit is answered after its transaction is durable, never before (I-3), and followers
+are woken after the answers. Housekeeping (WAL checkpoints, old journal generations) runs after the answers too, on
+the same thread, so that it can never make a finished commit look failed.
 
-The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its ticket: with a lock when it
-is a thread, with a callback when it is an event loop; either way it is one hop.
+The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its ticket: with a lock
+when it is a thread, with a callback when it is an event loop; either way it is one hop.
 """
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -53,13 +54,7 @@ class Ticket:
         return self._answer is not None
 
     def then(self, callback: Callable[["Ticket"], None]) -> None:
-        called = threading.Lock()
-
-        def wake() -> None:
-            if called.acquire(blocking=False):
-                callback(self)
-
-        self._wake = wake
+        wake = self._wake = partial(callback, self)
         if self._answer is not None:
             wake()
 

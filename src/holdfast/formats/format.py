@@ -11,7 +11,6 @@ from holdfast.domain.chunk import Delta
 from holdfast.domain.message import MessageNote, Payload, Role, Spoken
 from holdfast.domain.repair import Piece, Step
 
-
 Shaped = tuple[Payload, tuple[str, ...]]
 """A payload, and the ids of the messages it shows; no ids when repair made it."""
 

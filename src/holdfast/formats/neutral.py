@@ -1,7 +1,7 @@
 """`holdfast`: the neutral format, for messages that no provider shaped and readers that know no provider.
 
-A payload is `{"role": …, "parts": […]}`; the parts are those of `domain/message`, tagged by `type`. A streamed message's
-chunks are deltas.
+A payload is `{"role": …, "parts": […]}`; the parts are those of `domain/message`, tagged by `type`. A streamed
+message's chunks are deltas.
 """
 
 from collections import deque

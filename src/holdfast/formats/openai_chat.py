@@ -249,7 +249,7 @@ def _without_blanks(content: Any) -> Any:
 
 def _said(pieces: Sequence[Piece], *, own: bool) -> dict[str, Any]:
     """An assistant message put together from pieces."""
-    text = spoken_text(pieces, Text)
+    text = spoken_text(pieces, refusals=False)
     payload: dict[str, Any] = {"role": "assistant", "content": text or None}
     refusal = "\n\n".join(piece.part.text for piece in pieces if isinstance(piece.part, Refusal))
     if not is_blank(refusal):
@@ -285,9 +285,9 @@ def _user_content(pieces: Sequence[Piece], own: bool) -> Any:
 
 
 def _joined_content(contents: Sequence[Any]) -> Any:
-    said = [content for content in contents if content is not None]
+    said = [content for content in contents if isinstance(content, list) or not is_blank(content)]
     if all(isinstance(content, str) for content in said):
-        return "\n\n".join(content for content in said if content) or None
+        return "\n\n".join(said) or None
     blocks: list[Any] = []
     for content in said:
         blocks.extend([{"type": "text", "text": content}] if isinstance(content, str) else content)

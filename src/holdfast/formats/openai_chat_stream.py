@@ -1,6 +1,6 @@
 """Streams of the Chat Completions API: chunks to deltas, deltas to an assistant message.
 
-Part indexes: 0 text, 1 refusal, 2 and 3 the two spellings of reasoning, then the calls in the order in which they began.
+Part indexes: 0 text, 1 refusal, 2 and 3 the two spellings of reasoning, then the calls in the order they began.
 """
 
 from collections.abc import Callable

@@ -103,23 +103,20 @@ def public(payload: dict[str, Any]) -> dict[str, Any]:
     return payload
 
 
-def spoken_text(pieces: Sequence[Piece], *kinds: type) -> str:
+def spoken_text(pieces: Sequence[Piece], *, refusals: bool = True) -> str:
     """The words of an assistant's pieces. Neighbouring text blocks are one text cut up; others are paragraphs."""
-    paragraphs: list[str] = []
-    adjacent = False
+    paragraphs = [""]
     for piece in pieces:
         part = piece.part
-        is_text = isinstance(part, kinds or (Text, Refusal))
-        if is_text and adjacent:
+        if isinstance(part, Text) or (refusals and isinstance(part, Refusal)):
             paragraphs[-1] += part.text
-        elif is_text:
-            paragraphs.append(part.text)
-        adjacent = is_text
+        else:
+            paragraphs.append("")
     return "\n\n".join(paragraph for paragraph in paragraphs if not is_blank(paragraph))
 
 
 def stand_ins(pieces: Sequence[Piece]) -> str:
-    """Words for an assistant message of which a format can express nothing: it stays a message, or roles would clash."""
+    """Words for an assistant message of which a format can express nothing: dropped, it would let roles clash."""
     return " ".join(stand_in(piece) for piece in pieces if isinstance(piece.part, Image | Other))
 
 

@@ -1,7 +1,7 @@
 """A cache of agents that can't outlive what they were made for.
 
-An agent is kept for exactly one session and one configuration. A reset gives its key another session, so the old agent is
-unreachable from that moment on, whoever still holds it (FAULTS C1).
+An agent is kept for exactly one session and one configuration. A reset gives its key another session, so the old
+agent is unreachable from that moment on, whoever still holds it (FAULTS C1).
 """
 
 import threading

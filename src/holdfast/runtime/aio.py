@@ -1,7 +1,7 @@
 """The same store for asyncio: the same names, awaited.
 
-These faces hold no logic: each call builds the plan that the sync face would, freezing what it was given before anything waits, and
-drives it on the event loop.
+These faces hold no logic: each call builds the plan that the sync face would, freezing what it was given before
+anything waits, and drives it on the event loop.
 """
 
 import os
@@ -191,7 +191,9 @@ class AsyncSession:
             after = page[-1].seq
 
     async def follow(self, after: str | None = None) -> AsyncIterator[Event]:
-        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier event."""
+        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier
+        event.
+        """
         room = self._work.room
         follower = await arun(following(room, after))
         while events := await arun(next_events(room, follower)):

@@ -10,7 +10,9 @@ from holdfast.runtime.source import AHEAD_MAX, Pace
 
 
 class AsyncSource:
-    """Chunks in batches, each asked for when the one before it has been dealt with. One task does all the reading, so that what the source binds to its task stays bound."""
+    """Chunks in batches, each asked for when the one before it has been dealt with. One task does all the reading, so
+    that what the source binds to its task stays bound.
+    """
 
     def __init__(self, chunks: AsyncIterable[Any] | Iterable[Any], tick: Callable[[], float]) -> None:
         self._source = chunks

@@ -1,8 +1,8 @@
 """A context: the list that is sent to the model.
 
 The payloads of a long session are shared between one context and the next, so a context costs only what is new. It is
-still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a caller changes
-in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
+still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a
+caller changes in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,13 @@ from holdfast.formats.format import Format, Shaped
 
 
 class Context(list[Any]):
-    """Payloads ready to send. `head` is the seq up to which the log was read; `instructions` is the system prompt, for formats
-    that want it beside the list (Anthropic's `system`)."""
+    """Payloads ready to send. `head` is the seq up to which the log was read; `instructions` is the system prompt,
+    for formats that want it beside the list (Anthropic's `system`)."""
 
-    def __init__(
-        self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "", format: str = ""
-    ) -> None:
+    def __init__(self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "") -> None:
         super().__init__(payloads)
         self.head = head
         self.instructions = instructions
-        self.format = format
         self._owned = False
 
     def _own(self) -> None:
@@ -53,8 +50,9 @@ def _owning(name: str) -> Any:
 
 
 for _name in (
-    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__", "__mul__", "__imul__",
-    "__rmul__", "__contains__", "append", "extend", "insert", "pop", "remove", "clear", "copy", "index", "count", "sort", "reverse",
+    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__", "__mul__",
+    "__imul__", "__rmul__", "__contains__", "append", "extend", "insert", "pop", "remove", "clear", "copy", "index",
+    "count", "sort", "reverse",
 ):  # fmt: skip
     setattr(Context, _name, _owning(_name))
 
@@ -64,29 +62,48 @@ class Contexts:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
+        self._given: dict[str, tuple[_Kept, int, list[Shaped]]] = {}
 
     def make(self, log: Log, format: str) -> Context:
         """The context of this log, as of now."""
         shape = registry.get(format)
-        payloads = [payload for payload, _ in self.shown(log, shape)]
-        instructions = log.instructions
-        closed = shape.close(payloads, instructions)
-        return Context(closed, head=log.head, instructions=instructions or "", format=format)
+        kept, tail = self._split(log, shape)
+        self._given[format] = (kept, len(kept.payloads), tail)
+        context = Context(shape.close([], log.instructions), head=log.head, instructions=log.instructions or "")
+        list.extend(context, kept.payloads)
+        # What was kept ends before a user message, so the last message of all is in the tail.
+        list.extend(context, shape.close([payload for payload, _ in tail], None))
+        return context
 
     def shown(self, log: Log, shape: Format) -> list[Shaped]:
         """The payloads of this log with the ids of the messages they show, instructions left aside."""
-        order = log.order
+        kept, tail = self._split(log, shape)
+        return _joined(kept, len(kept.payloads), tail)
+
+    def given(self, format: str) -> list[Shaped]:
+        """What the last context showed: `record` knows it again, whatever others have done to the view meanwhile."""
+        if format not in self._given:
+            return []
+        kept, count, tail = self._given[format]
+        return _joined(kept, count, tail)
+
+    def forget_given(self, format: str) -> None:
+        """A list was recorded since, and is what its handle remembers now."""
+        self._given.pop(format, None)
+
+    def _split(self, log: Log, shape: Format) -> tuple["_Kept", list[Shaped]]:
+        order, running = log.order, log.running
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
             kept = self._kept[shape.name] = _Kept(log.revision)
-        cut = _cut(order, kept.count, log.running)
+        cut = _cut(order, kept.count, running)
         if cut > kept.count:
             kept.extend(order[kept.count : cut], shape)
         tail = order[kept.count :]
         if not _stands_alone(tail):
-            return shape.shape(repair(_live(order, log.running), registry.read), used=set(), first=True)
-        used, first = set(kept.used), not kept.shaped
-        return kept.shaped + shape.shape(repair(_live(tail, log.running), registry.read), used=used, first=first)
+            kept, tail = _Kept(log.revision), order
+        steps = repair(_live(tail, running), registry.read)
+        return kept, shape.shape(steps, used=set(kept.used), first=not kept.payloads)
 
 
 class _Kept:
@@ -95,23 +112,35 @@ class _Kept:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self.count = 0
-        self.shaped: list[Shaped] = []
+        self.payloads: list[Any] = []
+        self.ids: list[tuple[str, ...]] = []
         self.used: set[str] = set()
 
     def extend(self, messages: Sequence[Seen], shape: Format) -> None:
         steps = repair(messages, registry.read)
-        self.shaped += shape.shape(steps, used=self.used, first=not self.shaped)
+        for payload, ids in shape.shape(steps, used=self.used, first=not self.payloads):
+            self.payloads.append(payload)
+            self.ids.append(ids)
         self.count += len(messages)
 
 
+def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:
+    return [*zip(kept.payloads[:count], kept.ids[:count], strict=True), *tail]
+
+
 def _cut(order: Sequence[Seen], kept: int, running: int | None) -> int:
-    """The last place before which nothing changes any more: a plain user message after something that is not one, in front of
-    which every call was answered in its own piece."""
+    """The last place before which nothing changes any more: between a plain answer and a plain user message, where no
+    format merges anything, and in front of which every result has its call."""
     for index in range(len(order) - 1, kept, -1):
         message, previous = order[index], order[index - 1]
-        if message.turn is not None and message.turn == running and previous.turn == running:
+        if message.turn is not None and message.turn == running == previous.turn:
             continue
-        if message.note.role == "user" and message.note.plain and previous.note.role != "user":
+        if (
+            message.note.plain
+            and previous.note.plain
+            and message.note.role == "user"
+            and previous.note.role == "assistant"
+        ):
             return index if _stands_alone(order[kept:index]) else kept
     return kept
 

@@ -1,14 +1,15 @@
 """Plans, and the two ways to drive them.
 
-What a store does is written once, as generators that never block: a plan yields what it waits for and is sent the answer.
-`run` drives it on the calling thread, `arun` (in `loop`) on an event loop; the public classes, sync and async, are thin faces over plans.
+What a store does is written once, as generators that never block: a plan yields what it waits for and is sent the
+answer. `run` drives it on the calling thread, `arun` (in `loop`) on an event loop; the public classes, sync and
+async, are thin faces over plans.
 
     yield ticket          a commit under way       → its outcome
     yield Read(work)      something to be read     → its value; on an event loop it is read on another thread
     yield Pause(…)        wait for news            → None
 
-A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit through and
-then raises at that `yield`, so a plan always knows whether what it asked for was done.
+A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit
+through and then raises at that `yield`, so a plan always knows whether what it asked for was done.
 """
 
 import threading

@@ -5,10 +5,10 @@
     events    1   2   3   "Hel"    "lo"    4, text ""
 
 A follower knows the last entry it has seen and, for each message still being spoken, how many characters of it. A chunk
-gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter whether a
-message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by message id, the
-texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn whose start it has not
-seen yet for the next pass, so events come in an order that makes sense.
+gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter
+whether a message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by
+message id, the texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn
+whose start it has not seen yet for the next pass, so events come in an order that makes sense.
 
 Commits of this process wake a follower; those of others are found by looking.
 """
@@ -133,7 +133,9 @@ def next_events(room: Room, follower: Follower) -> Plan[list[Event]]:
 
 
 def follow(room: Room, after: str | None) -> Iterator[Event]:
-    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not at the first event."""
+    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not at the first
+    event.
+    """
     follower = run(following(room, after))
     return _events(room, follower)
 

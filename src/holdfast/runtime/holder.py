@@ -1,7 +1,7 @@
 """Who holds a turn: this process, named so that others on the machine can tell whether it still lives.
 
-A process is named by machine boot, process namespace, number and start time: a number alone is used again. Where a name can't
-be judged from here (another machine, another container), the lease decides.
+A process is named by machine boot, process namespace, number and start time: a number alone is used again. Where a
+name can't be judged from here (another machine, another container), the lease decides.
 """
 
 import os
@@ -47,7 +47,9 @@ def _namespace() -> str:
 
 
 def _started(number: int) -> int | None:
-    """When this process began, in clock ticks since boot; None when there is no such process, or it is only a zombie."""
+    """When this process began, in clock ticks since boot; None when there is no such process, or it is only a
+    zombie.
+    """
     try:
         with open(f"/proc/{number}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,4 +1,5 @@
-"""The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead process.
+"""The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead
+process.
 
 It knows turns by weak reference: a turn that its owner has dropped without ending it is ended here, as interrupted.
 """
@@ -6,7 +7,7 @@ It knows turns by weak reference: a turn that its owner has dropped without endi
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Held(Protocol):
@@ -16,6 +17,10 @@ class Held(Protocol):
 
     def renew(self) -> bool:
         """Asks for more time; False when there is nothing to renew any more."""
+        ...
+
+    def finish(self, end: Any, reason: str | None = None) -> Any:
+        """The plan that ends the turn."""
         ...
 
 
@@ -50,6 +55,11 @@ class Keeper:
 
     def drop(self, turn: Held) -> None:
         self._turns.pop(id(turn), None)
+
+    def held(self) -> list[Held]:
+        """The turns that are still running."""
+        turns = [reference() for reference, _ in list(self._turns.values())]
+        return [turn for turn in turns if turn is not None]
 
     def close(self) -> None:
         with self._news:

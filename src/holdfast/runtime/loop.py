@@ -4,6 +4,7 @@ Kept apart from `drive` so that a program without asyncio does not load it.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,15 +44,12 @@ async def in_background(work: Callable[[], T]) -> T:
 
 async def _landed(ticket: Ticket) -> Any:
     landing = _landing(asyncio.get_running_loop())
-    future = landing.expect(ticket)
     try:
-        await asyncio.shield(future)
+        await landing.expect(ticket)
     except asyncio.CancelledError:
         while not ticket.done:  # a cancelled caller must know what became of its commit; commits are short
-            try:
-                await asyncio.shield(future)
-            except asyncio.CancelledError:
-                continue
+            with contextlib.suppress(asyncio.CancelledError):
+                await landing.expect(ticket)
         raise
     return ticket.result()
 
@@ -69,10 +67,8 @@ async def _news(pause: Pause) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody is left to tell
         loop.call_soon_threadsafe(callback)
-    except RuntimeError:
-        pass  # the loop was closed meanwhile: nobody is left to tell
 
 
 class _Landing:

@@ -10,8 +10,8 @@ from holdfast.formats import registry
 class Message:
     """One message of a transcript: who spoke, what, in which turn, and what became of it.
 
-    `state` is "complete", "partial" (its stream was cut) or "pending" (accepted, no turn has taken it). `late`: stored by a turn
-    that had been superseded. `payload` is exactly what was stored, in `format`.
+    `state` is "complete", "partial" (its stream was cut) or "pending" (accepted, no turn has taken it). `late`:
+    stored by a turn that had been superseded. `payload` is exactly what was stored, in `format`.
     """
 
     def __init__(

@@ -4,14 +4,17 @@ The commit is guarded by the head it was computed from: if anybody has written m
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Draft, Shape
+from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.message import MessageNote, freeze, thaw
-from holdfast.domain.reconcile import Reconciled, Remembered, reconcile
+from holdfast.domain.reconcile import Reconciled, Remembered, reconcile, remember
 from holdfast.domain.repair import Seen
 from holdfast.domain.view import ranges
 from holdfast.engine.protocol import Refused
@@ -19,7 +22,6 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.room import Room, speak
-
 
 _NO_NOTE = MessageNote()
 
@@ -43,6 +45,9 @@ def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) 
     if isinstance(messages, str | bytes | dict) or not isinstance(messages, Sequence):
         raise InvalidMessage(problem=f"a {type(messages).__name__} is not a list of messages", place="messages")
     payloads = [registry.plain(message) for message in messages]
+    for index, payload in enumerate(payloads):
+        if not isinstance(payload, dict | list):
+            raise InvalidMessage(problem=f"a {type(payload).__name__} is not a message", place=f"messages[{index}]")
     first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's and may change
     return _commit(room, memory, payloads, format, first)
 
@@ -54,14 +59,19 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, attemp
             if isinstance(outcome, Refused):
                 if outcome.why == "ended":
                     raise (yield Read(room.ended))
-                attempt = yield Read(lambda: _Attempt(room, memory, payloads, format))
+                attempt = yield Read(partial(_Attempt, room, memory, attempt.frozen, format))
                 continue
-        memory.anchors[format] = attempt.anchors
+        own = payloads[len(payloads) - len(attempt.anchors) :]
+        memory.anchors[format] = [
+            anchor if anchor.object is payload else replace(anchor, object=payload)
+            for anchor, payload in zip(attempt.anchors, own, strict=True)
+        ]
+        room.contexts.forget_given(format)
         return Recorded(attempt.new, attempt.head + len(attempt.drafts))
 
 
 class _Attempt:
-    """What recording this list means for the log as it is now."""
+    """What recording this list means for the log as it is now. `frozen` is the list as it was when this was asked."""
 
     def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str) -> None:
         shape = registry.get(format)
@@ -69,10 +79,13 @@ class _Attempt:
         with room.lock:
             self.head = log.head
             shown = room.contexts.shown(log, shape)
-            found = reconcile(payloads, shown=shown, remembered=memory.anchors.get(format, ()), known=_Wordings(log))
+            remembered = remember(memory.anchors.get(format, ()), handed=room.contexts.given(format))
+            found = reconcile(payloads, shown=shown, remembered=remembered, known=_Wordings(log))
             messages = tuple(self._message(room, payload, format) for payload in found.new)
             self.new = tuple(draft.id.hex() for draft in messages)
             order, self.anchors = found.settle(self.new)
+            leading = payloads[: len(payloads) - len(self.anchors)]
+            self.frozen = [*map(snapshot, leading), *(anchor.snapshot for anchor in self.anchors)]
             changed = found.instructions is not None and found.instructions != log.instructions
             prompt = (room.draft("instructions", body=freeze(found.instructions)),) if changed else ()
             view = self._view(room, log, found, order, shown, messages, len(prompt))
@@ -100,6 +113,7 @@ class _Attempt:
         first = log.head + 1 + skip
         seqs = {seen.id: seen.seq for seen in log.standing}
         seqs |= {id: first + index for index, id in enumerate(self.new)}
+        order = [id for id in order if id in seqs]
         kept = _with_unseen(order, now, visible)
         everything = [
             *log.standing,

@@ -1,8 +1,8 @@
 """Recovery: settling a turn whose writer is gone, stopped or overtaken (I-6, I-7).
 
-Two commits. The first raises the fence: from then on the writer can store nothing more, so what is in the journal is all that
-was ever delivered. The second makes partial messages of it and writes the turn's one end. Whoever finds a turn seized and
-not yet ended (its seizer was killed between the two) does the same again.
+Two commits. The first raises the fence: from then on the writer can store nothing more, so what is in the journal is
+all that was ever delivered. The second makes partial messages of it and writes the turn's one end. Whoever finds a
+turn seized and not yet ended (its seizer was killed between the two) does the same again.
 """
 
 from holdfast.domain.entry import End, TurnEnded
@@ -32,7 +32,10 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
 def settle(room: Room, state: SessionState, *, end: End, reason: str) -> Plan[bool]:
     """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile."""
     assert state.turn is not None
-    outcome = yield room.submit(fence=state.fence, seize=True, ended_too=True)
+    # An end that somebody asked for is written with the seizure, so that whoever meets the turn between the two commits
+    # carries this one on, and does not take the turn for one that was left.
+    asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if end != "abandoned" else ()
+    outcome = yield room.submit(drafts=asked, fence=state.fence, seize=True, ended_too=True)
     if isinstance(outcome, Refused):
         return False
     rows = yield Read(lambda: _journal(room, state))
@@ -41,19 +44,22 @@ def settle(room: Room, state: SessionState, *, end: End, reason: str) -> Plan[bo
         of_turn = log.of_turn(state.turn)
         turn = log.turns.get(state.turn)
         spoke, took = (turn.spoke, tuple(turn.takes)) if turn else (False, ())
+        ended = turn is not None and turn.end is not None
     partials = rebuild(rows, known={bytes.fromhex(message.id) for message in of_turn})
     drafts = [room.message(spoken, turn=state.turn, id=id) for id, spoken in partials]
-    unused = took if end == "abandoned" and not spoke and not partials else ()
+    unused = took if not ended and not spoke and not partials else ()
     given_back = [message for message in of_turn if message.id in unused]
-    note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
+    if not ended:
+        note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
+        drafts.append(room.draft("end", note, turn=state.turn))
     outcome = yield room.submit(
-        drafts=(*drafts, room.draft("end", note, turn=state.turn)),
+        drafts=tuple(drafts),
         fence=state.fence + 1,
         finish=True,
         ended_too=True,
         admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
     )
-    return not isinstance(outcome, Refused)
+    return bool(asked) or not isinstance(outcome, Refused)
 
 
 def _journal(room: Room, state: SessionState) -> list[Row]:

@@ -1,7 +1,7 @@
 """A room: what everything that works on one session shares.
 
-It keeps the folded log, brought up to date before each use from whatever this or another process has written, and the shaped
-beginning of each context that was asked for, so that a long session costs its next turn only what is new.
+It keeps the folded log, brought up to date before each use from whatever this or another process has written, and the
+shaped beginning of each context that was asked for, so that a long session costs its next turn only what is new.
 """
 
 import threading
@@ -36,7 +36,6 @@ class Room:
         self.lock = threading.RLock()
         self._log = Log()
         self.contexts = Contexts()
-        self.remembered: Any = ()
 
     def other(self, state: SessionState) -> "Room":
         """A room for another session of the same store."""
@@ -45,7 +44,8 @@ class Room:
     @property
     def scope(self) -> str:
         """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
-        return f"{self.tenant}\n{self.key}" if self.key is not None else f"{self.tenant}\n\n{self.id}"
+        name = f"key {self.key}" if self.key is not None else f"session {self.id}"
+        return f"{len(self.tenant)} {self.tenant} {name}"
 
     def log(self) -> Log:
         """The log, up to date. Held under `lock` by whoever looks at more than one thing in it."""
@@ -84,6 +84,11 @@ class Room:
         with self.lock:
             seen = {message.id: message for message in log.messages}
             return [Message(seen[id], turn=self.turn_name(seen[id].turn)) for id in ids]
+
+    def again(self, id: bytes) -> Draft:
+        """A message of this session, to be stored in the one that follows it."""
+        found = next(message for message in self.log().messages if message.id == id.hex())
+        return Draft("message", None, id, found.at, noted(found.note), found.body)
 
     def _message(self, entry: Entry, log: Log) -> Message:
         note = note_of("message", entry.note)
@@ -125,7 +130,9 @@ class Room:
 
 
 def speak(message: Any, format: str, **facts: Any) -> Spoken:
-    """A caller's message, frozen and noted: text, a payload or an SDK object. Nothing waits before this is done (I-3)."""
+    """A caller's message, frozen and noted: text, a payload or an SDK object. Nothing waits before this is done
+    (I-3).
+    """
     shape = registry.get(format)
     payload = shape.say(facts.pop("role", "user"), message) if isinstance(message, str) else registry.plain(message)
     if not isinstance(payload, dict | list):

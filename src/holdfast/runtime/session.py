@@ -18,8 +18,8 @@ from holdfast.runtime.recording import Memory, Recorded, record
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room, speak
 from holdfast.runtime.starting import Wish, already, start
-from holdfast.runtime.working import TurnWork
 from holdfast.runtime.turn import Turn
+from holdfast.runtime.working import TurnWork
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -170,8 +170,9 @@ class Session:
     ) -> Turn:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable when this returns.
 
-        While another turn runs, `on_busy` says whether to "wait" for it (the message is in the inbox meanwhile), to "interrupt"
-        it and take over, or to "refuse" with `SessionBusy`. An `event_id` that came before raises `AlreadyAccepted`.
+        While another turn runs, `on_busy` says whether to "wait" for it (the message is in the inbox meanwhile), to
+        "interrupt" it and take over, or to "refuse" with `SessionBusy`. An `event_id` that came before raises
+        `AlreadyAccepted`.
         """
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Turn(run(self._work.turn(message, format=format, **options)))
@@ -206,7 +207,9 @@ class Session:
             after = page[-1].seq
 
     def follow(self, after: str | None = None) -> Iterator[Event]:
-        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier event."""
+        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier
+        event.
+        """
         return follow(self._work.room, after)
 
     def pending(self) -> list[Message]:

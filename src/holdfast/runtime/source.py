@@ -1,8 +1,9 @@
 """Where chunks come from: an iterator, read no faster than what is stored of it.
 
-In the beginning one chunk is read, stored and handed on before the next is asked for. When the source turns out to be faster than
-the disk, it is read ahead on a second thread, within bounds, and all that came in while the last row was being
-stored becomes the next row: the stream keeps up with its source, a slow disk slows it down, and memory stays bounded.
+In the beginning one chunk is read, stored and handed on before the next is asked for. When the source turns out to be
+faster than the disk, it is read ahead on a second thread, within bounds, and all that came in while the last row was
+being stored becomes the next row: the stream keeps up with its source, a slow disk slows it down, and memory stays
+bounded.
 """
 
 import contextvars
@@ -128,8 +129,8 @@ class _Pump:
 
 
 def _close(*sources: Any) -> None:
-    """A source that is left before its end is closed, so that its connection is. One that another thread is reading can't be: that
-    thread closes it."""
+    """A source that is left before its end is closed, so that its connection is. One that another thread is reading
+    can't be: that thread closes it."""
     for source in sources:
         close = getattr(source, "close", None)
         if callable(close):

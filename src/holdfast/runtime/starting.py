@@ -1,19 +1,22 @@
 """Starting a turn: taking what waits, and what to do when another turn is running.
 
-Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over. The inbound message is
-durable before any of this returns (I-4): in the turn's own first transaction, or in the inbox while it waits for its turn.
+Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over. The inbound
+message is durable before any of this returns (I-4): in the turn's own first transaction, or in the inbox while it
+waits for its turn.
 """
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import STARTING, Draft, TurnStarted
+from holdfast.domain.entry import STARTING, Draft, TurnStarted, note_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Accepted, Refused, SessionState, Start, Waiting, Write, Written
-from holdfast.errors import AlreadyAccepted, NotFound, SessionBusy
+from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.drive import Pause, Plan, Read
 from holdfast.runtime.holder import is_gone, myself
@@ -64,20 +67,22 @@ class Wish:
 
 def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None = None) -> Plan[TurnWork]:
     """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this session is over."""
-    while True:
-        state = yield from settle_if_dead(room)
-        if state.ended:
-            room = yield from _elsewhere(room, on_ended)
-            continue
-        if state.turn is not None:
-            yield from _meet(room, state, wish)
-            continue
-        waiting = yield Read(lambda: room.engine.inbox(room.id))
-        write = first_write(room, wish, waiting)
-        outcome = yield from _commit_start(room, write)
-        if isinstance(outcome, Written):
-            return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
-        yield from _refused(room, wish, outcome)
+    try:
+        while True:
+            state = yield from settle_if_dead(room)
+            if state.ended:
+                room = yield from _elsewhere(room, on_ended)
+            elif state.turn is not None:
+                yield from _meet(room, state, wish)
+            else:
+                waiting = yield Read(partial(room.engine.inbox, room.id))
+                outcome = yield from _commit_start(room, first_write(room, wish, waiting))
+                if isinstance(outcome, Written):
+                    return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
+                yield from _refused(room, wish, outcome)
+    except BaseException:
+        _stop_waiting(room, wish)
+        raise
 
 
 def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
@@ -134,26 +139,25 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
             yield from _refused(room, wish, outcome)
             return
         wish.accepted = True
-    try:
-        yield Pause(room.engine, room.id, POLL_S)
-    except BaseException:
-        yield from _stop_waiting(room, wish)
-        raise
+    yield Pause(room.engine, room.id, POLL_S)
 
 
-def _stop_waiting(room: Room, wish: Wish) -> Plan[None]:
-    """The caller no longer waits; its message was accepted and stays, for whichever turn comes next."""
-    if wish.accepted:
-        waiting = [w for w in room.engine.inbox(room.id) if w.message == wish.id]
-        if waiting:
-            room.submit(admits=(replace(waiting[0], waiter=None),))
-    return
-    yield
+def _stop_waiting(room: Room, wish: Wish) -> None:
+    """The caller no longer waits; its message was accepted and stays, for whichever turn comes next. After a reset it
+    waits in the key's new session."""
+    if wish.spoken is None:
+        return  # not asked by `accepted`: the caller may have been cancelled while its message was being accepted
+    with contextlib.suppress(HoldfastError):
+        current = room.engine.current(room.tenant, room.key) if room.key is not None else None
+        for place in {room.id, current.id if current is not None else room.id}:
+            for waiting in room.engine.inbox(place):
+                if waiting.message == wish.id:
+                    room.engine.submit((Write(place, admits=(replace(waiting, waiter=None),), ended_too=True),))
 
 
 def _elsewhere(room: Room, on_ended: Callable[[Room], Plan[Room]] | None) -> Plan[Room]:
     if on_ended is None:
-        raise (yield Read(lambda: room.ended()))
+        raise (yield Read(room.ended))
     return (yield from on_ended(room))
 
 
@@ -181,12 +185,8 @@ def refuse_known_event(room: Room, wish: Wish) -> Plan[None]:
 
 def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:
     """The error that names what an event became."""
-    other = room if known.session == room.id else None
-    if other is None:
-        state = room.engine.state(known.session)
-        assert state is not None
-        other = room.other(state)
     id = known.message.hex()
+    other = _standing_in(room, known)
     number = None
     log = other.log()
     with other.lock:
@@ -196,4 +196,21 @@ def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:
         for message in log.messages:
             if message.id == id and message.turn is not None:
                 number = message.turn
-    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=other.turn_name(number), session_id=known.session)
+    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=other.turn_name(number), session_id=other.id)
+
+
+def _standing_in(room: Room, known: Accepted) -> Room:
+    """Where an accepted message is now: where it was accepted, or where resets have carried it while it waited."""
+    state = room.engine.current(room.tenant, room.key) if room.key is not None else None
+    while state is not None and state.id != known.session:
+        carried = room.other(state)
+        if any(message.id == known.message.hex() for message in carried.log().messages):
+            return carried
+        opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
+        previous = note_of("opened", opened.note).previous if opened is not None else None
+        state = room.engine.state(previous) if previous is not None else None
+    if known.session == room.id:
+        return room
+    state = room.engine.state(known.session)
+    assert state is not None
+    return room.other(state)

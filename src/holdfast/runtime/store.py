@@ -1,14 +1,18 @@
 """A store: all sessions of one tenant in one place."""
 
+import contextlib
 import os
+from functools import partial
 from types import TracebackType
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Opening, Refused, SessionState, Write, Written
-from holdfast.errors import InvalidMessage, NotFound
+from holdfast.errors import HoldfastError, InvalidMessage, NotFound
 from holdfast.runtime.clock import RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
@@ -16,8 +20,8 @@ from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room
 from holdfast.runtime.session import Session, SessionWork
 from holdfast.runtime.starting import Wish, already, first_write, start
-from holdfast.runtime.working import TurnWork
 from holdfast.runtime.turn import Turn
+from holdfast.runtime.working import TurnWork
 
 
 class StoreWork:
@@ -32,6 +36,10 @@ class StoreWork:
         self.keeper = Keeper(self.world.tick)
 
     def close(self) -> None:
+        """Ends what this process still runs, then lets go."""
+        for turn in self.keeper.held():
+            with contextlib.suppress(HoldfastError):
+                run(turn.finish("interrupted", "the store was closed"))
         self.keeper.close()
         self.engine.close()
 
@@ -47,7 +55,7 @@ class StoreWork:
                 raise NotFound(what="session for the key", name=key, hint="Store.session(key) makes one")
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
                 return SessionWork(self.room(state))
-            made = yield from self._replace(state, key, reason=self._reason(state, reset))
+            made = yield from self._replace(state, key, self._reason(state, reset) or "replaced")
             if made is not None:
                 return SessionWork(made)
 
@@ -60,7 +68,7 @@ class StoreWork:
                 state = yield from settle_if_dead(self.room(state))
                 if state.turn is not None:
                     yield from settle(self.room(state), state, end="interrupted", reason=f"reset: {reason}")
-            made = yield from self._replace(state, key, reason=reason)
+            made = yield from self._replace(state, key, reason)
             if made is not None:
                 return SessionWork(made)
 
@@ -74,27 +82,22 @@ class StoreWork:
             state = yield Read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
                 return (yield from start(self.room(state), wish, on_ended=lambda room: self._current(key)))
-            room, writes = self._replacement(state, key, self._reason(state, reset))
-            first = first_write(room, wish, [])
-            opening = writes[-1]
-            combined = Write(
-                room.id,
-                (*first.drafts[:-1], *opening.drafts, first.drafts[-1]),
-                event=first.event,
-                open=opening.open,
-                start=first.start,
-            )
+            reason = self._reason(state, reset) or "replaced"
+            room, writes = yield Read(partial(self._replacement, state, key, reason))
+            first = first_write(room, wish, list(writes[-1].admits))
+            combined = _started(writes[-1], first)
             outcome = yield self.engine.submit((*writes[:-1], combined))
             if isinstance(outcome, Written):
                 return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
             if outcome.why == "accepted":
-                raise (yield Read(lambda: already(room, wish.event_id or "", outcome.detail)))
+                raise (yield Read(partial(already, room, wish.event_id or "", outcome.detail)))
 
     def _current(self, key: str) -> Plan[Room]:
         return (yield from self.session(key, reset=None, create=True)).room
 
     def get(self, session_id: str) -> Plan[SessionWork]:
-        found = yield Read(lambda: self.engine.find(self.tenant, session_id, 2)) if session_id else []
+        known = session_id if session_id.isascii() else ""  # ids are; and not all that is Unicode can be asked for
+        found = (yield Read(lambda: self.engine.find(self.tenant, known, 2))) if known else []
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
             return SessionWork(self.room((exact or found)[0]))
@@ -115,26 +118,46 @@ class StoreWork:
             return None
         return reset.due(active_at=state.active_at, now=self.world.now())
 
-    def _replace(self, state: SessionState | None, key: str, *, reason: str | None) -> Plan[Room | None]:
+    def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[Room | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
-        room, writes = self._replacement(state, key, reason)
+        room, writes = yield Read(partial(self._replacement, state, key, reason))
         outcome = yield self.engine.submit(tuple(writes))
         return None if isinstance(outcome, Refused) else room
 
-    def _replacement(self, state: SessionState | None, key: str, reason: str | None) -> tuple[Room, list[Write]]:
+    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]]:
+        """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new."""
         epoch = state.epoch + 1 if state is not None else 1
         new = SessionState(
-            id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0, turn=None,
-            holder=None, lease_left_s=None, opened_at=0, active_at=0, journal=0,
+            id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0,
+            turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, journal=0,
         )  # fmt: skip
         room = self.room(new)
-        writes = []
+        drafts = [room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))]
+        writes, waiting = [], ()
         if state is not None and not state.ended:
-            closed = self.room(state).draft("closed", Closed(reason or "replaced"))
-            writes.append(Write(state.id, (closed,), idle=True, close=True))
-        opened = room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))
-        writes.append(Write(new.id, (opened,), open=Opening(self.tenant, key, epoch)))
+            old = self.room(state)
+            waiting = tuple(self.engine.inbox(state.id))
+            drafts += [old.again(w.message) for w in waiting]
+            closed = old.draft("closed", Closed(reason, moved=tuple(w.message.hex() for w in waiting)))
+            takes = tuple(w.message for w in waiting)
+            writes.append(Write(state.id, (closed,), idle=True, close=True, head=state.head, takes=takes))
+        admits = tuple(replace(w, seq=0) for w in waiting)
+        writes.append(Write(new.id, tuple(drafts), open=Opening(self.tenant, key, epoch), admits=admits))
         return room, writes
+
+
+def _started(opening: Write, first: Write) -> Write:
+    """The write that opens a session and starts its first turn in one."""
+    taken = set(first.takes)
+    return Write(
+        opening.session,
+        (*opening.drafts, *first.drafts),
+        event=first.event,
+        event_draft=len(opening.drafts),
+        open=opening.open,
+        start=first.start,
+        admits=tuple(w for w in opening.admits if w.message not in taken),
+    )
 
 
 def _check_key(key: str) -> None:
@@ -142,6 +165,10 @@ def _check_key(key: str) -> None:
         raise InvalidMessage(
             problem="a key is a name, not nothing: without one there is no session to mean", place="key"
         )
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(problem="a key is Unicode text; this one has lone surrogates", place="key") from None
 
 
 class Store:

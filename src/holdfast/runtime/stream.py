@@ -1,8 +1,8 @@
 """A stream: one message while it is being spoken, from its first chunk to its entry in the log.
 
-The message's id is minted before its first chunk. Chunks are read into deltas and stored as journal rows; when the stream ends, the
-message is one entry, whole if the stream said its end and partial if not. A message rebuilt from the journal after a crash
-is folded by the same code (I-5, I-6).
+The message's id is minted before its first chunk. Chunks are read into deltas and stored as journal rows; when the
+stream ends, the message is one entry, whole if the stream said its end and partial if not. A message rebuilt from the
+journal after a crash is folded by the same code (I-5, I-6).
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,8 +62,8 @@ class Stream:
 
 
 def rebuild(rows: Sequence[Row], *, known: set[bytes]) -> list[tuple[bytes, Spoken]]:
-    """The partial messages in these journal rows, those of `known` messages left out: what was stored of them is all that
-    anybody can have seen."""
+    """The partial messages in these journal rows, those of `known` messages left out: what was stored of them is all
+    that anybody can have seen."""
     assemblies: dict[bytes, Assembly] = {}
     for row in rows:
         if row.message in known:

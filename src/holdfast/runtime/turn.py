@@ -26,8 +26,8 @@ class Turn:
     def deliver(self, chunks: Iterable[Any], format: str = "text") -> Iterator[str]:
         """Stores a streamed answer and yields its text, each piece after it is durable.
 
-        Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message is stored; a stream that is left
-        before its end, or ends without the mark its format puts there, leaves a partial message.
+        Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message is stored; a
+        stream that is left before its end, or ends without the mark its format puts there, leaves a partial message.
         """
         work = self._work
         stream = work.open_stream(format)

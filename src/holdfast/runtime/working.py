@@ -1,12 +1,13 @@
 """A turn at work.
 
-Everything a turn stores carries its fence, judged inside the transaction: once another has taken over, nothing more of it is
-delivered and no state of it changes. What it had done before it knew (a tool's outcome, a finished message) is stored all the
-same, under its own turn and marked late, and the caller is told (I-7).
+Everything a turn stores carries its fence, judged inside the transaction: once another has taken over, nothing more
+of it is delivered and no state of it changes. What it had done before it knew (a tool's outcome, a finished message)
+is stored all the same, under its own turn and marked late, and the caller is told (I-7).
 """
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -200,14 +201,14 @@ class TurnWork:
             waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
             free = tuple(w.message for w in waiting if w.waiter is None)
             if not free:
-                if self.ended:
+                if (yield from self.stopped()):
                     raise (yield from self.interrupted())
                 return []
             ids = tuple(message.hex() for message in free)
             draft = self.room.draft("take", Taken(ids), turn=self.number)
             outcome = yield self.room.submit(fence=self.number, drafts=(draft,), takes=free)
             if isinstance(outcome, Written):
-                return (yield Read(lambda: self.room.pick(ids)))
+                return (yield Read(partial(self.room.pick, ids)))
             if outcome.why != "taken":
                 self._over()
                 raise (yield from self.interrupted())
@@ -223,7 +224,9 @@ class TurnWork:
 
     @property
     def clean_end(self) -> tuple[End, str | None]:
-        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said after, cuts it off."""
+        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said after, cuts it
+        off.
+        """
         return (
             ("interrupted", "its last message was cut off") if self._cut_off or self._streams else ("completed", None)
         )
@@ -267,8 +270,8 @@ def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
 
 
 def _orphan(room: Room, number: int, reason: str = "its turn was dropped") -> Callable[[], None]:
-    """Ends a turn that nobody holds any more. Journal rows make the partial message when somebody looks: only the fence falls
-    here, so that this never waits."""
+    """Ends a turn that nobody holds any more. Journal rows make the partial message when somebody looks: only the
+    fence falls here, so that this never waits."""
 
     def end() -> None:
         room.engine.submit((Write(room.id, fence=number, seize=True, ended_too=True),))

@@ -148,13 +148,13 @@ def sessions_are_listed_newest_first_from_before_a_time(engine: Engine) -> None:
 
 @LAWS
 def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
-    """The time is that of the first draft of the write that starts it; plain appends change nothing."""
+    """The time is that of the first draft of the write that starts it; plain appends leave the order as it is."""
     one, two = opened(engine, 1, at=100), opened(engine, 2, at=200)
     did(engine, Write(one, drafts=drafts(1, at=250)))
     assert [known.id for known in engine.sessions("t")] == [two, one]
     turn = started(engine, one, at=300)
     assert [known.id for known in engine.sessions("t")] == [one, two]
-    did(engine, Write(one, drafts=drafts(1, at=400), fence=turn, finish=True))
+    did(engine, Write(one, fence=turn, finish=True))
     assert (state(engine, one).opened_at, state(engine, one).active_at) == (100, 300)
 
 
@@ -163,7 +163,7 @@ def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
 
 @LAWS
 def an_event_is_accepted_once(engine: Engine) -> None:
-    """It is noted with the first draft of its write; the refusal says where, whichever session asks."""
+    """It is noted with the first draft of its write, or the one named; a refusal says where, whichever session asks."""
     one, two = opened(engine, 1), opened(engine, 2)
     given = drafts(2)
     did(engine, Write(one, drafts=given, event=("scope", "e")))
@@ -173,6 +173,9 @@ def an_event_is_accepted_once(engine: Engine) -> None:
         again = Write(session, drafts=drafts(), event=("scope", "e"))
         assert engine.commit([(again,)]) == [Refused("accepted", session, first)]
     assert (state(engine, one).head, state(engine, two).head) == (3, 1)
+    given = drafts(3)
+    did(engine, Write(two, drafts=given, event=("scope", "f"), event_draft=2))
+    assert engine.accepted("scope", "f") == Accepted(session=two, seq=4, message=given[2].id)
 
 
 @LAWS

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.testing.provider_anthropic import anthropic_problems
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_CHAT_KEYS = {
+_COMPLETIONS_KEYS = {
     "system": {"role", "content", "name"},
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
@@ -49,20 +49,20 @@ def _content_problems(content: Any, at: str) -> list[str]:
     return problems
 
 
-def _chat(payloads: Sequence[Any]) -> list[str]:
+def _completions(payloads: Sequence[Any]) -> list[str]:
     problems: list[str] = []
     unanswered: list[str] = []
     last = None
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in _CHAT_KEYS:
+        if role not in _COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
-        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - _CHAT_KEYS[role]]
+        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - _COMPLETIONS_KEYS[role]]
         problems += [f"{at}: {key} is null" for key in message if message[key] is None and key != "content"]
         if role == "tool":
-            problems += _chat_result(message, unanswered, at)
+            problems += _completions_result(message, unanswered, at)
             last = role
             continue
         if unanswered:
@@ -74,12 +74,12 @@ def _chat(payloads: Sequence[Any]) -> list[str]:
             problems += _content_problems(message.get("content"), at)
         elif isinstance(message.get("content"), list):
             problems += _content_problems(message["content"], at)
-        unanswered = _chat_calls(calls, problems, at)
+        unanswered = _completions_calls(calls, problems, at)
         last = role
     return [*problems, "the last calls were not answered"] if unanswered else problems
 
 
-def _chat_result(message: dict[str, Any], unanswered: list[str], at: str) -> list[str]:
+def _completions_result(message: dict[str, Any], unanswered: list[str], at: str) -> list[str]:
     problems = _content_problems(message.get("content"), at)
     call_id = message.get("tool_call_id")
     if call_id in unanswered:
@@ -89,7 +89,7 @@ def _chat_result(message: dict[str, Any], unanswered: list[str], at: str) -> lis
     return problems
 
 
-def _chat_calls(calls: Any, problems: list[str], at: str) -> list[str]:
+def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
     if calls is None:
         return []
     if not isinstance(calls, list) or not calls:
@@ -221,7 +221,7 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
 
 
 _PROVIDERS: dict[str, Callable[[Sequence[Any]], list[str]]] = {
-    "openai.chat": _chat,
+    "openai.chat": _completions,
     "openai.responses": _responses,
     "anthropic": anthropic_problems,
     "holdfast": _neutral,

@@ -242,7 +242,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _turned(session, write, now, position)
     session = _logged(session, write, first)
     if write.event is not None:
-        events = {**events, write.event: Accepted(session.id, first, write.drafts[0].id)}
+        draft = write.drafts[write.event_draft]
+        events = {**events, write.event: Accepted(session.id, first + write.event_draft, draft.id)}
     if write.chunk is not None:
         position += 1
         row = Row(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)

@@ -16,8 +16,9 @@ from holdfast.formats import registry
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
-words = st.sampled_from(["", " ", "\n\t", "Hello.", "Ends in space. ", "é 漢 🙂", "a\n\nb"])
-call_ids = st.sampled_from(["", " ", "call_0", "call_0", "call_1", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90])
+words = st.sampled_from(["Hello.", "Well?", "Ends in space. ", "é 漢 🙂", "a\n\nb", "", " ", "\n\t"])
+# Mostly a few ids again and again: results must find calls, and the right ones.
+call_ids = st.sampled_from(["call_0"] * 5 + ["call_1"] * 3 + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90])
 names = st.sampled_from(["look", "", "a b", "mcp.files/read", "n" * 65, "n" * 129, "été"])
 arguments = st.sampled_from(["{}", '{"a": 1}', "", "[1]", '{"a": ', "NaN", "null", '"x"'])
 images = st.sampled_from([PNG, "https://example.org/a.png", "data:image/svg+xml;base64,AAAA", "file-id"])
@@ -35,7 +36,7 @@ def _private(payload: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.sampled_from([payload, payload, {**payload, "_stamp": "x"}])
 
 
-_chat_user = st.one_of(
+_completions_user = st.one_of(
     words,
     _blocks(
         _text_block("text"),
@@ -43,7 +44,7 @@ _chat_user = st.one_of(
         st.just({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
     ),
 )
-_chat_call = st.builds(
+_completions_call = st.builds(
     lambda one, name, said: {"id": one, "type": "function", "function": {"name": name, "arguments": said}},
     call_ids,
     names,
@@ -52,16 +53,16 @@ _chat_call = st.builds(
 
 
 @st.composite
-def _chat(draw: st.DrawFn) -> dict[str, Any]:
+def _completions(draw: st.DrawFn) -> dict[str, Any]:
     role = draw(st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"]))
     if role == "tool":
         content = draw(st.one_of(words, _blocks(_text_block("text"))))
         return draw(_private({"role": "tool", "tool_call_id": draw(call_ids), "content": content}))
     if role != "assistant":
-        return draw(_private({"role": role, "content": draw(_chat_user if role == "user" else words)}))
+        return draw(_private({"role": role, "content": draw(_completions_user if role == "user" else words)}))
     content = draw(st.one_of(st.none(), words, _blocks(_text_block("text"))))
     payload: dict[str, Any] = {"role": "assistant", "content": content}
-    calls = draw(st.lists(_chat_call, max_size=3))
+    calls = draw(st.lists(_completions_call, max_size=3))
     if calls:
         payload["tool_calls"] = calls
     payload.update(draw(st.sampled_from([{}, {}, {"refusal": "No."}, {"refusal": None}, {"reasoning_content": "Hm."}])))
@@ -78,15 +79,21 @@ _anthropic_user = _blocks(
         st.booleans(),
     ),
 )
-_anthropic_assistant = _blocks(
-    _text_block("text"),
-    st.sampled_from(["", "sig"]).map(lambda sign: {"type": "thinking", "thinking": "Hm.", "signature": sign}),
+_thinking = st.one_of(
+    st.sampled_from(["sig", "sig", ""]).map(lambda sign: {"type": "thinking", "thinking": "Hm.", "signature": sign}),
     st.just({"type": "redacted_thinking", "data": "xyz"}),
+)
+_said_block = st.one_of(
+    _text_block("text"),
     st.builds(lambda one, name: {"type": "tool_use", "id": one, "name": name, "input": {}}, call_ids, names),
     st.builds(
         lambda said: {"type": "tool_use", "id": "cut", "name": "f", "input": {}, "partial_json": said}, arguments
     ),
     st.just({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
+)
+_anthropic_assistant = st.one_of(
+    _blocks(_thinking, _said_block),
+    st.builds(lambda thought, said: thought + said, st.lists(_thinking, max_size=2), st.lists(_said_block, min_size=1)),
 )
 _anthropic = st.one_of(
     st.builds(lambda content: {"role": "user", "content": content}, st.one_of(words, _anthropic_user)),
@@ -157,7 +164,7 @@ _neutral = st.one_of(
 )
 
 _PAYLOADS: dict[str, st.SearchStrategy[Any]] = {
-    "openai.chat": _chat(),
+    "openai.chat": _completions(),
     "openai.responses": _responses,
     "anthropic": _anthropic,
     "holdfast": _neutral,
@@ -178,7 +185,7 @@ def streams(draw: st.DrawFn, format_name: str) -> list[dict[str, Any]]:
     return _STREAMS[format_name](texts, calls, thinking)
 
 
-def _chat_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
+def _completions_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": "Hm."}] * thinking
     deltas += [{"content": text} for text in texts]
@@ -262,7 +269,7 @@ def _neutral_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[
 
 
 _STREAMS: dict[str, Any] = {
-    "openai.chat": _chat_stream,
+    "openai.chat": _completions_stream,
     "openai.responses": _responses_stream,
     "anthropic": _anthropic_stream,
     "holdfast": _neutral_stream,

@@ -22,8 +22,8 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
 
 
 def connect_writer(path: str, *, durability: str, busy_s: float) -> apsw.Connection:
-    """The writing connection. It checkpoints by itself, after it has acknowledged: an automatic checkpoint that fails makes
-    a finished commit report an error."""
+    """The writing connection. It checkpoints by itself, after it has acknowledged: an automatic checkpoint that fails
+    makes a finished commit report an error."""
     connection = connect(path, busy_s=busy_s)
     level = "FULL" if durability == "power" else "NORMAL"
     connection.execute(

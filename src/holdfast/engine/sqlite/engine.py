@@ -4,6 +4,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any
 
 import apsw
@@ -86,7 +87,9 @@ class SqliteEngine:
             return self._after_failure(commits, error)
 
     def _transact(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """One transaction for all of them. The first statement takes SQLite's write lock, so what is judged stays so."""
+        """One transaction for all of them. The first statement takes SQLite's write lock, so what is judged stays
+        so.
+        """
         connection, ledger = self._connection, self._ledger
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -243,10 +246,7 @@ class SqliteEngine:
         return self._states(rows)
 
     def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
-        rows = self._read("entries", self._number(session), after, limit)
-        return [
-            Entry(seq, kind, turn, id, at, note or b"", body or b"") for seq, kind, turn, id, at, note, body in rows
-        ]
+        return list(starmap(Entry, self._read("entries", self._number(session), after, limit)))
 
     def inbox(self, session: str) -> list[Waiting]:
         return [Waiting(*row) for row in self._read("inbox", self._number(session))]

@@ -1,8 +1,8 @@
 """The ledger: what guards are judged by, inside the transaction.
 
 It remembers the sessions it has met (head, fence, running turn), so that a plain append asks SQLite nothing; the engine
-empties it when another process has written or a transaction has failed. A commit is judged whole before any of its effects
-happens: a refused one leaves no trace.
+empties it when another process has written or a transaction has failed. A commit is judged whole before any of its
+effects happens: a refused one leaves no trace.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class Known:
     """A session as the ledger remembers it; changed in place as commits are applied."""
 
     __slots__ = (
-        "active_at", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "lease_until", "n", "opened_at",
-        "tenant", "turn",
+        "active_at", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "lease_until", "n",
+        "opened_at", "tenant", "turn",
     )  # fmt: skip
 
     def __init__(self, row: tuple[Any, ...], head: int) -> None:
@@ -42,7 +42,9 @@ class Known:
 
 
 class Ledger:
-    """Judges and applies commits on one connection. Rows of the log and the journal are gathered, and written by `flush`."""
+    """Judges and applies commits on one connection. Rows of the log and the journal are gathered, and written by
+    `flush`.
+    """
 
     SESSIONS_MAX = 20_000
 
@@ -169,15 +171,19 @@ class Ledger:
                 (known.n, known.head, draft.kind, turn, draft.id, draft.at, draft.note or None, draft.body or None)
             )
         if write.event is not None:
-            self._run(QUERIES["add_event"], (*write.event, known.n, first, write.drafts[0].id))
+            at = write.event_draft
+            self._run(QUERIES["add_event"], (*write.event, known.n, first + at, write.drafts[at].id))
         if write.admits or write.takes:
             self._shift_inbox(known, write, first)
         if write.chunk is not None:
             self.position += 1
             chunk = write.chunk
             self._chunks.append((self.position, known.n, known.turn, chunk.message, chunk.index, chunk.body))
-            return Written(0, 0, self.position)
-        return Written(first, known.turn or 0, 0)
+        return Written(
+            first if write.drafts else 0,
+            known.fence if write.start is not None else 0,
+            self.position if write.chunk is not None else 0,
+        )
 
     def _open(self, write: Write) -> Known:
         opening = write.open

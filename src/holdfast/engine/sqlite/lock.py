@@ -1,8 +1,9 @@
 """A fair lock in front of SQLite's own, so that no process starves.
 
-SQLite waits for its write lock by sleeping and trying again, which starved one of eight processes fifteen thousand to one.
-The kernel queues those who wait for a file lock, so whoever writes takes this one first. A wait that takes too long is
-given up: the kernel's lock has no timeout, so a second thread does the waiting and lets go again when it comes too late.
+SQLite waits for its write lock by sleeping and trying again, which starved one of eight processes fifteen thousand to
+one. The kernel queues those who wait for a file lock, so whoever writes takes this one first. A wait that takes too
+long is given up: the kernel's lock has no timeout, so a second thread does the waiting and lets go again when it
+comes too late.
 """
 
 import fcntl

@@ -62,7 +62,8 @@ SELECT seq, turn FROM (SELECT seq, turn, id FROM entry WHERE session = ?1 ORDER 
 
 -- name: entries
 -- A page of the log.
-SELECT seq, kind, turn, id, at, note, body FROM entry WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
+SELECT seq, kind, turn, id, at, ifnull(note, x''), ifnull(body, x'') FROM entry
+WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
 
 -- name: inbox
 -- What waits, in the order of acceptance.

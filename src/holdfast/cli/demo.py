@@ -1,0 +1,66 @@
+"""`holdfast demo`: an agent is killed in the middle of a sentence, and nothing that was shown is lost."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from holdfast import __version__
+
+SCHEMA = "holdfast.demo/1"
+PACE_S = 0.03
+PACE_OF_MACHINES_S = 0.004
+
+
+def demo(
+    *,
+    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    store: Annotated[Path | None, Parameter(name="--store")] = None,
+) -> int:
+    """Kill an agent in the middle of a sentence; see what is kept.
+
+    A scripted model streams an answer inside a child process, which is killed with SIGKILL halfway. The store is
+    opened again, and three columns show what the user had seen, what is stored, and what the model will be sent
+    next. Then a second turn carries on. It takes a few seconds and no network.
+
+    The exit code is 0 when every promise was kept and 1 when one was not.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object instead of the show.
+    store
+        Keep the store in this file, to look into it afterwards. Without it, the store is removed in the end.
+    """
+    if store is not None:
+        return _demo(os.path.abspath(store), json=json, kept=True)
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        return _demo(os.path.join(folder, "demo.db"), json=json, kept=False)
+
+
+def _demo(where: str, *, json: bool, kept: bool) -> int:
+    from holdfast.cli import demo_story
+
+    if json:
+        facts = demo_story.play(where, demo_story.Audience(), pace_s=PACE_OF_MACHINES_S)
+        checks = demo_story.check(facts)
+        _print_json(facts, checks, where if kept else None)
+    else:
+        from holdfast.cli.demo_screen import Screen
+
+        screen = Screen(where if kept else None)
+        facts = demo_story.play(where, screen, pace_s=PACE_S if screen.is_live else PACE_OF_MACHINES_S)
+        checks = demo_story.check(facts)
+        screen.judged(checks)
+    return 0 if all(checks.values()) else 1
+
+
+def _print_json(facts: object, checks: dict[str, bool], store: str | None) -> None:
+    import msgspec
+
+    told = {"schema": SCHEMA, "version": __version__, "store": store, **msgspec.to_builtins(facts)}
+    told |= {"checks": checks, "held": all(checks.values())}
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")

@@ -1,0 +1,403 @@
+"""What `Session.record` promises on a real store: nothing lost, nothing doubled, the list's shape is the context (I-12)."""
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import procs
+import pytest
+from openai.types.chat import ChatCompletionMessage
+
+import holdfast
+from holdfast import Session, Store
+from holdfast.domain.fingerprint import fingerprint
+from holdfast.errors import InvalidMessage, SessionEnded
+
+Payload = dict[str, Any]
+
+
+def user(text: str) -> Payload:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> Payload:
+    return {"role": "assistant", "content": text}
+
+
+def call(call_id: str, arguments: str = "{}") -> Payload:
+    function = {"name": "ls", "arguments": arguments}
+    asked = {"id": call_id, "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [asked]}
+
+
+def result(call_id: str, text: str) -> Payload:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def system(text: str) -> Payload:
+    return {"role": "system", "content": text}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with holdfast.open(tmp_path / "agent.db", durability="process") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store: Store) -> Session:
+    return store.session("k")
+
+
+def again(session: Session) -> Session:
+    """Another handle to the same session, with no memory, as another process would have."""
+    return session_of(holdfast.open(session._work.room.engine.where, durability="process"), session)
+
+
+def session_of(store: Store, session: Session) -> Session:
+    return store.get(session.id)
+
+
+def said(session: Session) -> list[str]:
+    """What every message of the transcript says, tool outputs included."""
+    return [fingerprint(message.payload).text for message in session.transcript()]
+
+
+def stored(session: Session) -> list[Any]:
+    return [message.payload for message in session.transcript()]
+
+
+# The shapes of the public defects ------------------------------------------------------------------------------------
+
+
+def test_hermes_44837_a_flush_after_a_merging_repair_still_stores_the_answer(session: Session) -> None:
+    """B1: repair merges two users, the list shrinks by one, and a position would now point past its end."""
+    messages = [user("one"), assistant("1"), user("two"), user("three")]
+    session.record(messages)
+    messages[2]["content"] += "\n\n" + messages.pop()["content"]
+    messages.append(assistant("to both"))
+    recorded = session.record(messages)
+    assert len(recorded.new) == 1
+    assert said(session) == ["one", "1", "two", "three", "to both"]
+    assert list(session.context()) == messages
+    assert session.record(messages).new == ()
+    messages.append(user("four"))
+    session.record(messages)
+    assert said(session)[-2:] == ["to both", "four"]
+
+
+def test_hermes_43936_46053_a_list_shorter_than_its_history_still_stores_its_tail(session: Session) -> None:
+    """B1: after a compaction the list is shorter than what was flushed; its tail is new all the same."""
+    history = [message for n in range(30) for message in (user(f"q{n}"), assistant(f"a{n}"))]
+    session.record(history)
+    shorter = [user("Summary of what was said."), *copy.deepcopy(history[-4:]), user("go on"), assistant("on I go")]
+    other = again(session)
+    assert len(other.record(shorter).new) == 3
+    assert said(session) == [m["content"] for m in history] + ["Summary of what was said.", "go on", "on I go"]
+    assert said(session).count("q28") == 1
+    assert list(session.context())[-1] == assistant("on I go")
+    assert other.record(shorter).new == ()
+
+
+def test_hermes_two_overlapping_turns_on_one_agent_lose_neither(store: Store) -> None:
+    """B2: two turns work on copies of one list and flush in turn; both answers are in the transcript, each once."""
+    handle = store.session("k")
+    shared = [user("hello"), assistant("hi")]
+    handle.record(shared)
+    one, two = copy.deepcopy(shared), copy.deepcopy(shared)
+    first, second = store.session("k"), store.session("k")
+    for messages, mine, text in ((one, first, "first"), (two, second, "second")):
+        mine.record(messages)
+        messages.append(user(text))
+        mine.record(messages)
+    for messages, mine, text in ((one, first, "to the first"), (two, second, "to the second")):
+        messages.append(assistant(text))
+        mine.record(messages)
+    assert said(handle) == ["hello", "hi", "first", "second", "to the first", "to the second"]
+
+
+def test_hermes_overlapping_turns_on_one_handle_lose_neither(session: Session) -> None:
+    """B2: the same with one shared handle, as a cached agent has it: its memory is of whoever recorded last."""
+    shared = [user("hello"), assistant("hi")]
+    session.record(shared)
+    one, two = copy.deepcopy(shared), copy.deepcopy(shared)
+    for messages, text in ((one, "first"), (two, "second")):
+        messages.append(user(text))
+        session.record(messages)
+    for messages, text in ((one, "to the first"), (two, "to the second")):
+        messages.append(assistant(text))
+        session.record(messages)
+    for text in ("hello", "hi", "to the first", "to the second"):
+        assert said(session).count(text) == 1
+    assert {"first", "second"} <= set(said(session))
+
+
+def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_to_be_stored(session: Session) -> None:
+    """B1: what an early flush stored is popped from the list again; the cursor of then would skip the answer."""
+    messages = [user("do it"), assistant("(empty)"), user("You returned nothing, go on.")]
+    session.record(messages)
+    del messages[1:]
+    messages.append(assistant("done"))
+    assert len(session.record(messages).new) == 1
+    assert said(session) == ["do it", "(empty)", "You returned nothing, go on.", "done"]
+    assert list(session.context()) == [user("do it"), assistant("done")]
+
+
+# Laws ----------------------------------------------------------------------------------------------------------------
+
+
+def test_recording_a_list_again_moves_nothing(session: Session) -> None:
+    messages = [system("Be kind."), user("a"), call("c1"), result("c1", "out"), assistant("b")]
+    head = session.record(messages).head
+    for presented in (messages, copy.deepcopy(messages), list(session.context())):
+        recorded = session.record(presented)
+        assert (recorded.new, recorded.head) == ((), head)
+        assert session.info().head == head
+    assert again(session).record(list(again(session).context())).head == head
+
+
+def test_the_ids_of_what_was_new_are_those_of_the_transcript(session: Session) -> None:
+    first = session.record([user("a"), assistant("b")])
+    second = session.record([user("a"), assistant("b"), user("c")])
+    assert [message.id for message in session.transcript()] == [*first.new, *second.new]
+    assert second.head == session.info().head == [entry.seq for entry in session.entries()][-1]
+
+
+def test_payloads_come_back_byte_for_byte(session: Session) -> None:
+    """I-14: what is stored is what was presented, odd keys and odd characters included."""
+    odd = {"role": "user", "content": "nul \0, lone \udcff, 🦀", "x_trace": {"n": [1, 2.5, None, True]}}
+    session.record([odd, assistant("ok")])
+    assert stored(session) == [odd, assistant("ok")]
+    assert stored(again(session)) == [odd, assistant("ok")]
+
+
+def test_a_known_user_merged_with_a_new_one_stores_only_the_new_one(session: Session) -> None:
+    messages = [user("a"), assistant("b"), user("known")]
+    session.record(messages)
+    messages[2]["content"] += "\n\nfresh"
+    session.record(messages)
+    assert said(session) == ["a", "b", "known", "fresh"]
+    assert list(session.context()) == messages
+
+
+def test_a_shortened_tool_output_changes_the_view_and_not_the_transcript(session: Session) -> None:
+    messages = [user("a"), call("c1"), result("c1", "x" * 5000), assistant("b")]
+    session.record(messages)
+    messages[2]["content"] = "x…"
+    assert session.record(messages).new == ()
+    assert list(session.context()) == messages
+    assert list(again(session).context()) == messages
+    assert said(session)[2] == "x" * 5000
+    messages[2]["content"] = "x" * 5000
+    session.record(messages)
+    assert list(again(session).context()) == messages
+
+
+def test_a_changed_system_message_is_a_new_version_of_the_instructions_and_no_message(session: Session) -> None:
+    session.record([system("Be kind."), user("a")])
+    session.record([system("Be brief."), user("a")])
+    assert session.instructions() == "Be brief."
+    assert said(session) == ["a"]
+    assert list(session.context()) == [system("Be brief."), user("a")]
+    assert [entry.kind for entry in session.entries()].count("instructions") == 2
+
+
+def test_equal_texts_are_as_many_messages_as_were_presented(session: Session) -> None:
+    """B7, I-2: the same word twice is two messages."""
+    messages: list[Payload] = []
+    for n in range(5):
+        messages += [user("yes"), assistant("ok")]
+        session.record(copy.deepcopy(messages) if n % 2 else messages)
+    assert said(session) == ["yes", "ok"] * 5
+    assert again(session).record(list(session.context())).new == ()
+
+
+def test_marks_the_caller_puts_on_its_messages_make_nothing_new(session: Session) -> None:
+    """Hermes marks what it has flushed with `_db_persisted` in the message itself."""
+    messages = [user("a"), call("c1"), result("c1", "out"), assistant("b")]
+    head = session.record(messages).head
+    for message in messages:
+        message["_db_persisted"] = True
+    assert session.record(messages) == holdfast.Recorded((), head)
+    assert session.record(copy.deepcopy(messages)) == holdfast.Recorded((), head)
+    assert again(session).record(messages) == holdfast.Recorded((), head)
+
+
+def test_the_objects_of_an_sdk_are_recorded_like_their_dicts(session: Session) -> None:
+    asked = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    reply = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [asked]})
+    words = ChatCompletionMessage.model_validate({"role": "assistant", "content": "done"})
+    messages = [user("a"), reply, result("c1", "out"), words]
+    head = session.record(messages).head
+    assert stored(session) == [user("a"), call("c1"), result("c1", "out"), assistant("done")]
+    assert session.record(messages).head == head
+    assert session.record([user("a"), call("c1"), result("c1", "out"), assistant("done")]).head == head
+
+
+ANTHROPIC: list[Payload] = [
+    user("look"),
+    {"role": "assistant", "content": [{"type": "text", "text": "I look."},
+                                      {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "bin etc"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "bin and etc"}]},
+]  # fmt: skip
+
+RESPONSES: list[Payload] = [
+    {"role": "user", "content": "look"},
+    {"type": "function_call", "call_id": "t1", "name": "ls", "arguments": '{"path": "/"}'},
+    {"type": "function_call_output", "call_id": "t1", "output": "bin etc"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "bin and etc"}]},
+]
+
+
+@pytest.mark.parametrize(("format", "messages"), [("anthropic", ANTHROPIC), ("openai.responses", RESPONSES)])
+def test_lists_of_other_formats_are_recorded_alike(session: Session, format: str, messages: list[Payload]) -> None:
+    messages = copy.deepcopy(messages)
+    for end in range(1, len(messages) + 1):
+        assert len(session.record(messages[:end], format=format).new) == 1
+    assert stored(session) == messages
+    assert list(session.context(format)) == messages
+    head = session.info().head
+    for handle in (session, again(session)):
+        assert handle.record(copy.deepcopy(messages), format=format) == holdfast.Recorded((), head)
+        assert handle.record(list(handle.context(format)), format=format) == holdfast.Recorded((), head)
+    shorter = [*copy.deepcopy(messages[:1]), *copy.deepcopy(messages[-1:]), user("and now?")]
+    assert len(session.record(shorter, format=format).new) == 1
+    assert list(session.context(format)) == shorter
+    assert stored(session) == [*messages, user("and now?")]
+
+
+def test_a_context_of_another_format_recorded_in_it_stores_only_what_is_new(session: Session) -> None:
+    """A provider switch: the list of one format goes on in another."""
+    session.record([user("look"), call("t1"), result("t1", "bin"), assistant("bin")])
+    switched = [*session.context("anthropic"), user("and now?")]
+    again(session).record(switched, format="anthropic")
+    assert said(session).count("and now?") == 1
+    assert len(said(session)) == 5
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param("hello", id="a text for a list"),
+        pytest.param({"role": "user", "content": "hello"}, id="a message for a list"),
+        pytest.param(7, id="a number for a list"),
+        pytest.param([user("ok"), 7], id="a number for a message"),
+        pytest.param([user("ok"), None], id="nothing for a message"),
+        pytest.param([user("ok"), {"role": "user", "content": float("nan")}], id="not a JSON number"),
+        pytest.param([user("ok"), {"role": "user", "content": [{"type": "text", "text": b"x"}]}], id="bytes"),
+        pytest.param([user("ok"), {"role": "user", 7: "x"}], id="a key that is no string"),
+        pytest.param([user("ok"), {"role": "wizard", "content": "x"}], id="an unknown role"),
+        pytest.param([user("ok"), {"content": "x"}], id="no role"),
+    ],
+)
+def test_a_list_that_can_not_be_stored_is_refused_whole(session: Session, bad: Any) -> None:
+    """I-3: an error means that nothing was written."""
+    session.record([user("before")])
+    head = session.info().head
+    with pytest.raises(InvalidMessage):
+        session.record(bad)
+    assert session.info().head == head
+    assert said(session) == ["before"]
+
+
+def test_an_unknown_format_is_refused_and_named(session: Session) -> None:
+    with pytest.raises(InvalidMessage, match="morse"):
+        session.record([user("a")], format="morse")
+
+
+def test_a_text_in_a_list_is_recorded_once_or_refused(session: Session) -> None:
+    """I-12: whatever a bare string means, presenting it again must not double it."""
+    try:
+        session.record(["hello", assistant("hi")])
+    except InvalidMessage:
+        assert said(session) == []
+        return
+    session.record(["hello", assistant("hi")])
+    again(session).record(["hello", assistant("hi")])
+    assert said(session) == ["hello", "hi"]
+
+
+def test_what_a_turn_has_stored_is_recognised_in_the_callers_list(session: Session) -> None:
+    """B2: an agent that uses turns and also records its list has one copy of everything."""
+    messages = [user("hello"), assistant("hi")]
+    session.record(messages)
+    with session.turn("how are you?") as turn:
+        turn.say("fine")
+    messages += [user("how are you?"), assistant("fine"), user("good")]
+    assert len(session.record(messages).new) == 1
+    assert said(session) == ["hello", "hi", "how are you?", "fine", "good"]
+
+
+def test_a_message_loaded_here_and_hidden_by_another_handle_is_not_stored_again(store: Store, tmp_path: Path) -> None:
+    """I-12: a handle knows what it has given out, whatever others do to the view meanwhile."""
+    first = store.session("k")
+    messages = [user("a"), assistant("b"), user("c"), assistant("d")]
+    first.record(messages)
+    with holdfast.open(tmp_path / "agent.db", durability="process") as other_store:
+        other = other_store.session("k")
+        loaded = list(other.context())
+        first.record(messages[2:])
+        loaded.append(user("e"))
+        other.record(loaded)
+        assert said(first) == ["a", "b", "c", "d", "e"]
+        assert list(other.context()) == loaded
+
+
+def test_a_list_changed_while_it_is_being_recorded_is_stored_as_it_was(tmp_path: Path) -> None:
+    """F7, I-3: frozen at the call, also when another writer came first and the recording is judged anew."""
+
+    async def race() -> list[str]:
+        async with holdfast.open_async(tmp_path / "agent.db", durability="process") as store:
+            session = await store.session("k")
+            messages = [user("as it was")]
+            recording = session.record(messages)
+            await session.append(assistant("meanwhile"))
+            messages[0]["content"] = "as it became"
+            messages.append(user("too late"))
+            await recording
+            return [message.text async for message in session.transcript()]
+
+    assert asyncio.run(race()) == ["meanwhile", "as it was"]
+
+
+def test_recording_into_an_ended_session_is_refused(store: Store) -> None:
+    """C1, I-8: nothing is written to a session that its key has left."""
+    old = store.session("k")
+    old.record([user("a")])
+    new = store.reset("k")
+    with pytest.raises(SessionEnded) as caught:
+        old.record([user("a"), user("b")])
+    assert caught.value.current_id == new.id
+    assert said(old) == ["a"]
+
+
+CARRY_ON = """
+    import holdfast
+    with holdfast.open(sys.argv[1], durability="process") as store:
+        session = store.session("k")
+        messages = list(session.context())
+        say("before", session.info().head)
+        say("same", session.record(messages).head)
+        messages += [{"role": "user", "content": "there"}, {"role": "assistant", "content": "from afar"}]
+        say("new", len(session.record(messages).new))
+"""
+
+
+def test_a_list_reloaded_in_another_process_carries_on_where_it_was(store: Store, tmp_path: Path) -> None:
+    """B4, I-9: the other process computes the same context, and recording it back adds nothing."""
+    session = store.session("k")
+    messages = [system("Be kind."), user("a"), user("b"), call("c1"), result("c1", "long output"), assistant("yes")]
+    session.record(messages)
+    messages[4]["content"] = "long…"
+    del messages[1]
+    session.record(messages)
+    lines = dict(line.split(" ") for line in procs.run(CARRY_ON, tmp_path / "agent.db"))
+    assert lines["before"] == lines["same"]
+    assert lines["new"] == "2"
+    messages += [user("there"), assistant("from afar"), user("here")]
+    assert len(session.record(messages).new) == 1
+    assert said(session) == ["a", "b", "", "long output", "yes", "there", "from afar", "here"]
+    assert list(session.context()) == messages
