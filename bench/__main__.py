@@ -1,6 +1,7 @@
-"""`python -m bench [names…] [--quick] [--world native|slowed] [--json]`: measures, and prints a table with the bars of the project.
+"""`python -m bench [names…] [--quick] [--world native|slowed] [--json]`: measures, and prints a table with the bars.
 
-Each module is measured in a process of its own, once natively and once with every sync 1 ms slower.
+Each module is measured in a process of its own, once natively and once with every sync 1 ms slower. `BENCH_DIR` says on
+which disk; the current folder's unless told.
 """
 
 import argparse
@@ -37,8 +38,12 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Holdfast beside raw SQLite and its fastest peer.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"what to measure: {', '.join(MODULES)}; all unless told")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Holdfast beside raw SQLite and its fastest peer."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"what to measure: {', '.join(MODULES)}; all unless told"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats")
     parser.add_argument("--world", choices=list(shim.WORLDS), help="only natively, or only with slowed syncs")
     parser.add_argument("--json", action="store_true", help="figures for machines")
@@ -72,12 +77,17 @@ def table(figures: list[Figure]) -> str:
     for figure in figures:
         bar = "" if figure.at_least is None else f"≥ {_number(figure.at_least)}"
         bar = bar if figure.at_most is None else f"≤ {_number(figure.at_most)}"
-        rows.append([figure.name, figure.world, f"{_number(figure.value)} {figure.unit}", bar, figure.verdict, figure.by])
+        rows.append(
+            [figure.name, figure.world, f"{_number(figure.value)} {figure.unit}", bar, figure.verdict, figure.by]
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     rows.insert(1, ["-" * width for width in widths])
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return "\n".join([f"Medians of interleaved repeats in one run; {machine}.", "", *lines])
+    load = f"load {os.getloadavg()[1]:.1f} over the last five minutes"
+    return "\n".join([f"Medians of interleaved repeats in one run; {machine}; {load}.", "", *lines])
 
 
 def _number(value: float) -> str:

@@ -1,7 +1,7 @@
-"""`context()` of a 10 000-message session: its first load in a new process, and what it adds to a turn on a warm handle.
+"""`context()` of a 10 000-message session: its first load in a new process, and what it adds to a warm turn.
 
-The first load is measured inside a child after its imports, beside another child that reads and parses the same rows with
-raw SQLite. This module is those children too: `python -m bench.contexts ours|raw|stdlib PATH` prints seconds.
+The first load is measured inside a child after its imports, beside another child that reads and parses the same rows
+with raw SQLite. This module is those children too: `python -m bench.contexts ours|raw|stdlib PATH` prints seconds.
 """
 
 import json
@@ -55,7 +55,6 @@ def _first(run: Run, path: str) -> list[Figure]:
 def _warm(run: Run, path: str) -> list[Figure]:
     """Time of `Turn.context` in each of some turns, the loads before them left aside."""
     with holdfast.open(path) as store:
-        rounds = {key: lambda key=key: _turn(store.session(key), False) for key in (KEY, "short")}
         sessions = {key: store.session(key) for key in (KEY, "short")}
         rounds = {key: lambda key=key: _turn(sessions[key], False) for key in sessions}
         rounds["iterated"] = lambda: _turn(sessions[KEY], True)

@@ -1,4 +1,4 @@
-"""The disk: how large a store is beside its payloads, and whether an append costs the same in a long session as in a short one."""
+"""The disk: how large a store is beside its payloads, and whether an append costs more in a long session."""
 
 import asyncio
 import os
@@ -25,11 +25,19 @@ def size(run: Run) -> list[Figure]:
                 session.append(message(number))
         files = {name: os.path.getsize(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
     by = ", ".join(f"{name} {size}" for name, size in files.items() if size)
-    return [run.figure("file bytes ÷ payload bytes, 1 000 × 500 B", sum(files.values()) / (1000 * MESSAGE_BYTES), "×", at_most=1.35, by=by)]
+    return [
+        run.figure(
+            "file bytes ÷ payload bytes, 1 000 × 500 B",
+            sum(files.values()) / (1000 * MESSAGE_BYTES),
+            "×",
+            at_most=1.35,
+            by=by,
+        )
+    ]
 
 
 def flatness(run: Run) -> list[Figure]:
-    """Blocks of appends to a session of 10 to 1 000 messages and to one of 100 000, in turn, each in a store of its own."""
+    """Blocks of appends, in turn, to a session of 10 to 1 000 messages and to one of 100 000, each in its own store."""
     long = 10_000 if run.quick else 100_000
     block = run.some(100, 40)
     took: dict[str, list[float]] = {"short": [], "long": []}
@@ -42,7 +50,15 @@ def flatness(run: Run) -> list[Figure]:
                 for name, session in sessions.items():
                     took[name].append(median(_appends(session, block)))
     by = f"{median(took['short']) * 1e3:.2f} ms at 10…1 000, {median(took['long']) * 1e3:.2f} ms at {long}"
-    return [run.figure(f"an append at {long:,} messages ÷ at 10…1 000".replace(",", " "), ratio(took["long"], took["short"]), "×", at_most=1.25, by=by)]
+    return [
+        run.figure(
+            f"an append at {long:,} messages ÷ at 10…1 000".replace(",", " "),
+            ratio(took["long"], took["short"]),
+            "×",
+            at_most=1.25,
+            by=by,
+        )
+    ]
 
 
 async def _grow(path: str, messages: int) -> None:

@@ -25,7 +25,14 @@ class Run(msgspec.Struct, frozen=True):
         return max(1, count // 4) if self.quick else count
 
     def figure(
-        self, name: str, value: float, unit: str, *, at_least: float | None = None, at_most: float | None = None, by: str = ""
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        by: str = "",
     ) -> "Figure":
         return Figure(name, self.world, value, unit, at_least, at_most, by)
 
@@ -51,7 +58,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def interleaved(repeats: int, rounds: dict[Key, Callable[[], float]]) -> dict[Key, list[float]]:
-    """Runs each in turn, again and again: what disturbs the machine disturbs all of them alike. The first time is for warmth."""
+    """Runs each in turn, again and again: what disturbs one disturbs all alike. The first time does not count."""
     found: dict[Key, list[float]] = {name: [] for name in rounds}
     for repeat in range(repeats + 1):
         for name, measure in rounds.items():

@@ -1,6 +1,7 @@
 """Raw SQLite, the limit: apsw, the store's own tables and pragmas, rows made beforehand, and no library.
 
-It makes the same durable commits of the same bytes, judges nothing, and starts the WAL anew every 1000 pages, as the engine does.
+It makes the same durable commits of the same bytes, judges nothing, and starts the WAL anew every 1000 pages, as the
+engine does.
 """
 
 import os

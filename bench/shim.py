@@ -1,7 +1,7 @@
 """The shim under the measured process: it counts syncs and, in the slowed world, makes each take 1 ms longer.
 
-The disks of build machines sync in some 0.05 ms, which hides what group commit is for. Both worlds run under the shim, so that
-syncs are counted in both; natively it delays nothing.
+The disks of build machines sync in some 0.05 ms, which hides what group commit is for. Both worlds run under the shim,
+so that syncs are counted in both; natively it delays nothing.
 """
 
 import ctypes

@@ -140,6 +140,12 @@ def test_words_in_blocks_and_a_call_without_words_join_without_blanks():
     assert context("openai.chat", seen)[0] == {**said, "tool_calls": [chat_call()]}
 
 
+def test_a_result_is_a_tools_whoever_is_said_to_have_spoken():
+    call = {"role": "assistant", "parts": [{"type": "call", "id": "a", "name": "f", "arguments": "{}"}]}
+    result = {"role": "assistant", "parts": [{"type": "result", "call_id": "a", "content": "A"}]}
+    assert context("holdfast", seen_of("holdfast", call, result)) == [call, {**result, "role": "tool"}]
+
+
 def test_results_and_the_text_after_them_are_one_user_message_for_anthropic():
     seen = seen_of(
         "openai.chat",

@@ -6,7 +6,7 @@ Fault classes A1 and A3 of FAULTS.md. The streams of real clients are in `test_d
 import asyncio
 import contextlib
 import itertools
-import os
+import json
 import threading
 
 import pytest
@@ -109,7 +109,7 @@ def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(
 
 @pytest.mark.parametrize("format", STREAMS)
 def test_a_stream_cut_after_any_chunk_is_what_was_delivered_marked_partial(tmp_path, format):
-    """I-5, FAULTS A1: left early after each of its chunks in turn; never a complete message, never one without words."""
+    """I-5, FAULTS A1: left early after each of its chunks in turn; never a complete message."""
     with holdfast.open(tmp_path / "cuts.db") as store:
         whole = STREAMS[format]
         for length in range(len(whole) + 1):
@@ -288,21 +288,8 @@ HOLDER = """
 """
 
 
-def lead_of(make_source, consume, *, texts):
-    """Runs a source that counts what it gave against what was handed on; the largest lead it ever had."""
-    given, handed, largest = itertools.count(1), [0], [0]
-
-    def source():
-        for text in texts:
-            largest[0] = max(largest[0], next(given) - handed[0])
-            yield text
-
-    consume(make_source(source()), handed)
-    return largest[0]
-
-
 def test_a_slow_disk_slows_the_source(store, where):
-    """Back-pressure: while another process holds the store's lock, the source is read ahead to a limit and no further."""
+    """Back-pressure: while another process holds the store's lock, the source is read ahead to a limit."""
     session = store.session("k")
     stuck = threading.Event()
     with child(HOLDER, f"{where}-lock") as holder, other_handle(where) as eye:
@@ -438,9 +425,9 @@ def test_reasoning_parallel_calls_usage_and_finish_are_kept(store, where, format
         [answer] = [message for message in kept.transcript() if message.role == "assistant"]
         kinds = [type(part).__name__ for part in answer.parts]
         assert kinds == ["Thinking", "Text", "Call", "Call"]
-        assert [(part.id, part.name, part.arguments) for part in answer.parts[2:]] == [
-            ("call_1", "look", '{"at": "sky"}'),
-            ("call_2", "wait", "{}"),
+        assert [(part.id, part.name, json.loads(part.arguments)) for part in answer.parts[2:]] == [
+            ("call_1", "look", {"at": "sky"}),
+            ("call_2", "wait", {}),
         ]
         assert answer.parts[0].text == "Hmm." and answer.state == "complete"
         assert (answer.usage.input, answer.usage.output) in ((11, 7), (15, 7)) and answer.usage.cached == 4
@@ -504,7 +491,8 @@ def test_text_of_any_unicode_is_handed_on_and_stored_as_it_came(store):
     with store.turn("k", "Hi") as turn:
         assert list(turn.deliver(iter(pieces))) == pieces
     [_, answer] = store.session("k").transcript()
-    assert answer.text == "".join(pieces)
+    utf_16 = answer.text.encode("utf-16-le", "surrogatepass")  # where the torn emoji and the whole one are the same
+    assert utf_16 == "".join(pieces).encode("utf-16-le", "surrogatepass")
 
 
 def test_a_turn_left_with_an_open_stream_keeps_what_was_handed_on(store):
@@ -518,4 +506,3 @@ def test_a_turn_left_with_an_open_stream_keeps_what_was_handed_on(store):
     with pytest.raises(TurnInterrupted):
         next(stream)
     assert told(session)[1:] == [("assistant", "Hel", "partial")]
-    assert os.getpid()

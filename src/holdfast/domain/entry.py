@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.message import MessageNote, Spoken
+from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
 
 Kind = Literal["opened", "message", "turn", "take", "call", "end", "instructions", "view", "label", "retract", "closed"]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
@@ -85,6 +85,13 @@ class TurnEnded(msgspec.Struct, frozen=True, omit_defaults=True):
     returns: tuple[str, ...] = ()
 
 
+class Edit(msgspec.Struct, frozen=True):
+    """A message in another wording, noted anew."""
+
+    note: MessageNote
+    payload: Any
+
+
 class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     """The model's view as its difference from the natural one: ranges of message seqs, in the order shown.
 
@@ -92,7 +99,7 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
-    edits: dict[int, Any] = {}
+    edits: dict[int, Edit] = {}
     restored: tuple[int, ...] = ()
 
 
@@ -134,7 +141,10 @@ _PLAIN_NOTES_MAX = 4096
 
 def noted(note: msgspec.Struct) -> bytes:
     """A note as bytes; nothing at all when it says nothing but defaults."""
-    text = _encode(note)
+    try:
+        text = _encode(note)
+    except UnicodeEncodeError:
+        text = freeze(msgspec.to_builtins(note, str_keys=True))
     return b"" if text == b"{}" else text
 
 
@@ -145,7 +155,10 @@ def note_of(kind: str, note: bytes) -> Any:
     known = _plain_notes.get((kind, note))
     if known is not None:
         return known
-    value = _decoders[kind](note or b"{}")
+    try:
+        value = _decoders[kind](note or b"{}")
+    except msgspec.DecodeError:
+        value = msgspec.convert(thaw(note), NOTES[kind], strict=False)
     if len(note) <= 96:
         if len(_plain_notes) >= _PLAIN_NOTES_MAX:
             _plain_notes.clear()

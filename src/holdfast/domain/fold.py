@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.domain.entry import Entry, Shape, note_of
-from holdfast.domain.message import freeze, thaw
+from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.turn import TurnRecord
 from holdfast.domain.view import shaped
@@ -36,7 +36,7 @@ class Log:
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
         self.shape_seq = 0
-        self.edits: dict[int, bytes] = {}
+        self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._unit_of_turn: dict[int, list[Seen]] = {}
         self._inbox: dict[str, Seen] = {}
@@ -125,14 +125,17 @@ class Log:
         if self.shape is not None:
             natural = shaped(natural, self.shape, after=self.shape_seq)
         if self.edits:
-            edits = self.edits
-            natural = [
-                msgspec.structs.replace(message, body=edits[message.seq]) if message.seq in edits else message
-                for message in natural
-            ]
+            natural = [self.worded(message) for message in natural]
         if self.hidden:
             natural = [message for message in natural if message.id not in self.hidden]
         return natural
+
+    def worded(self, message: Seen) -> Seen:
+        """The message as the view words it."""
+        if message.seq not in self.edits:
+            return message
+        note, body = self.edits[message.seq]
+        return msgspec.structs.replace(message, note=note, body=body)
 
     # One handler for each kind that is not a message.
 
@@ -182,7 +185,7 @@ class Log:
         self.shape, self.shape_seq = note, entry.seq
         for seq in note.restored:
             self.edits.pop(seq, None)
-        self.edits.update({int(seq): freeze(payload) for seq, payload in note.edits.items()})
+        self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})
         self._stale = True
 
     def _labelled(self, entry: Entry) -> None:

@@ -6,7 +6,6 @@ a turn is running; its answer is acted on in the transaction that resolves the k
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -70,4 +69,8 @@ class Either(Policy, frozen=True):
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo:
-    return UTC if name == "UTC" else ZoneInfo(name)
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # loaded by those who need it: it takes longer than all of this module
+
+    return ZoneInfo(name)

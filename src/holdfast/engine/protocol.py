@@ -91,6 +91,8 @@ class Write(msgspec.Struct, frozen=True):
     takes: tuple[bytes, ...] = ()
     """Refused `taken` unless all of these are in the inbox."""
     chunk: Chunk | None = None
+    base: bool = False
+    """Loads begin with this write's first draft from now on."""
 
 
 Commit = tuple[Write, ...]
@@ -139,8 +141,13 @@ class SessionState(msgspec.Struct, frozen=True):
     lease_left_s: float | None
     opened_at: int
     active_at: int
+    """When a turn was last started."""
+    last_at: int
+    """The time of the last entry."""
     journal: int
     """The journal position at which the running turn started."""
+    base: int = 0
+    """The seq of the entry that a load begins with, 0 for the first one."""
 
 
 class Ticket(Protocol):

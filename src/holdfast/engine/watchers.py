@@ -38,4 +38,14 @@ class Watchers:
             touched = {write.session for commit in commits for write in commit}
             callbacks = [callback for session in touched for callback in self._callbacks.get(session, ())]
         for callback in callbacks:
-            callback()
+            tell(callback)
+
+
+def tell(callback: Callback) -> None:
+    """Calls back. What the other side does wrong must not stop the writer: it is logged, and the work goes on."""
+    try:
+        callback()
+    except Exception:
+        import logging  # only in this rare case: it takes longer to load than this package
+
+        logging.getLogger("holdfast").exception("A callback raised; the store goes on without it.")

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from holdfast.engine.protocol import Commit, Outcome
+from holdfast.engine.watchers import tell
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 BATCH_MAX = 1024
@@ -62,7 +63,7 @@ class Ticket:
         self._answer = answer
         wake = self._wake
         if wake is not None:
-            wake()
+            tell(wake)
 
 
 class Writer:

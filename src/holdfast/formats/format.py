@@ -35,8 +35,8 @@ class Format(Protocol):
     def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
         """Steps as payloads, each with the ids of the stored messages it shows.
 
-        Shaping can be done in pieces, cut before any user step whose predecessor is not one: `used` carries the call ids
-        given out so far and is added to, `first` tells whether these are the first steps of the dialogue.
+        Shaping can be done in pieces, cut where `repair.may_cut` allows it: `used` carries the call ids given out so
+        far and is added to, `first` tells whether these are the first steps of the dialogue.
         """
         ...
 

@@ -103,8 +103,8 @@ class _Writer:
             parts.extend({"type": "text", "text": stand_in(piece)} for piece in pieces if _is_foreign(piece))
         if not parts:
             return None
-        base = public(thaw(step.source.body)) if step.source is not None and own else {"role": step.role}
-        return {**base, "parts": parts}
+        base = public(thaw(step.source.body)) if step.source is not None and own else {}
+        return {**base, "role": step.role, "parts": parts}
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
         return {**payloads[0], "parts": [part for payload in payloads for part in payload["parts"]]}

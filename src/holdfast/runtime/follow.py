@@ -8,7 +8,8 @@ A follower knows the last entry it has seen and, for each message still being sp
 gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter
 whether a message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by
 message id, the texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn
-whose start it has not seen yet for the next pass, so events come in an order that makes sense.
+whose start it has not seen yet for the next pass, so events come in an order that makes sense. The journal still holds
+rows of turns that are over: a turn begins after the one before it has ended, with all that it said in the log.
 
 Commits of this process wake a follower; those of others are found by looking.
 """
@@ -59,16 +60,16 @@ class Follower:
         self.over = False
 
     def _latest_turn(self, seq: int) -> int:
-        """The last turn that had begun at `seq`: rows of later ones wait until their start was told."""
-        after, turn = max(0, seq - PAGE), 0
-        while True:
-            for entry in self._room.engine.entries(self._room.id, after=after, limit=min(PAGE, seq - after)):
-                turn = max(turn, entry.turn or 0)
+        """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
+        while seq:
+            after = max(0, seq - PAGE)
+            for entry in reversed(self._room.engine.entries(self._room.id, after=after, limit=seq - after)):
+                if entry.kind == "turn":
+                    return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
-            if turn or after == 0:
-                return turn
-            seq, after = after, max(0, after - PAGE)
+            seq = after
+        return 0
 
     def step(self) -> list[Event]:
         """What has happened since the last step; nothing when there is no news."""
@@ -78,18 +79,24 @@ class Follower:
             events.append(self._entry(entry))
         if len(events) == PAGE:
             return events
-        for row in engine.journal(id, after=self._position, limit=PAGE):
-            if row.turn > self._turn:
-                break
-            self._position = row.position
-            event = self._chunk(row)
-            if event is not None:
-                events.append(event)
-        return events
+        while True:
+            rows = engine.journal(id, after=self._position, limit=PAGE)
+            for row in rows:
+                if row.turn > self._turn:
+                    return events  # its start was not told yet
+                self._position = row.position
+                event = self._chunk(row)
+                if event is not None:
+                    events.append(event)
+            if events or len(rows) < PAGE:
+                return events
 
     def _entry(self, entry: Entry) -> Event:
         self._seq = entry.seq
-        self._turn = max(self._turn, entry.turn or 0)
+        if entry.kind == "turn":
+            # A turn begins when the one before it has ended: all that was spoken earlier is told.
+            self._turn = entry.turn or 0
+            self._finished.clear()
         if entry.kind == "closed":
             self.over = True
         if entry.kind != "message":
@@ -102,7 +109,7 @@ class Follower:
         return Event(self._cursor(), "entry", entry, name, text[known:])
 
     def _chunk(self, row: Row) -> Event | None:
-        if row.message in self._finished:
+        if row.turn < self._turn or row.message in self._finished:
             return None
         name = row.message.hex()
         text = shown(unpack(row.body))
@@ -115,7 +122,10 @@ class Follower:
         return Event(self._cursor(), "chunk", None, name, text[already:])
 
     def _cursor(self) -> str:
-        return cursors.write(Cursor(self._room.id, self._seq, {**self._promised, **self._seen}))
+        seen = dict(self._promised)
+        for name, count in self._seen.items():
+            seen[name] = max(count, seen.get(name, 0))
+        return cursors.write(Cursor(self._room.id, self._seq, seen))
 
 
 def following(room: Room, after: str | None) -> Plan[Follower]:

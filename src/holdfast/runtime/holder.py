@@ -5,7 +5,6 @@ name can't be judged from here (another machine, another container), the lease d
 """
 
 import os
-import socket
 from functools import lru_cache
 
 
@@ -33,9 +32,9 @@ def is_gone(holder: str | None) -> bool:
 def _boot() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()}@{socket.gethostname().replace('/', '_')}"
+            return f"{file.read().strip()}@{os.uname().nodename.replace('/', '_')}"
     except OSError:
-        return f"boot@{socket.gethostname().replace('/', '_')}"
+        return f"boot@{os.uname().nodename.replace('/', '_')}"
 
 
 @lru_cache(maxsize=1)

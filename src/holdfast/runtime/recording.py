@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.entry import Draft, Shape
+from holdfast.domain.entry import Draft, Edit, Shape
 from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.message import MessageNote, freeze, thaw
@@ -75,6 +75,7 @@ class _Attempt:
 
     def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str) -> None:
         shape = registry.get(format)
+        self._format = format
         log = room.log()
         with room.lock:
             self.head = log.head
@@ -119,7 +120,7 @@ class _Attempt:
             *log.standing,
             *(Seen(draft.id.hex(), seqs[draft.id.hex()], None, _NO_NOTE, b"") for draft in messages),
         ]
-        edits, restored = _edits(log, found, seqs)
+        edits, restored = _edits(log, found, seqs, self._format)
         note = Shape(ranges(everything, [seqs[id] for id in kept]), edits, restored)
         return (room.draft("view", note),)
 
@@ -129,7 +130,7 @@ class _Wordings(dict[str, Any]):
 
     def __init__(self, log: Log) -> None:
         super().__init__()
-        self._bodies = {seen.id: log.edits.get(seen.seq, seen.body) for seen in log.standing}
+        self._bodies = {seen.id: log.worded(seen).body for seen in log.standing}
 
     def __missing__(self, id: str) -> Any:
         return thaw(self._bodies[id])
@@ -164,12 +165,13 @@ def _with_unseen(order: list[str], now: list[str], visible: set[str]) -> list[st
     return out
 
 
-def _edits(log: Log, found: Reconciled, seqs: dict[str, int]) -> tuple[dict[int, Any], tuple[int, ...]]:
+def _edits(log: Log, found: Reconciled, seqs: dict[str, int], format: str) -> tuple[dict[int, Edit], tuple[int, ...]]:
     bodies = {seen.id: seen.body for seen in log.standing}
     edits, restored = {}, []
     for id, payload in found.edits.items():
         if id in bodies and thaw(bodies[id]) == payload:
             restored.append(seqs[id])
         else:
-            edits[seqs[id]] = payload
+            spoken = speak(payload, format)
+            edits[seqs[id]] = Edit(spoken.note, thaw(spoken.body))
     return edits, tuple(restored)

@@ -134,7 +134,8 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     (I-3).
     """
     shape = registry.get(format)
-    payload = shape.say(facts.pop("role", "user"), message) if isinstance(message, str) else registry.plain(message)
+    role = facts.pop("role", "user")  # of words alone; a payload says its own
+    payload = shape.say(role, message) if isinstance(message, str) else registry.plain(message)
     if not isinstance(payload, dict | list):
         raise InvalidMessage(problem=f"a {type(message).__name__} is not a message", place="the message")
     body = freeze(payload)

@@ -146,7 +146,7 @@ def _info(room: Room, state: SessionState) -> SessionInfo:
             state="ended" if state.ended else "running" if state.turn is not None else "open",
             title=" ".join(title.split())[:80], head=state.head, messages=len(messages), turns=len(log.turns),
             pending=len(log.waiting), running=room.turn_name(state.turn), usage=total,
-            opened_at=state.opened_at, active_at=state.active_at,
+            opened_at=state.opened_at, active_at=state.last_at,
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 EAGER_AFTER = 8
@@ -64,7 +65,7 @@ def batches(chunks: Iterable[Any], tick: Callable[[], float]) -> Iterator[list[A
 
 
 def _slices(source: Iterator[Any]) -> Iterator[list[Any]]:
-    while batch := [chunk for chunk, _ in zip(source, range(BATCH_MAX), strict=False)]:
+    while batch := list(islice(source, BATCH_MAX)):
         yield batch
 
 

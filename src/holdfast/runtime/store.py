@@ -116,7 +116,7 @@ class StoreWork:
     def _reason(self, state: SessionState | None, reset: Policy | None) -> str | None:
         if state is None or reset is None or state.ended:
             return None
-        return reset.due(active_at=state.active_at, now=self.world.now())
+        return reset.due(active_at=state.last_at, now=self.world.now())
 
     def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[Room | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
@@ -129,7 +129,7 @@ class StoreWork:
         epoch = state.epoch + 1 if state is not None else 1
         new = SessionState(
             id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0,
-            turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, journal=0,
+            turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0,
         )  # fmt: skip
         room = self.room(new)
         drafts = [room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))]

@@ -135,7 +135,9 @@ class ReferenceEngine:
             lease_left_s=session.lease_until - self.tick() if running else None,
             opened_at=session.opened_at,
             active_at=session.active_at,
+            last_at=session.log[-1].at if session.log else session.opened_at,
             journal=session.journal,
+            base=session.base,
         )
 
 
@@ -168,6 +170,7 @@ class _Session(msgspec.Struct, frozen=True):
     holder: str | None = None
     lease_until: float = 0.0
     journal: int = 0
+    base: int = 0
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
     rows: tuple[Row, ...] = ()
@@ -257,7 +260,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
 
 
 def _turned(session: _Session, write: Write, now: float, position: int) -> _Session:
-    """The turn is finished or seized, the next one started, its lease renewed, the session closed: in this order."""
+    """The turn is finished or seized, the next one started, its lease renewed, the base moved, the session closed: in
+    this order."""
     if write.finish:
         session = _with(session, turn=None, holder=None)
     if write.seize:
@@ -268,6 +272,8 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
         session = _with(session, active_at=write.drafts[0].at if write.drafts else session.active_at)
     if write.renew_s is not None:
         session = _with(session, lease_until=now + write.renew_s)
+    if write.base:
+        session = _with(session, base=len(session.log) + 1)
     return _with(session, ended=True, turn=None, holder=None) if write.close else session
 
 

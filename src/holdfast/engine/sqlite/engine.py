@@ -212,11 +212,7 @@ class SqliteEngine:
 
     def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
         tick = self._tick()
-        states = []
-        for row in rows:
-            head = self._read("head", row[0])
-            states.append(Known(row, head[0][0] if head else 0).state(tick, head[0][1] if head else 0))
-        return states
+        return [Known(row).state(tick) for row in rows]
 
     def _number(self, session: str) -> int:
         numbers: dict[str, int] | None = getattr(self._local, "numbers", None)

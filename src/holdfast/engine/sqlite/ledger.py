@@ -21,23 +21,23 @@ class Known:
     """A session as the ledger remembers it; changed in place as commits are applied."""
 
     __slots__ = (
-        "active_at", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "lease_until", "n",
-        "opened_at", "tenant", "turn",
+        "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
+        "lease_until", "n", "opened_at", "tenant", "turn",
     )  # fmt: skip
 
-    def __init__(self, row: tuple[Any, ...], head: int) -> None:
+    def __init__(self, row: tuple[Any, ...]) -> None:
         (
-            self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn,
-            self.holder, self.lease_until, self.journal, self.opened_at, self.active_at,
+            self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
+            self.lease_until, self.journal, self.base, self.opened_at, self.active_at, self.head, self.last_at,
         ) = row  # fmt: skip
-        self.head = head
+        self.head = self.head or 0
 
-    def state(self, tick: float, last_at: int) -> SessionState:
+    def state(self, tick: float) -> SessionState:
         left = None if self.turn is None else (self.lease_until or 0.0) - tick
         return SessionState(
             id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
             fence=self.fence, turn=self.turn, holder=self.holder, lease_left_s=left, opened_at=self.opened_at,
-            active_at=max(self.active_at, last_at), journal=self.journal,
+            active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
         )  # fmt: skip
 
 
@@ -101,8 +101,7 @@ class Ledger:
                 return None
             if len(self._sessions) >= self.SESSIONS_MAX:
                 self._sessions.clear()
-            head = self._run(QUERIES["head"], (row[0],)).fetchone()
-            known = self._sessions[id] = Known(row, head[0] if head else 0)
+            known = self._sessions[id] = Known(row)
         return known
 
     def _judge(self, write: Write) -> tuple[Refusal | None, Any]:
@@ -136,12 +135,15 @@ class Ledger:
                 return "accepted", accepted
         if self.session(write.session) is not None:
             return "bound", write.session
-        if opening.key is None:
-            return None, None
-        row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
-        if (row[4] if row else 0) + 1 != opening.epoch:
-            return "bound", row[1] if row else None
-        return None, None
+        if opening.key is not None:
+            row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
+            if (row[4] if row else 0) + 1 != opening.epoch:
+                return "bound", row[1] if row else None
+        if write.fence is not None:
+            return "superseded", None
+        if write.head:
+            return "moved", 0
+        return ("taken", None) if write.takes else (None, None)
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         row = self._run(QUERIES["accepted"], (scope, event)).fetchone()
@@ -162,7 +164,7 @@ class Ledger:
     def _effect(self, write: Write) -> Written:
         known = self._open(write) if write.open is not None else self._sessions[write.session]
         first = known.head + 1
-        if write.start or write.seize or write.finish or write.close or write.renew_s is not None:
+        if write.start or write.seize or write.finish or write.close or write.base or write.renew_s is not None:
             self._move(known, write)
         for draft in write.drafts:
             known.head += 1
@@ -192,12 +194,12 @@ class Ledger:
         row = (write.session, opening.tenant, opening.key, opening.epoch, at, at)
         self._run(QUERIES["add_session"], row)
         n = self._connection.last_insert_rowid()
-        known = Known((n, *row[:4], 0, 0, None, None, None, 0, at, at), 0)
+        known = Known((n, *row[:4], 0, 0, None, None, None, 0, 0, at, at, 0, at))
         self._sessions[write.session] = known
         return known
 
     def _move(self, known: Known, write: Write) -> None:
-        """The turn and the session's own state: start, seize, renew, finish, close."""
+        """The turn and the session's own state: start, seize, renew, finish, close, base."""
         if write.finish:
             known.turn = known.holder = known.lease_until = None
         if write.seize:
@@ -212,8 +214,11 @@ class Ledger:
         if write.close:
             known.ended = 1
             known.turn = known.holder = known.lease_until = None
-        row = (known.ended, known.fence, known.turn, known.holder, known.lease_until, known.journal, known.active_at)
-        self._run(QUERIES["save_turn"], (*row, known.n))
+        if write.base:
+            known.base = known.head + 1
+        turn = (known.turn, known.holder, known.lease_until)
+        row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
+        self._run(QUERIES["save_turn"], row)
 
     def _shift_inbox(self, known: Known, write: Write, first: int) -> None:
         if write.takes:

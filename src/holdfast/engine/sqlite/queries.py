@@ -1,14 +1,13 @@
 """The named statements of `queries.sql`, ready to run."""
 
+import os
 import re
-from importlib import resources
 
 _NAMED = re.compile(r"^-- name: (\w+)\n((?:.|\n)*?)(?=^-- name: |\Z)", re.MULTILINE)
 
 
-def load(package: str) -> dict[str, str]:
+def load(text: str) -> dict[str, str]:
     """Name → statement, comments left out."""
-    text = resources.files(package).joinpath("queries.sql").read_text("utf-8")
     found = {}
     for name, body in _NAMED.findall(text):
         lines = [line for line in body.splitlines() if not line.startswith("--")]
@@ -16,5 +15,10 @@ def load(package: str) -> dict[str, str]:
     return found
 
 
-QUERIES = load("holdfast.engine.sqlite")
-SCHEMA = resources.files("holdfast.engine.sqlite").joinpath("schema.sql").read_text("utf-8")
+def _beside(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+QUERIES = load(_beside("queries.sql"))
+SCHEMA = _beside("schema.sql")

@@ -30,31 +30,24 @@ INSERT INTO event (scope, event, session, seq, message) VALUES (?, ?, ?, ?, ?);
 
 -- name: save_turn
 -- What changes when a turn starts, is seized, renewed or ends, and when the session ends.
-UPDATE session SET ended = ?, fence = ?, turn = ?, holder = ?, lease_until = ?, journal = ?, active_at = ? WHERE n = ?;
+UPDATE session SET ended = ?, fence = ?, turn = ?, holder = ?, lease_until = ?, journal = ?, base = ?, active_at = ?
+WHERE n = ?;
 
 -- name: session_by_id
 -- A session by its id.
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, opened_at, active_at
-FROM session WHERE id = ?;
+SELECT * FROM session_state WHERE id = ?;
 
 -- name: session_by_key
 -- The current session of a key.
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, opened_at, active_at
-FROM session WHERE tenant = ? AND key = ? ORDER BY epoch DESC LIMIT 1;
+SELECT * FROM session_state WHERE tenant = ? AND key = ? ORDER BY epoch DESC LIMIT 1;
 
 -- name: sessions_by_prefix
 -- Sessions whose ids begin so. The upper bound is the prefix with the largest character behind it.
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, opened_at, active_at
-FROM session WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT ?;
+SELECT * FROM session_state WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT ?;
 
 -- name: sessions_by_activity
 -- A page of sessions, newest first.
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, opened_at, active_at
-FROM session WHERE tenant = ? AND active_at < ? ORDER BY active_at DESC, n DESC LIMIT ?;
-
--- name: head
--- The last seq of a session, and its time.
-SELECT seq, at FROM entry WHERE session = ? ORDER BY seq DESC LIMIT 1;
+SELECT * FROM session_state WHERE tenant = ? AND active_at < ? ORDER BY active_at DESC, n DESC LIMIT ?;
 
 -- name: entry_by_id
 -- Where an entry with this id stands, newest first: the answer to doubt about a commit.
