@@ -39,6 +39,7 @@ def a_new_session_is_idle_open_and_as_it_was_asked_for(engine: Engine) -> None:
         lease_left_s=None,
         opened_at=77,
         active_at=77,
+        last_at=77,
         journal=0,
     )
 
