@@ -69,6 +69,7 @@ class Plan:
     takes: list[int]
     gives_back: int | None
     chunk: bytes | None
+    base: bool
 
 
 plans = st.builds(
@@ -87,9 +88,10 @@ plans = st.builds(
     bodies=st.lists(st.binary(max_size=3), max_size=3),
     admits=st.booleans(),
     waiter=st.sampled_from([None, "ann", "bob"]),
-    takes=st.lists(st.integers(0, 3), max_size=2, unique=True),
+    takes=st.lists(st.integers(0, 9), max_size=2, unique=True),
     gives_back=st.none() | st.none() | st.integers(0, 5),
     chunk=st.none() | st.binary(max_size=3),
+    base=rarely,
 )
 # One write for each session in a commit, one for each event and for each key.
 commits = st.lists(
@@ -122,10 +124,13 @@ class TwoEngines(RuleBasedStateMachine):
             door.close()
         self.folder.cleanup()
 
-    @initialize(count=st.sampled_from([4, 3, 0]))
-    def some_sessions_are_open(self, count: int) -> None:
-        opening = Opening(TENANTS[0], None, 1)
-        writes = [msgspec.structs.replace(self.plain(session), open=opening) for session in SESSIONS[:count]]
+    @initialize(count=st.sampled_from([4, 3, 0]), running=st.sampled_from([2, 4, 0]))
+    def some_sessions_are_open_and_some_of_them_busy(self, count: int, running: int) -> None:
+        opening, start = Opening(TENANTS[0], None, 1), Start("ann", 50.0)
+        writes = [
+            msgspec.structs.replace(self.plain(session), open=opening, start=start if place < running else None)
+            for place, session in enumerate(SESSIONS[:count])
+        ]
         self.agree_on([(write,) for write in writes], door=0, waits=True)
 
     @rule(batch=batches, door=st.integers(0, 1), waits=st.booleans())
@@ -199,6 +204,7 @@ class TwoEngines(RuleBasedStateMachine):
             close=plan.act == "close",
             admits=self.admits(plan, drafts),
             takes=self.takes(plan),
+            base=plan.base and bool(drafts),
             chunk=self.chunk(plan, said=starts or (fence is not None and plan.act not in ("finish", "close"))),
         )
 
@@ -216,10 +222,10 @@ class TwoEngines(RuleBasedStateMachine):
         return tuple(new)
 
     def takes(self, plan: Plan) -> tuple[bytes, ...]:
-        """Messages that wait; rarely one that does not."""
+        """Messages that wait, and perhaps one that does not."""
         waiting = [message.message for message in self.reference.inbox(plan.session)]
         chosen = [waiting[place] for place in plan.takes if place < len(waiting)]
-        return (*chosen, mint()) if plan.contrary and plan.takes else tuple(chosen)
+        return (*chosen, mint()) if 9 in plan.takes else tuple(chosen)
 
     def chunk(self, plan: Plan, *, said: bool) -> Chunk | None:
         """A chunk is said in a turn: one that the fence vouches for, or that starts here."""
@@ -258,8 +264,7 @@ def reading(engine: Engine) -> dict[str, Any]:
 
 
 def seen(known: SessionState | None) -> SessionState | None:
-    """Whether a plain append makes a session more recently active is the engine's own affair."""
-    return msgspec.structs.replace(known, journal=0, active_at=0) if known else None
+    return msgspec.structs.replace(known, journal=0) if known else None
 
 
 def spoken(engine: Engine, session: str) -> list[Any]:

@@ -251,28 +251,46 @@ def test_a_fast_source_is_coalesced(store, where):
             assert len(handed) == rows, "what is stored together is handed on together"
 
 
+class Handed:
+    """How much a consumer was handed, for its source to wait on."""
+
+    def __init__(self):
+        self.count, self.news = 0, threading.Condition()
+
+    def add(self, text):
+        with self.news:
+            self.count += len(text)
+            self.news.notify_all()
+
+    def reaches(self, count):
+        """Waits until all that was given so far was handed on: nothing is under way then."""
+        with self.news:
+            assert self.news.wait_for(lambda: self.count >= count, 60)
+
+
 def test_all_that_came_while_a_commit_was_on_its_way_is_the_next_row(store, where):
     """No linger and no timer: a commit that is held up makes the next one larger."""
     session = store.session("k")
     with other_handle(where) as eye, child(HOLDER, f"{where}-lock") as holder:
-        ahead = threading.Event()
+        handed = Handed()
 
         def source():
-            for number in range(3_000):
-                if number == 1_500:
+            for number in range(2_000):
+                if number == 1_000:
+                    handed.reaches(1_000)
                     holder.tell()
                     holder.wait_for("held")
-                if number == 1_500 + AHEAD_MAX // 2:
-                    ahead.set()
+                if number == 1_500:
+                    holder.tell()
                 yield "x"
 
-        freed = threading.Thread(target=lambda: (ahead.wait(60), holder.tell()))
-        freed.start()
+        sizes = []
         with session.turn("Hi") as turn:
-            sizes = [len(text) for text in turn.deliver(source())]
+            for text in turn.deliver(source()):
+                sizes.append(len(text))
+                handed.add(text)
             assert journal_rows(eye, session.id) == len(sizes)
-        freed.join()
-    assert sum(sizes) == 3_000 and max(sizes) >= AHEAD_MAX // 2
+    assert sum(sizes) == 2_000 and max(sizes) >= 250, "500 chunks came during one commit: the rest of them is one row"
 
 
 HOLDER = """
@@ -291,38 +309,37 @@ HOLDER = """
 def test_a_slow_disk_slows_the_source(store, where):
     """Back-pressure: while another process holds the store's lock, the source is read ahead to a limit."""
     session = store.session("k")
-    stuck = threading.Event()
+    handed, ahead, given = Handed(), threading.Event(), [0]
     with child(HOLDER, f"{where}-lock") as holder, other_handle(where) as eye:
 
         def source():
             for number in itertools.count():
-                if number == 2_000:
+                if number == 1_000:
+                    handed.reaches(1_000)
                     holder.tell()
                     holder.wait_for("held")
-                    source.held_at = number
-                source.given = number
-                if number >= 2_000 + AHEAD_MAX:
-                    stuck.set()
+                if number == 1_000 + AHEAD_MAX // 2:
+                    ahead.set()
+                given[0] = number
                 yield "x"
 
         def release():
-            stuck.wait(60)
+            assert ahead.wait(60)
             for _ in range(50):  # the source would run away now, if it could: reading takes no lock
                 journal_rows(eye, session.id)
-            source.lead = source.given - source.held_at
+            given.append(given[0] - 1_000)
             holder.tell()
 
         thread = threading.Thread(target=release)
         thread.start()
         with session.turn("Hi") as turn:
-            handed = 0
             for text in turn.deliver(source()):
-                handed += len(text)
-                if not thread.is_alive() and handed > 10_000:
+                handed.add(text)
+                if handed.count > 10_000:
                     break
         thread.join()
-    assert source.lead <= LEAD_MAX
-    assert told(session)[1] == ("assistant", "x" * handed, "partial")
+    assert given[1] <= LEAD_MAX
+    assert told(session)[1] == ("assistant", "x" * handed.count, "partial")
 
 
 def test_a_slow_consumer_slows_an_endless_source(store, where):

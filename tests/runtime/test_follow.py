@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import procs
 import pytest
@@ -15,7 +16,7 @@ import holdfast
 from holdfast import Event, Session, Store
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
-from holdfast.errors import CursorExpired
+from holdfast.errors import CursorExpired, TurnInterrupted
 from holdfast.runtime.follow import PAGE, Follower
 
 LIMIT_S = 60
@@ -242,6 +243,8 @@ def test_a_reader_in_the_middle_of_a_message_that_is_stopped_gets_it_once(sessio
     resumed = drain(session, events[-1].cursor)
     assert_each_once(session, events + resumed)
     assert events[-1].message_id == list(session.transcript())[-1].id
+    with pytest.raises(TurnInterrupted):
+        list(stream)
 
 
 # Coming back ---------------------------------------------------------------------------------------------------------
@@ -290,15 +293,14 @@ def test_a_long_session_is_resumed_without_a_repeat(session: Session) -> None:
 def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     """I2: more journal rows than one page, and an entry that comes between two pages."""
     turn = session.turn("speak")
-    stream = turn.deliver(iter(str(n % 10) for n in range(100_000)))
-    chunks = 0
+    pieces: SimpleQueue[str] = SimpleQueue()
+    stream = turn.deliver(iter(pieces.get, ""))
     follower = Follower(session._work.room, None)
     events: list[Event] = []
-    while chunks < PAGE + 50:
+    for n in range(PAGE + 50):  # each piece a row of its own
+        pieces.put(f"{n} ")
         next(stream)
-        more = follower.step()
-        events += more
-        chunks += sum(event.kind == "chunk" for event in more)
+        events += follower.step()
     assert drain(session, events[-1].cursor) == []
     resumed = Follower(session._work.room, events[-1].cursor)
     events += resumed.step()
@@ -307,6 +309,7 @@ def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     events += drain(session, events[-1].cursor)
     stream.close()
     turn.interrupt("enough")
+    pieces.put("")
     assert_each_once(session, events + drain(session, events[-1].cursor))
 
 
@@ -458,19 +461,20 @@ class Speaking:
 
     def __init__(self, session: Session) -> None:
         self.turn = session.turn("speak", lease_s=1e6)
-        self.streams: list[tuple[list[str], Iterator[str]]] = []
+        self.streams: list[tuple[SimpleQueue[str], Iterator[str]]] = []
 
     def speak(self, text: str) -> None:
         if len(self.streams) < 2:
-            pieces: list[str] = []
-            self.streams.append((pieces, self.turn.deliver(iter(pieces.pop, None))))
+            pieces: SimpleQueue[str] = SimpleQueue()
+            self.streams.append((pieces, self.turn.deliver(iter(pieces.get, ""))))
         pieces, stream = self.streams[len(text) % len(self.streams)]
-        pieces.append(text)
+        pieces.put(text)
         next(stream)
 
     def leave(self) -> None:
-        for _, stream in self.streams:
+        for pieces, stream in self.streams:
             stream.close()  # type: ignore[attr-defined]
+            pieces.put("")
         self.streams.clear()
 
 
@@ -499,6 +503,7 @@ def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
                 speaking = None
             elif step == "stop" and speaking is not None:
                 assert elsewhere.session("k").stop()
+                speaking.leave()
                 speaking = None
             elif step == "append":
                 session.append("aside")

@@ -37,7 +37,8 @@ def read(text: str, *, session_id: str, head: int) -> Cursor:
         return CursorExpired(cursor=text, session_id=session_id, problem=problem, resume=resume)
 
     try:
-        cursor = _decode(base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        cursor = _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError):
         raise refuse("it is not a cursor of Holdfast") from None
     if cursor.session != session_id:

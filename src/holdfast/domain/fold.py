@@ -95,6 +95,9 @@ class Log:
             seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
             if note.inbox:
                 self._inbox[seen.id] = seen
+            elif entry.turn is None and not self._stale:
+                self._units.append(seen)
+                self._order.append(seen)
             else:
                 self._place(seen)
 

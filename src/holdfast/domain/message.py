@@ -113,7 +113,7 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: str | None = None
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class Spoken(msgspec.Struct, frozen=True, gc=False):
     """A message ready to be stored: the note and the frozen payload."""
 
     note: MessageNote

@@ -22,7 +22,7 @@ from holdfast.domain.entry import Draft, Entry
 Refusal = Literal["superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"]
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Chunk(msgspec.Struct, frozen=True, gc=False):
     """A journal row on its way: what message `message` said next, from delta row `index` of its stream on."""
 
     message: bytes
@@ -30,7 +30,7 @@ class Chunk(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A journal row as it is kept."""
 
     position: int
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Opening(msgspec.Struct, frozen=True):
+class Opening(msgspec.Struct, frozen=True, gc=False):
     """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused,
     `bound`.
     """
@@ -50,14 +50,14 @@ class Opening(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Start(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True, gc=False):
     """A turn to be started by `holder`."""
 
     holder: str
     lease_s: float
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to that caller."""
 
     message: bytes
@@ -65,7 +65,7 @@ class Waiting(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-class Write(msgspec.Struct, frozen=True):
+class Write(msgspec.Struct, frozen=True, gc=False):
     """What one commit does to one session. Guards first, then effects; all optional."""
 
     session: str
@@ -98,7 +98,7 @@ class Write(msgspec.Struct, frozen=True):
 Commit = tuple[Write, ...]
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(msgspec.Struct, frozen=True, gc=False):
     """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it started,
     `position` that of its chunk; all of the last write."""
 
@@ -157,7 +157,7 @@ class Ticket(Protocol):
         """Waits for the outcome; raises an operator's error when the store could not say."""
         ...
 
-    def then(self, callback: Callable[["Ticket"], None]) -> None:
+    def then(self, callback: Callable[["Ticket"], Any]) -> None:
         """Calls back, from any thread, when `result` would not wait; in a close race twice. The last callback given
         counts.
         """

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.engine.protocol import Commit
 
@@ -41,11 +42,12 @@ class Watchers:
             tell(callback)
 
 
-def tell(callback: Callback) -> None:
+def tell(callback: Callable[[], Any]) -> Any:
     """Calls back. What the other side does wrong must not stop the writer: it is logged, and the work goes on."""
     try:
-        callback()
+        return callback()
     except Exception:
         import logging  # only in this rare case: it takes longer to load than this package
 
         logging.getLogger("holdfast").exception("A callback raised; the store goes on without it.")
+        return None

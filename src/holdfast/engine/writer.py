@@ -54,16 +54,18 @@ class Ticket:
     def done(self) -> bool:
         return self._answer is not None
 
-    def then(self, callback: Callable[["Ticket"], None]) -> None:
+    def then(self, callback: Callable[["Ticket"], Any]) -> None:
         wake = self._wake = partial(callback, self)
         if self._answer is not None:
-            wake()
+            signal = wake()
+            if signal is not None:
+                signal()
 
-    def answer(self, answer: Outcome | BaseException) -> None:
+    def answer(self, answer: Outcome | BaseException) -> Any:
+        """Answers, and wakes who waits. What the waker gives back is to be called once, after the whole batch."""
         self._answer = answer
         wake = self._wake
-        if wake is not None:
-            tell(wake)
+        return tell(wake) if wake is not None else None
 
 
 class Writer:
@@ -140,7 +142,8 @@ class Writer:
             answers: Sequence[Any] = self._apply(commits)
         except BaseException as error:  # a fault of ours must reach every caller, or they would wait for ever
             answers = [error] * len(batch)
-        for ticket, answer in zip(batch, answers, strict=True):
-            ticket.answer(answer)
+        signals = {ticket.answer(answer) for ticket, answer in zip(batch, answers, strict=True)}
+        for signal in signals - {None}:
+            tell(signal)
         self._wake(commits)
         self._tidy()

@@ -6,7 +6,6 @@ caller changes in them changes nothing else. (Encoders written in C read a list 
 """
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,7 +29,7 @@ class Context(list[Any]):
     def _own(self) -> None:
         if not self._owned:
             self._owned = True
-            super().__setitem__(slice(None), [deepcopy(payload) for payload in super().__iter__()])
+            super().__setitem__(slice(None), [_copy(payload) for payload in super().__iter__()])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._own()
@@ -55,6 +54,13 @@ for _name in (
     "count", "sort", "reverse",
 ):  # fmt: skip
     setattr(Context, _name, _owning(_name))
+
+
+def _copy(value: Any) -> Any:
+    """Payloads are JSON: dicts, lists and what can't change."""
+    if type(value) is dict:
+        return {key: _copy(item) if type(item) in (dict, list) else item for key, item in value.items()}
+    return [_copy(item) if type(item) in (dict, list) else item for item in value] if type(value) is list else value
 
 
 class Contexts:

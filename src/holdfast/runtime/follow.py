@@ -55,9 +55,9 @@ class Follower:
         self._promised = dict(start.open)  # seen before the reconnection; the journal tells it again
         self._seen: dict[str, int] = {}
         self._finished: set[bytes] = set()
-        self._turn = self._latest_turn(start.seq) if start.seq else 0
         self._position = 0
         self.over = False
+        self._turn = self._latest_turn(start.seq)
 
     def _latest_turn(self, seq: int) -> int:
         """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
@@ -68,6 +68,7 @@ class Follower:
                     return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
+                self.over = self.over or entry.kind == "closed"
             seq = after
         return 0
 

@@ -8,7 +8,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.writer import Ticket
@@ -77,21 +77,21 @@ class _Landing:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._landed: deque[asyncio.Future[None]] = deque()
-        self._coming = False
 
     def expect(self, ticket: Ticket) -> "asyncio.Future[None]":
         future = self._loop.create_future()
-        ticket.then(lambda _: self._land(future))
+        ticket.then(partial(self._land, future))
         return future
 
-    def _land(self, future: "asyncio.Future[None]") -> None:
+    def _land(self, future: "asyncio.Future[None]", ticket: Ticket) -> Callable[[], None]:
+        """On the writer's thread: notes an answer, and says how to tell the loop of all of them."""
         self._landed.append(future)
-        if not self._coming:
-            self._coming = True
-            _tell(self._loop, self._drain)
+        return self._signal
+
+    def _signal(self) -> None:
+        _tell(self._loop, self._drain)
 
     def _drain(self) -> None:
-        self._coming = False
         while self._landed:
             future = self._landed.popleft()
             if not future.done():

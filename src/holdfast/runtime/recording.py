@@ -4,7 +4,7 @@ The commit is guarded by the head it was computed from: if anybody has written m
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -130,7 +130,11 @@ class _Wordings(dict[str, Any]):
 
     def __init__(self, log: Log) -> None:
         super().__init__()
-        self._bodies = {seen.id: log.worded(seen).body for seen in log.standing}
+        self._log = log
+
+    @cached_property
+    def _bodies(self) -> dict[str, bytes]:
+        return {seen.id: self._log.worded(seen).body for seen in self._log.standing}
 
     def __missing__(self, id: str) -> Any:
         return thaw(self._bodies[id])

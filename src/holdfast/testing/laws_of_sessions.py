@@ -155,8 +155,23 @@ def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
     assert [known.id for known in engine.sessions("t")] == [two, one]
     turn = started(engine, one, at=300)
     assert [known.id for known in engine.sessions("t")] == [one, two]
-    did(engine, Write(one, fence=turn, finish=True))
-    assert (state(engine, one).opened_at, state(engine, one).active_at) == (100, 300)
+    did(engine, Write(one, drafts=drafts(1, at=400), fence=turn, finish=True))
+    known = state(engine, one)
+    assert (known.opened_at, known.active_at, known.last_at) == (100, 300, 400)
+
+
+@LAWS
+def a_load_begins_with_the_first_draft_of_the_last_base(engine: Engine) -> None:
+    """A base is the seq of that draft; it stays until the next one, and a refused commit moves nothing."""
+    session = opened(engine, 1)
+    assert state(engine, session).base == 0
+    did(engine, Write(session, drafts=drafts(3)))
+    assert did(engine, Write(session, drafts=drafts(2), base=True)).seq == state(engine, session).base == 5
+    did(engine, Write(session, drafts=drafts(2)))
+    assert refusal(engine, Write(session, drafts=drafts(), base=True, head=1)) == "moved"
+    assert state(engine, session).base == 5
+    did(engine, Write(session, drafts=drafts(), base=True))
+    assert state(engine, session).base == 9
 
 
 # Events
