@@ -44,34 +44,35 @@ def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) 
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
     if isinstance(messages, str | bytes | dict) or not isinstance(messages, Sequence):
         raise InvalidMessage(problem=f"a {type(messages).__name__} is not a list of messages", place="messages")
-    payloads = [registry.plain(message) for message in messages]
-    for index, payload in enumerate(payloads):
-        if not isinstance(payload, dict | list):
-            raise InvalidMessage(problem=f"a {type(payload).__name__} is not a message", place=f"messages[{index}]")
+    payloads = [message if type(message) is dict else _plain(message, at) for at, message in enumerate(messages)]
     first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's and may change
     return _commit(room, memory, payloads, format, first)
 
 
-def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, attempt: "_Attempt") -> Plan[Recorded]:
+def _plain(message: Any, index: int) -> Any:
+    payload = registry.plain(message)
+    if not isinstance(payload, dict | list):
+        raise InvalidMessage(problem=f"a {type(payload).__name__} is not a message", place=f"messages[{index}]")
+    return payload
+
+
+def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first: "_Attempt") -> Plan[Recorded]:
+    attempt = first
     while True:
         if attempt.drafts:
             outcome = yield room.submit(drafts=attempt.drafts, head=attempt.head)
             if isinstance(outcome, Refused):
                 if outcome.why == "ended":
                     raise (yield Read(room.ended))
-                attempt = yield Read(partial(_Attempt, room, memory, attempt.frozen, format))
+                attempt = yield Read(partial(_Attempt, room, memory, first.frozen(), format))
                 continue
-        own = payloads[len(payloads) - len(attempt.anchors) :]
-        memory.anchors[format] = [
-            anchor if anchor.object is payload else replace(anchor, object=payload)
-            for anchor, payload in zip(attempt.anchors, own, strict=True)
-        ]
+        memory.anchors[format] = attempt.anchors if attempt is first else _rebound(attempt.anchors, payloads)
         room.contexts.forget_given(format)
         return Recorded(attempt.new, attempt.head + len(attempt.drafts))
 
 
 class _Attempt:
-    """What recording this list means for the log as it is now. `frozen` is the list as it was when this was asked."""
+    """What recording this list means for the log as it is now."""
 
     def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str) -> None:
         shape = registry.get(format)
@@ -80,17 +81,22 @@ class _Attempt:
         with room.lock:
             self.head = log.head
             shown = room.contexts.shown(log, shape)
-            remembered = remember(memory.anchors.get(format, ()), handed=room.contexts.given(format))
+            remembered, given = memory.anchors.get(format, []), room.contexts.given(format)
+            if given:
+                remembered = remember(remembered, handed=given)
             found = reconcile(payloads, shown=shown, remembered=remembered, known=_Wordings(log))
             messages = tuple(self._message(room, payload, format) for payload in found.new)
             self.new = tuple(draft.id.hex() for draft in messages)
             order, self.anchors = found.settle(self.new)
-            leading = payloads[: len(payloads) - len(self.anchors)]
-            self.frozen = [*map(snapshot, leading), *(anchor.snapshot for anchor in self.anchors)]
+            self._leading = [snapshot(payload) for payload in payloads[: len(payloads) - len(self.anchors)]]
             changed = found.instructions is not None and found.instructions != log.instructions
             prompt = (room.draft("instructions", body=freeze(found.instructions)),) if changed else ()
             view = self._view(room, log, found, order, shown, messages, len(prompt))
         self.drafts: tuple[Draft, ...] = (*prompt, *messages, *view)
+
+    def frozen(self) -> list[Any]:
+        """The list as it was when this was asked."""
+        return [*self._leading, *(anchor.snapshot for anchor in self.anchors)]
 
     def _message(self, room: Room, payload: Any, format: str) -> Draft:
         return room.message(speak(payload, format), turn=None)
@@ -123,6 +129,12 @@ class _Attempt:
         edits, restored = _edits(log, found, seqs, self._format)
         note = Shape(ranges(everything, [seqs[id] for id in kept]), edits, restored)
         return (room.draft("view", note),)
+
+
+def _rebound(anchors: list[Remembered], payloads: list[Any]) -> list[Remembered]:
+    """A later attempt saw copies; what is remembered are the caller's own objects."""
+    own = payloads[len(payloads) - len(anchors) :]
+    return [replace(anchor, object=payload) for anchor, payload in zip(anchors, own, strict=True)]
 
 
 class _Wordings(dict[str, Any]):

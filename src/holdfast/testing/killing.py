@@ -1,0 +1,296 @@
+"""The kill loop: real processes stream turns with tools and are killed at any point; then the store is judged.
+
+    report = kill_loop("/tmp/agent.db", kills=200, seed=7)
+    assert not report.broken, "\\n".join(report.broken)
+
+A worker writes every act to a pipe after the store has taken it: a turn it started, a text it hands on, a call, a
+result, an end. The loop reads along and, at a point drawn from the seed, kills it with SIGKILL; what the pipe holds is
+what an observer had seen. After each kill a handle that had no part in it looks, and these must hold:
+
+    I-4   every turn that was reported has its message, once
+    I-5   what was handed on is a prefix of what is stored
+    I-6   every turn has exactly one end; one that was reported as left has "completed"
+    I-2   no text, no message and no event is there twice
+    I-10  every call that was reported is there, every result that was reported is paired with its call
+    I-1   seqs are dense
+    I-9   the context is valid for every format, and the same for a fresh handle
+
+Workers are forked from one process that has imported everything and opened nothing, so a kill costs a few
+milliseconds; `where` is any place a store can be opened at.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.entry import note_of
+from holdfast.runtime.session import Session
+from holdfast.runtime.store import Store, open_store
+from holdfast.testing.providers import check
+from holdfast.testing.strategies import FORMATS
+
+CHAPTER = 20
+"""After so many kills the loop goes on under a new key, so that judging stays quick."""
+
+
+class Report(msgspec.Struct):
+    """What a kill loop saw. `broken` has a sentence for every law that did not hold; `struck` counts the kills by the
+    act that was reported last."""
+
+    kills: int = 0
+    turns: int = 0
+    texts: int = 0
+    calls: int = 0
+    ends: Counter[str] = msgspec.field(default_factory=Counter)
+    struck: Counter[str] = msgspec.field(default_factory=Counter)
+    broken: list[str] = []
+
+
+def kill_loop(where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60) -> Report:
+    """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many times."""
+    report = Report()
+    place = os.fspath(where)
+    with open_store(place) as store, _Nursery(place) as nursery:
+        for number in range(kills):
+            chapter = number // CHAPTER
+            acts = nursery.run(f"kill:{seed}:{chapter}", f"{seed}-{number}", 1 + _roll(seed, number) % acts_max)
+            report.kills += 1
+            report.struck[acts[-1][0]] += 1
+            # Every second time the next worker finds the dead turn, not this handle.
+            witness = _Witness(chapter, number) if number % CHAPTER == 0 else witness
+            witness.hear(acts)
+            if number % 2 or number + 1 == kills or number % CHAPTER == CHAPTER - 1:
+                witness.judge(store, store.session(f"kill:{seed}:{chapter}"), report)
+            if number % CHAPTER == CHAPTER - 1 or number + 1 == kills:
+                report.broken += _differs(place, store, f"kill:{seed}:{chapter}")
+                witness.count(report)
+    return report
+
+
+def _roll(seed: int, number: int) -> int:
+    """Chance from a seed, the same on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest(), "big")
+
+
+Act = list[Any]
+
+
+class _Nursery:
+    """The process that workers are forked from."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> "_Nursery":
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from holdfast.testing.killing import nurse; nurse()", self._place],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.kill()
+        self._process.wait()
+
+    def run(self, key: str, name: str, acts_max: int) -> list[Act]:
+        """A worker's acts up to its death, after `acts_max` of them or a few more: the kill meets whatever it does then."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([key, name]).encode() + b"\n")
+        self._process.stdin.flush()
+        acts: list[Act] = []
+        pid = 0
+        for kind, *rest in self._lines():
+            if kind == "born":
+                pid = rest[0]
+            elif kind == "buried":
+                return acts
+            else:
+                acts.append([kind, *rest])
+                if len(acts) == acts_max:
+                    os.kill(pid, signal.SIGKILL)
+        raise RuntimeError("the process that starts workers has ended; its error output says why")
+
+    def _lines(self) -> Iterator[Act]:
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline():
+            yield json.loads(line)
+
+
+def nurse() -> None:
+    """The main loop of the process that workers are forked from: one line in, one worker's life out."""
+    for line in sys.stdin.buffer:
+        key, name = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            work(sys.argv[1], key, name)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        _tell("buried")
+
+
+def _tell(*act: Any) -> None:
+    # One write, shorter than a pipe's atomic size: a kill leaves all of a line or nothing of it.
+    os.write(1, json.dumps(act).encode() + b"\n")
+
+
+def work(place: str, key: str, name: str) -> None:
+    """A worker: turn after turn, until it is killed. Words are never said twice, so that a doubled one shows."""
+    _tell("born", os.getpid())
+    with open_store(place) as store:
+        for number in range(1_000_000):
+            _one_turn(store, key, f"{name}.{number}")
+
+
+def _one_turn(store: Store, key: str, name: str) -> None:
+    with store.turn(key, f"question {name}", event_id=f"event {name}") as turn:
+        _tell("turn", turn.id, f"question {name}")
+        for text in turn.deliver(_answer(name, calls=True), format="openai.chat"):
+            _tell("text", turn.id, text)
+        for call_id in ("call_0", "call_1"):
+            turn.call("look", {"at": name}, call_id=call_id)
+            _tell("call", turn.id, call_id)
+            turn.result(call_id, f"result {name} {call_id}")
+            _tell("result", turn.id, call_id, f"result {name} {call_id}")
+        for text in turn.deliver(f"<{name} b{number}>" for number in range(12)):
+            _tell("text", turn.id, text)
+    _tell("end", turn.id)
+
+
+def _answer(name: str, *, calls: bool) -> Iterator[dict[str, Any]]:
+    """A chat stream: words, then two parallel calls whose ids every response uses again, then its end."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    deltas += [{"content": f"<{name} a{number}>"} for number in range(6)]
+    for index in range(2 if calls else 0):
+        function = {"name": "look", "arguments": ""}
+        deltas.append({"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]})
+        for piece in ('{"at": ', f'"{name}"', "}"):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    for delta in deltas:
+        yield {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+
+
+class _Witness:
+    """Remembers what the pipe said of one session, and holds it against the store."""
+
+    def __init__(self, chapter: int, number: int) -> None:
+        self._chapter, self._number = chapter, number
+        self._questions: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._calls: list[tuple[str, str]] = []
+        self._results: list[tuple[str, str, str]] = []
+        self._ended: list[str] = []
+        self._kinds: Counter[str] = Counter()
+        self._ends: dict[str, str] = {}
+
+    def hear(self, acts: list[Act]) -> None:
+        for kind, turn, *rest in acts:
+            self._kinds[kind] += 1
+            if kind == "turn":
+                self._questions[turn] = rest[0]
+            elif kind == "text":
+                self._texts[turn] = self._texts.get(turn, "") + rest[0]
+            elif kind == "call":
+                self._calls.append((turn, rest[0]))
+            elif kind == "result":
+                self._results.append((turn, rest[0], rest[1]))
+            elif kind == "end":
+                self._ended.append(turn)
+        self._number += 1
+
+    def count(self, report: Report) -> None:
+        """Adds what this session saw to the report, once it is done with."""
+        report.turns += self._kinds["turn"]
+        report.texts += self._kinds["text"]
+        report.calls += self._kinds["call"]
+        report.ends.update(self._ends.values())
+
+    def judge(self, store: Store, session: Session, report: Report) -> None:
+        """Looks at the session and notes what does not hold."""
+        transcript = list(session.transcript())
+        found = [
+            *self._turns(session),
+            *self._words(transcript),
+            *self._tools(session, transcript),
+            *(f"context in {format}: {problem}" for format in FORMATS for problem in _invalid(session, format)),
+        ]
+        report.broken += [f"chapter {self._chapter}, after kill {self._number - 1}: {sentence}" for sentence in found]
+
+    def _turns(self, session: Session) -> Iterator[str]:
+        seqs, ends = [], {}
+        for entry in session.entries():
+            seqs.append(entry.seq)
+            name = f"{session.id}:{entry.turn}"
+            if entry.kind == "turn":
+                ends[name] = []
+            elif entry.kind == "end":
+                ends.setdefault(name, []).append(note_of("end", entry.note).end)
+        if seqs != list(range(1, len(seqs) + 1)):
+            yield "seqs are not dense (I-1)"
+        for name, found in ends.items():
+            if len(found) != 1:
+                yield f"turn {name} has {len(found)} ends (I-6)"
+        for name in self._ended:
+            if ends.get(name) != ["completed"]:
+                yield f"turn {name} was left cleanly and ended as {ends.get(name)} (I-6)"
+        self._ends = {name: found[0] for name, found in ends.items() if found}
+
+    def _words(self, transcript: list[Any]) -> Iterator[str]:
+        questions = Counter(message.text for message in transcript if message.role == "user")
+        for name, question in self._questions.items():
+            if questions[question] != 1:
+                yield f"the message of turn {name} is there {questions[question]} times (I-2, I-4)"
+        said: dict[str, str] = {}
+        for message in transcript:
+            if message.role == "assistant":
+                said[message.turn] = said.get(message.turn, "") + message.text
+        for name, shown in self._texts.items():
+            if not said.get(name, "").startswith(shown):
+                yield f"turn {name} handed on {shown[-60:]!r}, which is not a prefix of what is stored (I-5)"
+        words = Counter(word for text in said.values() for word in text.replace(">", "> ").split("> "))
+        doubled = [word for word, times in words.items() if word and times > 1]
+        if doubled:
+            yield f"said twice: {doubled[:3]} (I-2)"
+        ids = Counter(message.id for message in transcript)
+        events = Counter(message.event_id for message in transcript if message.event_id is not None)
+        if any(times > 1 for times in (ids | events).values()):
+            yield "a message or an event is there twice (I-2)"
+
+    def _tools(self, session: Session, transcript: list[Any]) -> Iterator[str]:
+        texts = {message.id: str(message.payload) for message in transcript}
+        known = {(f"{session.id}:{call.turn}", call.call_id): call for call in session.calls()}
+        for key in self._calls:
+            if key not in known:
+                yield f"call {key[1]} of turn {key[0]} is gone (I-22)"
+        for name, call_id, content in self._results:
+            call = known.get((name, call_id))
+            if call is None or call.state != "done" or content not in texts.get(call.outcome or "", ""):
+                yield f"result {content!r} of turn {name} is not with its call (I-10)"
+
+
+def _invalid(session: Session, format: str) -> list[str]:
+    return check(format, session.context(format))[:3]
+
+
+def _differs(place: str, store: Store, key: str) -> list[str]:
+    """A fresh handle computes the same context (I-9)."""
+    with open_store(place) as fresh:
+        mine, other = store.session(key), fresh.session(key)
+        return [
+            f"{key}: a fresh handle computes another context in {format} (I-9)"
+            for format in FORMATS
+            if list(mine.context(format)) != list(other.context(format))
+        ]
