@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -473,7 +474,8 @@ class Speaking:
 
     def leave(self) -> None:
         for pieces, stream in self.streams:
-            stream.close()  # type: ignore[attr-defined]
+            with suppress(TurnInterrupted):  # it was stopped, and is told so
+                stream.close()  # type: ignore[attr-defined]
             pieces.put("")
         self.streams.clear()
 

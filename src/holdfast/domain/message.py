@@ -145,6 +145,14 @@ def thaw(body: bytes) -> Any:
         return json.loads(body)
 
 
+def thaw_all(bodies: list[bytes]) -> list[Any]:
+    """The values that were frozen, in one go."""
+    try:
+        return [_decode(body) for body in bodies]
+    except msgspec.DecodeError:
+        return [thaw(body) for body in bodies]
+
+
 def _is_flat(payload: Any) -> bool:
     """A dict of strings needs no walk: nothing in it can be outside JSON."""
     if type(payload) is not dict:

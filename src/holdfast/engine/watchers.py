@@ -14,18 +14,18 @@ class Watchers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._callbacks: dict[str, list[Callback]] = {}
+        self._callbacks: dict[str, dict[object, Callback]] = {}
 
     def add(self, session: str, callback: Callback) -> Callable[[], None]:
         """Starts telling; returns how to stop."""
+        token = object()
         with self._lock:
-            self._callbacks.setdefault(session, []).append(callback)
+            self._callbacks.setdefault(session, {})[token] = callback
 
         def stop() -> None:
             with self._lock:
-                callbacks = self._callbacks.get(session, [])
-                if callback in callbacks:
-                    callbacks.remove(callback)
+                callbacks = self._callbacks.get(session, {})
+                callbacks.pop(token, None)
                 if not callbacks:
                     self._callbacks.pop(session, None)
 
@@ -37,7 +37,7 @@ class Watchers:
             return
         with self._lock:
             touched = {write.session for commit in commits for write in commit}
-            callbacks = [callback for session in touched for callback in self._callbacks.get(session, ())]
+            callbacks = [callback for session in touched for callback in self._callbacks.get(session, {}).values()]
         for callback in callbacks:
             tell(callback)
 

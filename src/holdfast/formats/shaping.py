@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.domain.message import Image, Other, Refusal, Text, freeze, thaw
-from holdfast.domain.repair import Piece, Read, Step
+from holdfast.domain.repair import Piece, Read, Seen, Step
 from holdfast.formats.format import Shaped
 
 NO_OUTPUT = "(no output)"
@@ -65,6 +65,19 @@ def dialogue(steps: Sequence[Step], writer: Writer) -> list[Shaped]:
     if run:
         out[-1] = _joined(run, writer)
     return out
+
+
+def is_plain_dialogue(messages: Sequence[Seen], name: str) -> bool:
+    """Whether these messages, in format `name`, are plain and take turns, the user first: shaping would change
+    nothing.
+    """
+    expected = "user"
+    for message in messages:
+        note = message.note
+        if note.role != expected or not note.plain or note.format != name:
+            return False
+        expected = "assistant" if expected == "user" else "user"
+    return True
 
 
 def _shaped(step: Step, writer: Writer, *, plain: bool, joined: bool) -> Shaped | None:

@@ -4,6 +4,8 @@ An agent is kept for exactly one session and one configuration. A reset gives it
 agent is unreachable from that moment on, whoever still holds it (FAULTS C1).
 """
 
+import contextlib
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -42,20 +44,20 @@ class AgentCache:
         name = (session.tenant, session.key if session.key is not None else session.id)
         wanted = (*name, session.epoch, session.id, config)
         with self._lock:
+            leaving = self._leaving(wanted, name, session.epoch)
             slot = self._slots.setdefault(wanted, _Slot())
             self._slots.move_to_end(wanted)
             slot.used_at = self._tick()
-            leaving = self._leaving(wanted, name, session.epoch)
         self._close(leaving)
         with slot.making:
             if not slot.made:
                 try:
-                    slot.agent = _awaitable_twice(self._factory(session))
+                    slot.agent = self._begun(self._factory(session), wanted, slot)
                     slot.made = True
                 except BaseException:
                     self._forget(wanted, slot)
                     raise
-            return slot.agent
+            return _shared(slot.agent)
 
     def drop(self, session: Any) -> None:
         """Closes all agents of this session's key, whatever their epoch or configuration."""
@@ -75,16 +77,32 @@ class AgentCache:
         return len(self._slots)
 
     def _leaving(self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int) -> list[_Slot]:
-        """Those that have to go: older epochs of the same key, the idle, and the least used beyond the size."""
+        """Those that have to go to make room for `wanted`: older epochs of the same key, the idle, and the least used
+        beyond the size. One that is still being made stays: whoever waits for it gets it alive."""
         oldest = self._tick() - self._idle_s
+        made = {key: slot for key, slot in self._slots.items() if slot.made}
         gone = [
             key
-            for key, slot in self._slots.items()
-            if key != wanted and ((key[:2] == name and key[2] < epoch) or slot.used_at < oldest)  # type: ignore[operator]
+            for key, slot in made.items()
+            if (key[:2] == name and key[2] < epoch) or slot.used_at < oldest  # type: ignore[operator]
         ]
-        left = [key for key in self._slots if key not in gone]
-        gone += left[: max(0, len(left) - self._size)]
-        return [self._slots.pop(key) for key in gone if key != wanted]
+        left = [key for key in made if key not in gone and key != wanted]
+        gone += left[: max(0, len(left) + 1 - self._size)]
+        return [self._slots.pop(key) for key in gone]
+
+    def _begun(self, agent: Any, wanted: tuple[Hashable, ...], slot: _Slot) -> Any:
+        """What an async factory gives becomes a task; one that fails is forgotten, and the next caller tries again."""
+        if not isinstance(agent, CoroutineType):
+            return agent
+        import asyncio
+
+        def made(task: "asyncio.Task[Any]") -> None:
+            if task.cancelled() or task.exception() is not None:
+                self._forget(wanted, slot)
+
+        task = asyncio.ensure_future(agent)
+        task.add_done_callback(made)
+        return task
 
     def _forget(self, wanted: tuple[Hashable, ...], slot: _Slot) -> None:
         with self._lock:
@@ -94,18 +112,45 @@ class AgentCache:
     def _close(self, slots: list[_Slot]) -> None:
         for slot in slots:
             with slot.making:
-                close = getattr(slot.agent, "close", None) if slot.made else None
-            if callable(close):
-                _see_through(close())
+                agent = slot.agent if slot.made else None
+            if _is_task(agent):
+                _when_made(agent, _hang_up)
+            else:
+                _hang_up(agent)
 
 
-def _awaitable_twice(agent: Any) -> Any:
-    """What an async factory gives can be awaited by everybody who asks for the agent."""
-    if not isinstance(agent, CoroutineType):
+_closing: set[Any] = set()
+"""Closings under way: a task that nobody holds can vanish."""
+
+
+def _is_task(agent: Any) -> bool:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(agent, asyncio.Task)
+
+
+def _shared(agent: Any) -> Any:
+    """An agent still being made can be awaited by everybody who asks for it; one who gives up takes it from nobody."""
+    if not _is_task(agent):
         return agent
     import asyncio
 
-    return asyncio.ensure_future(agent)
+    return asyncio.shield(agent)
+
+
+def _when_made(task: Any, then: Callable[[Any], None]) -> None:
+    def made(done: Any) -> None:
+        if not done.cancelled() and done.exception() is None:
+            then(done.result())
+
+    made(task) if task.done() else task.add_done_callback(made)
+
+
+def _hang_up(agent: Any) -> None:
+    """Closes an agent, if it can be; what goes wrong there is no business of the caller who wanted another one."""
+    close = getattr(agent, "close", None)
+    if callable(close):
+        with contextlib.suppress(Exception):
+            _see_through(close())
 
 
 def _see_through(closing: Any) -> None:
@@ -114,6 +159,9 @@ def _see_through(closing: Any) -> None:
         import asyncio
 
         try:
-            asyncio.get_running_loop().create_task(closing)
+            task = asyncio.get_running_loop().create_task(closing)
         except RuntimeError:
             asyncio.run(closing)
+        else:
+            _closing.add(task)
+            task.add_done_callback(_closing.discard)

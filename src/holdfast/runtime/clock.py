@@ -32,10 +32,6 @@ class RealWorld:
     more than everything else about an id. A forked child draws anew.
     """
 
-    def __init__(self) -> None:
-        self._drawn: deque[bytes] = deque()
-        os.register_at_fork(after_in_child=self._drawn.clear)
-
     def now(self) -> int:
         return time.time_ns() // 1_000_000
 
@@ -52,14 +48,16 @@ class RealWorld:
         if size != _MINTED:
             return os.urandom(size)
         try:
-            return self._drawn.pop()
+            return _drawn.pop()
         except IndexError:
             raw = os.urandom(_MINTED * 256)
-            self._drawn.extend(raw[at : at + _MINTED] for at in range(_MINTED, len(raw), _MINTED))
+            _drawn.extend(raw[at : at + _MINTED] for at in range(_MINTED, len(raw), _MINTED))
             return raw[:_MINTED]
 
 
 _MINTED = 10
+_drawn: deque[bytes] = deque()
+os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def mint_session(world: World) -> str:

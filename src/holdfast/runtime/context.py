@@ -11,9 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.fold import Log
+from holdfast.domain.message import thaw_all
 from holdfast.domain.repair import Seen, repair
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
+from holdfast.formats.shaping import is_plain_dialogue
 
 
 class Context(list[Any]):
@@ -123,11 +125,16 @@ class _Kept:
         self.used: set[str] = set()
 
     def extend(self, messages: Sequence[Seen], shape: Format) -> None:
+        self.count += len(messages)
+        if is_plain_dialogue(messages, shape.name):
+            # What a long history mostly is, and what every format passes on unread.
+            self.payloads += thaw_all([message.body for message in messages])
+            self.ids += [(message.id,) for message in messages]
+            return
         steps = repair(messages, registry.read)
         for payload, ids in shape.shape(steps, used=self.used, first=not self.payloads):
             self.payloads.append(payload)
             self.ids.append(ids)
-        self.count += len(messages)
 
 
 def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:

@@ -1,6 +1,6 @@
 """The kill loop: real processes stream turns with tools and are killed at any point; then the store is judged.
 
-    report = kill_loop("/tmp/agent.db", kills=200, seed=7)
+    report = kill_loop("agent.db", kills=200, seed=7)
     assert not report.broken, "\\n".join(report.broken)
 
 A worker writes every act to a pipe after the store has taken it: a turn it started, a text it hands on, a call, a
@@ -26,7 +26,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,7 +35,8 @@ from holdfast.domain.entry import note_of
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store, open_store
 from holdfast.testing.providers import check
-from holdfast.testing.strategies import FORMATS
+
+FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 
 CHAPTER = 20
 """After so many kills the loop goes on under a new key, so that judging stays quick."""
@@ -56,23 +57,26 @@ class Report(msgspec.Struct):
 
 def kill_loop(where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60) -> Report:
     """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many times."""
-    report = Report()
-    place = os.fspath(where)
+    report, place = Report(), os.fspath(where)
     with open_store(place) as store, _Nursery(place) as nursery:
-        for number in range(kills):
-            chapter = number // CHAPTER
-            acts = nursery.run(f"kill:{seed}:{chapter}", f"{seed}-{number}", 1 + _roll(seed, number) % acts_max)
-            report.kills += 1
-            report.struck[acts[-1][0]] += 1
-            # Every second time the next worker finds the dead turn, not this handle.
-            witness = _Witness(chapter, number) if number % CHAPTER == 0 else witness
-            witness.hear(acts)
-            if number % 2 or number + 1 == kills or number % CHAPTER == CHAPTER - 1:
-                witness.judge(store, store.session(f"kill:{seed}:{chapter}"), report)
-            if number % CHAPTER == CHAPTER - 1 or number + 1 == kills:
-                report.broken += _differs(place, store, f"kill:{seed}:{chapter}")
-                witness.count(report)
+        for first in range(0, kills, CHAPTER):
+            key = f"kill:{seed}:{first}"
+            witness = Witness()
+            for number in range(first, min(first + CHAPTER, kills)):
+                acts = nursery.run(key, f"{seed}-{number}", _roll(seed, number) % (acts_max + 1))
+                report.kills += 1
+                report.struck[acts[-1][0] if acts else "born"] += 1
+                witness.hear(acts)
+                if number % 2:  # every second time the next worker finds the dead turn, not this handle
+                    report.broken += _cited(f"after kill {number}", witness.judge(store.session(key)))
+            report.broken += _cited(f"at the end of {key}", witness.judge(store.session(key)))
+            report.broken += _cited(f"at the end of {key}", _differs(place, store, key))
+            witness.count(report)
     return report
+
+
+def _cited(when: str, sentences: Iterable[str]) -> list[str]:
+    return [f"{when}: {sentence}" for sentence in sentences]
 
 
 def _roll(seed: int, number: int) -> int:
@@ -106,21 +110,21 @@ class _Nursery:
         self._process.wait()
 
     def run(self, key: str, name: str, acts_max: int) -> list[Act]:
-        """A worker's acts up to its death, after `acts_max` of them or a few more: the kill meets whatever it does then."""
+        """A worker's acts up to its death: it is killed when so many were read, whatever it does by then."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([key, name]).encode() + b"\n")
         self._process.stdin.flush()
         acts: list[Act] = []
         pid = 0
         for kind, *rest in self._lines():
+            if kind == "buried":
+                return acts
             if kind == "born":
                 pid = rest[0]
-            elif kind == "buried":
-                return acts
             else:
                 acts.append([kind, *rest])
-                if len(acts) == acts_max:
-                    os.kill(pid, signal.SIGKILL)
+            if len(acts) == acts_max:
+                os.kill(pid, signal.SIGKILL)
         raise RuntimeError("the process that starts workers has ended; its error output says why")
 
     def _lines(self) -> Iterator[Act]:
@@ -157,7 +161,7 @@ def work(place: str, key: str, name: str) -> None:
 def _one_turn(store: Store, key: str, name: str) -> None:
     with store.turn(key, f"question {name}", event_id=f"event {name}") as turn:
         _tell("turn", turn.id, f"question {name}")
-        for text in turn.deliver(_answer(name, calls=True), format="openai.chat"):
+        for text in turn.deliver(_answer(name), format="openai.chat"):
             _tell("text", turn.id, text)
         for call_id in ("call_0", "call_1"):
             turn.call("look", {"at": name}, call_id=call_id)
@@ -169,11 +173,11 @@ def _one_turn(store: Store, key: str, name: str) -> None:
     _tell("end", turn.id)
 
 
-def _answer(name: str, *, calls: bool) -> Iterator[dict[str, Any]]:
+def _answer(name: str) -> Iterator[dict[str, Any]]:
     """A chat stream: words, then two parallel calls whose ids every response uses again, then its end."""
     deltas: list[dict[str, Any]] = [{"role": "assistant"}]
     deltas += [{"content": f"<{name} a{number}>"} for number in range(6)]
-    for index in range(2 if calls else 0):
+    for index in range(2):
         function = {"name": "look", "arguments": ""}
         deltas.append({"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]})
         for piece in ('{"at": ', f'"{name}"', "}"):
@@ -183,11 +187,10 @@ def _answer(name: str, *, calls: bool) -> Iterator[dict[str, Any]]:
     yield {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
 
 
-class _Witness:
+class Witness:
     """Remembers what the pipe said of one session, and holds it against the store."""
 
-    def __init__(self, chapter: int, number: int) -> None:
-        self._chapter, self._number = chapter, number
+    def __init__(self) -> None:
         self._questions: dict[str, str] = {}
         self._texts: dict[str, str] = {}
         self._calls: list[tuple[str, str]] = []
@@ -209,7 +212,6 @@ class _Witness:
                 self._results.append((turn, rest[0], rest[1]))
             elif kind == "end":
                 self._ended.append(turn)
-        self._number += 1
 
     def count(self, report: Report) -> None:
         """Adds what this session saw to the report, once it is done with."""
@@ -218,19 +220,19 @@ class _Witness:
         report.calls += self._kinds["call"]
         report.ends.update(self._ends.values())
 
-    def judge(self, store: Store, session: Session, report: Report) -> None:
-        """Looks at the session and notes what does not hold."""
+    def judge(self, session: Session) -> Iterator[str]:
+        """Looks at the session; a sentence for everything that does not hold."""
         transcript = list(session.transcript())
-        found = [
-            *self._turns(session),
-            *self._words(transcript),
-            *self._tools(session, transcript),
-            *(f"context in {format}: {problem}" for format in FORMATS for problem in _invalid(session, format)),
-        ]
-        report.broken += [f"chapter {self._chapter}, after kill {self._number - 1}: {sentence}" for sentence in found]
+        yield from self._turns(session)
+        yield from self._words(transcript)
+        yield from self._tools(session, transcript)
+        for format in FORMATS:
+            for problem in check(format, session.context(format)):
+                yield f"the context in {format} is not valid: {problem} (I-9)"
 
     def _turns(self, session: Session) -> Iterator[str]:
-        seqs, ends = [], {}
+        seqs: list[int] = []
+        ends: dict[str, list[str]] = {}
         for entry in session.entries():
             seqs.append(entry.seq)
             name = f"{session.id}:{entry.turn}"
@@ -279,10 +281,6 @@ class _Witness:
             call = known.get((name, call_id))
             if call is None or call.state != "done" or content not in texts.get(call.outcome or "", ""):
                 yield f"result {content!r} of turn {name} is not with its call (I-10)"
-
-
-def _invalid(session: Session, format: str) -> list[str]:
-    return check(format, session.context(format))[:3]
 
 
 def _differs(place: str, store: Store, key: str) -> list[str]:

@@ -40,7 +40,7 @@ class SqliteEngine:
         self._connect()
         self._chunks_since_tidy = 0
         self._writer = Writer(path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go)
-        os.register_at_fork(after_in_child=_marker(weakref.ref(self)))
+        _open.add(self)
 
     # Writing: on the writer thread.
 
@@ -83,7 +83,7 @@ class SqliteEngine:
             return self._locked(lambda: self._transact(commits))
         except HoldfastError as error:
             return [error] * len(commits)
-        except apsw.Error as error:
+        except Exception as error:
             return self._after_failure(commits, error)
 
     def _transact(self, commits: Sequence[Commit]) -> list[Outcome]:
@@ -104,9 +104,10 @@ class SqliteEngine:
                 connection.execute("ROLLBACK")
             raise
         self._version = connection.data_version()
+        ledger.trim()
         return outcomes
 
-    def _after_failure(self, commits: Sequence[Commit], error: apsw.Error) -> list[Any]:
+    def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try each commit alone."""
         if isinstance(error, apsw.BusyError):
             return [translate(error, self.where)] * len(commits)
@@ -127,7 +128,7 @@ class SqliteEngine:
             return self._locked(lambda: self._find(commit) or self._transact([commit])[0])
         except apsw.Error as error:
             return translate(error, self.where)
-        except HoldfastError as error:
+        except Exception as error:  # a commit that makes no sense fails alone
             return error
 
     def _find(self, commit: Commit) -> Outcome | None:
@@ -257,12 +258,13 @@ class SqliteEngine:
         return self._watchers.add(session, callback)
 
 
-def _marker(engine: "weakref.ref[SqliteEngine]") -> Callable[[], None]:
+_open: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()
+
+
+def _mark_forked() -> None:
     """A child that was forked has no writer thread and must not touch the parent's connections."""
+    for engine in _open:
+        engine._forked = True
 
-    def mark() -> None:
-        forked = engine()
-        if forked is not None:
-            forked._forked = True
 
-    return mark
+os.register_at_fork(after_in_child=_mark_forked)

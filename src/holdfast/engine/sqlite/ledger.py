@@ -93,14 +93,19 @@ class Ledger:
             self._run_many(QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks)
             self._chunks.clear()
 
+    def trim(self) -> None:
+        """Between transactions: remembers no more than it should. Within one, what is gathered depends on what is
+        known.
+        """
+        if len(self._sessions) > self.SESSIONS_MAX:
+            self._sessions.clear()
+
     def session(self, id: str) -> Known | None:
         known = self._sessions.get(id)
         if known is None:
             row = self._run(QUERIES["session_by_id"], (id,)).fetchone()
             if row is None:
                 return None
-            if len(self._sessions) >= self.SESSIONS_MAX:
-                self._sessions.clear()
             known = self._sessions[id] = Known(row)
         return known
 
