@@ -225,7 +225,7 @@ def test_an_agent_being_made_keeps_nobody_else_waiting_and_is_not_handed_out_clo
     quick: list[Agent] = []
     other = threading.Thread(target=lambda: quick.append(cache.get(store.session("quick"))))
     other.start()
-    other.join(5)
+    other.join(LIMIT_S)
     waited = other.is_alive()
     go_on.set()
     for thread in (slow, other):

@@ -339,8 +339,11 @@ class _Gap:
         while (found := self._find(text, _cuts(text), head=False)) is not None:
             tail.insert(0, self._part(claim, found))
             text = text[: -len(GLUE + self.lines[found])]
-        rest = Claim(claim.at, claim.print._replace(text=text), text)
-        return [*head, rest, *tail] if head or tail else [claim]
+        if not (head or tail):
+            return [claim]
+        found = self._find(text, (len(text),), head=True)
+        rest = Claim(claim.at, claim.print._replace(text=text), text) if found is None else self._part(claim, found)
+        return [*head, rest, *tail]
 
     def _cut_lines(self, claim: Claim) -> bool:
         """Whether it is missing messages joined by one line break: then the first is reworded to all of them."""

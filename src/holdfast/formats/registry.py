@@ -1,16 +1,21 @@
-"""The formats there are, by name."""
+"""The formats there are, by name. Each is loaded when it is first asked for: most programs use one."""
+
+from importlib import import_module
 
 from holdfast.domain.message import thaw
 from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
-from holdfast.formats.anthropic import Anthropic
 from holdfast.formats.format import Format
-from holdfast.formats.neutral import Neutral
 from holdfast.formats.objects import plain
-from holdfast.formats.openai_chat import OpenAIChat
-from holdfast.formats.openai_responses import OpenAIResponses
 
 __all__ = ["get", "known", "plain", "read", "register"]
+
+_OWN = {
+    "anthropic": ("holdfast.formats.anthropic", "Anthropic"),
+    "holdfast": ("holdfast.formats.neutral", "Neutral"),
+    "openai.chat": ("holdfast.formats.openai_chat", "OpenAIChat"),
+    "openai.responses": ("holdfast.formats.openai_responses", "OpenAIResponses"),
+}
 
 _formats: dict[str, Format] = {}
 
@@ -19,13 +24,16 @@ def get(name: str) -> Format:
     """The format of this name; `InvalidMessage` tells which there are."""
     found = _formats.get(name)
     if found is None:
-        raise InvalidMessage(problem=f"`{name}` is not a format; known are {', '.join(known())}", place="format")
+        if name not in _OWN:
+            raise InvalidMessage(problem=f"`{name}` is not a format; known are {', '.join(known())}", place="format")
+        module, kind = _OWN[name]
+        found = _formats[name] = getattr(import_module(module), kind)(read)
     return found
 
 
 def known() -> list[str]:
     """The names of all formats."""
-    return sorted(_formats)
+    return sorted({*_OWN, *_formats})
 
 
 def register(format: Format) -> None:
@@ -36,9 +44,3 @@ def register(format: Format) -> None:
 def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
     return get(format_name).read(thaw(body))
-
-
-register(OpenAIChat(read))
-register(OpenAIResponses(read))
-register(Anthropic(read))
-register(Neutral(read))

@@ -111,7 +111,9 @@ class TurnWork:
         return text
 
     def add(self, message: Any, *, format: str | None = None) -> Plan[str]:
-        spoken = speak(message, format or self.format, role="assistant")
+        return self._add(speak(message, format or self.format, role="assistant"))
+
+    def _add(self, spoken: Spoken) -> Plan[str]:
         id = yield from self._write_message(spoken)
         self._cut_off = False
         return id
