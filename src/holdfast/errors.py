@@ -22,6 +22,7 @@ The docstring of a class is its message: the fields are put into the braces. Eac
 stable `code`, keeps its fields as attributes, and pickles.
 """
 
+import re
 from typing import Any, ClassVar
 
 
@@ -46,9 +47,7 @@ def _revive(kind: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
 
 def _sentence(kind: type[HoldfastError], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
-    for name, value in fields.items():
-        text = text.replace("{" + name + "}", str(value))
-    return text
+    return re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], field[0])), text)
 
 
 class CallerMistake(HoldfastError):

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import HandWorld
 
 import holdfast
 from holdfast import AgentCache, Session, Store
 from holdfast.errors import SessionEnded
+from worlds import HandWorld
 
 LIMIT_S = 60
 

@@ -307,6 +307,34 @@ def test_what_waits_in_the_inbox_goes_on_in_the_key_s_next_session(store, where)
     assert (told_so.value.session_id, told_so.value.turn_id) == (new.id, turn.id)
 
 
+def test_who_waits_through_a_reset_gets_its_turn_in_the_new_session(store):
+    """I-4, I-8: a running turn and its session end in one transaction; no turn slips in to be ended at once."""
+    for number in range(10):
+        key = f"k{number}"
+        old = store.session(key)
+        running = old.turn("one")
+        waiting = [in_thread(lambda key=key, text=text: answered(store, key, text)) for text in ("two", "three")]
+        when(old, lambda old=old: len(old.pending()) == 2)
+        new = store.reset(key)
+        assert running.stopped is True
+        for each in waiting:
+            each()
+        assert told(old) == [("user", "one", "complete"), *[("user", text, "complete") for text in moved(old)]]
+        assert list(ends(store, old.id).values()) == [["interrupted"]]
+        assert sorted(text for _, text, _ in told(new)) == ["to three", "to two", "three", "two"]
+        assert list(ends(store, new.id).values()) == [["completed"], ["completed"]]
+
+
+def answered(store, key, text):
+    with store.turn(key, text, event_id=text) as turn:
+        turn.say(f"to {text}")
+
+
+def moved(session):
+    """What waited in a session when it was reset: it stays in that session's transcript, and goes on in the next."""
+    return [message.text for message in session.transcript() if message.text != "one"]
+
+
 # Refusing.
 
 

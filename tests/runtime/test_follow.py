@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
-import procs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast
+import procs
 from holdfast import Event, Session, Store
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
@@ -258,7 +258,9 @@ def test_resuming_from_every_cursor_gives_exactly_the_rest(session: Session) -> 
         rest = drain(session, event.cursor)
         assert_each_once(session, events[: index + 1] + rest)
         for again in rest:
-            assert_each_once(session, events[: index + 1] + rest[: rest.index(again) + 1] + drain(session, again.cursor))
+            assert_each_once(
+                session, events[: index + 1] + rest[: rest.index(again) + 1] + drain(session, again.cursor)
+            )
 
 
 def test_resuming_in_the_middle_of_a_running_message_gives_the_rest_of_it(session: Session) -> None:

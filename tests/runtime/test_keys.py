@@ -1,16 +1,16 @@
-"""Keys, epochs and resets: which session a key means, and that nothing is written to another (I-8, FAULTS C1-C4, K3)."""
+"""Keys, epochs and resets: which session a key means, and that no other is written to (I-8, FAULTS C1-C4, K3)."""
 
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import procs
 import pytest
-from worlds import HandWorld, local_ms
 
 import holdfast
+import procs
 from holdfast import Daily, Idle, Session, Store
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound, SessionEnded, TurnInterrupted
+from worlds import HandWorld, local_ms
 
 LIMIT_S = 60
 

@@ -4,16 +4,16 @@ import asyncio
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import procs
 import pytest
 
 import holdfast
+import procs
 from holdfast import Session, Store
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Opening, Refused, Write, Written
+from holdfast.engine.protocol import Engine, Opening, Refused, Write, Written
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld, mint
 from holdfast.testing.reference import Ticks
@@ -258,13 +258,9 @@ def test_a_lock_held_too_long_is_told_to_the_caller_and_nothing_is_lost(
         assert [message.text for message in again.session("k").transcript()] == ["before", "after"]
 
 
-def patient(lock_s: float):  # type: ignore[no-untyped-def]
+def patient(lock_s: float) -> Callable[..., Engine]:
     """The real engine, with less patience: `open` has no word for it."""
-
-    def opened(where, *, durability, tick):  # type: ignore[no-untyped-def]
-        return open_engine(where, durability=durability, tick=tick, lock_s=lock_s)
-
-    return opened
+    return lambda where, **options: open_engine(where, **{**options, "lock_s": lock_s})
 
 
 def test_a_turn_under_way_survives_a_lock_held_for_a_while(path: Path) -> None:
@@ -352,8 +348,14 @@ def test_a_store_used_after_a_fork_says_what_to_do(path: Path, store: Store) -> 
     child = os.fork()
     if child == 0:
         words = []
-        for use in (lambda: session.append("from the child"), lambda: session.turn("x"), lambda: list(session.context()),
-                    lambda: store.session("other"), lambda: store.close()):  # fmt: skip
+        uses = [
+            lambda: session.append("from the child"),
+            lambda: session.turn("x"),
+            lambda: session.context(),
+            lambda: store.session("other"),
+            lambda: store.close(),
+        ]
+        for use in uses:
             try:
                 use()
                 words.append("done")

@@ -1,4 +1,4 @@
-"""What `Session.record` promises on a real store: nothing lost, nothing doubled, the list's shape is the context (I-12)."""
+"""What `Session.record` promises on a real store: nothing lost, nothing doubled, the list is the context (I-12)."""
 
 import asyncio
 import copy
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import procs
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
 import holdfast
+import procs
 from holdfast import Session, Store
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.errors import InvalidMessage, SessionEnded
@@ -171,6 +171,32 @@ def test_payloads_come_back_byte_for_byte(session: Session) -> None:
     session.record([odd, assistant("ok")])
     assert stored(session) == [odd, assistant("ok")]
     assert stored(again(session)) == [odd, assistant("ok")]
+
+
+def test_words_before_a_call_are_known_apart_and_together(session: Session) -> None:
+    """The view shows words and a call of one speaker as one message; an agent's own list may go on having two."""
+    messages = [user("a"), assistant("I look."), call("c1"), result("c1", "out"), assistant("b")]
+    head = session.record(messages).head
+    together = {**call("c1"), "content": "I look."}
+    assert list(session.context()) == [user("a"), together, result("c1", "out"), assistant("b")]
+    for handle in (again(session), session):
+        assert handle.record(copy.deepcopy(messages)) == holdfast.Recorded((), head)
+        assert handle.record(list(handle.context())) == holdfast.Recorded((), head)
+        assert handle.record(copy.deepcopy(messages)) == holdfast.Recorded((), head)
+
+
+def test_agents_that_load_and_record_in_turn_double_nothing(session: Session) -> None:
+    """I-12, B2: what one handle has hidden with its list, the other still presents, merged with its neighbours."""
+    other = again(session)
+    session.append("go")
+    mine = [*session.context(), assistant("a/0")]
+    session.record(mine)
+    mine, theirs = list(session.context()), list(other.context())
+    other.record([*theirs, assistant("b/0")])
+    theirs = list(other.context())
+    session.record([*mine, assistant("a/1")])
+    other.record([*theirs, assistant("b/1")])
+    assert said(session) == ["go", "a/0", "b/0", "a/1", "b/1"]
 
 
 def test_a_known_user_merged_with_a_new_one_stores_only_the_new_one(session: Session) -> None:

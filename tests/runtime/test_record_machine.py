@@ -147,8 +147,6 @@ class Agents(RuleBasedStateMachine):
     @rule(who=who, flush=flush)
     @flushing
     def use_a_tool(self, who: int) -> None:
-        if self.lists[who] and self.lists[who][-1].role == "assistant":
-            return
         for payload in use(self.unique("call_{}"), self.unique("output {}\n") * 20):
             self.lists[who].append(Item(payload, [Truth(payload)]))
 

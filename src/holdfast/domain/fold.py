@@ -16,7 +16,7 @@ from holdfast.domain.entry import Entry, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.turn import TurnRecord
-from holdfast.domain.view import shaped
+from holdfast.domain.view import shaped, without
 
 Unit = list[Seen] | Seen
 """What stands together: the messages of a turn, or one message outside a turn."""
@@ -36,6 +36,7 @@ class Log:
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
         self.shape_seq = 0
+        self._joined: set[int] = set()  # accepted before the shape, taken after it
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._unit_of_turn: dict[int, list[Seen]] = {}
@@ -126,7 +127,7 @@ class Log:
     def _arrange(self) -> list[Seen]:
         natural = self.standing
         if self.shape is not None:
-            natural = shaped(natural, self.shape, after=self.shape_seq)
+            natural = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
         if self.edits:
             natural = [self.worded(message) for message in natural]
         if self.hidden:
@@ -161,6 +162,7 @@ class Log:
             waiting = self._inbox.pop(id, None)
             if waiting is not None:
                 self._taken_by[id] = number
+                self._joined.add(waiting.seq)
                 self._place(msgspec.structs.replace(waiting, turn=number))
 
     def _turn_ended(self, entry: Entry) -> None:
@@ -172,6 +174,9 @@ class Log:
         if self.running == turn.number:
             self.running = None
         unit = self._unit_of_turn.get(turn.number, [])
+        if self.shape is not None and note.returns:
+            back = {message.seq for message in unit if message.id in note.returns}
+            self.shape = without(self.standing, self.shape, back)
         for id in note.returns:
             given = next((message for message in unit if message.id == id), None)
             if given is not None:
@@ -185,7 +190,7 @@ class Log:
 
     def _shaped(self, entry: Entry) -> None:
         note = note_of("view", entry.note)
-        self.shape, self.shape_seq = note, entry.seq
+        self.shape, self.shape_seq, self._joined = note, entry.seq, set()
         for seq in note.restored:
             self.edits.pop(seq, None)
         self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})

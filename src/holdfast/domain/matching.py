@@ -62,13 +62,17 @@ def lay_base(
     shown: Iterable[tuple[Payload, tuple[str, ...]]],
     used: set[str],
     wording: Wording,
+    said: Sequence[Payload],
 ) -> Base:
     """What a handle remembers, and between it, after its neighbour, what the view shows besides."""
-    owned = [(held, payload, _take_apart(payload, refs, wording)) for held, payload, refs in remembered]
+    is_said = _Said(said)
+    owned = [(held, payload, _take_apart(payload, refs, wording, is_said)) for held, payload, refs in remembered]
     own = [atom for _, _, parts in owned for atom in parts]
-    view = [atom for payload, refs in shown for atom in _take_apart(payload, refs, wording)]
+    view = [atom for payload, refs in shown for atom in _take_apart(payload, refs, wording, is_said)]
+    own, fused = _put_together(own, view)
     atoms, alias = _merge(own, [atom for atom in view if not used.intersection(atom.refs)])
     at = {id(atom): index for index, atom in enumerate(atoms)}
+    at |= {part: at[id(atom)] for part, atom in fused.items()}
     objects: dict[int, list[tuple[Payload, list[int]]]] = {}
     for held, payload, parts in owned:
         if held is not None:
@@ -94,13 +98,45 @@ def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[
     return atoms, alias
 
 
-def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording) -> list[Atom]:
-    """A merged payload as its messages, if its seams are known: by their own wordings, or as each is one paragraph."""
+class _Said:
+    """Whether the caller's list has a payload that says exactly this; read only when it is asked."""
+
+    def __init__(self, said: Sequence[Payload]) -> None:
+        self._said = said
+        self._prints: set[Fingerprint] | None = None
+
+    def __call__(self, print: Fingerprint) -> bool:
+        if self._prints is None:
+            self._prints = {fingerprint(payload) for payload in self._said}
+        return print in self._prints
+
+
+def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[int, Atom]]:
+    """Messages that a handle remembers apart and the caller now shows as the view does: words and calls in one."""
+    places = {atom.refs: index for index, atom in enumerate(own)}
+    fused: dict[int, Atom] = {}
+    out: list[Atom | None] = list(own)
+    for atom in view:
+        first = places.get(atom.refs[:1]) if len(atom.refs) > 1 and not atom.print.plain else None
+        parts = own[first : first + len(atom.refs)] if first is not None else []
+        if parts and tuple(ref for part in parts for ref in part.refs) == atom.refs:
+            fused |= {id(part): atom for part in parts}
+            out[first : first + len(parts)] = [atom, *[None] * (len(parts) - 1)]  # type: ignore[operator]
+    return [atom for atom in out if atom is not None], fused
+
+
+def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording, is_said: "_Said") -> list[Atom]:
+    """A merged payload as its messages, if its seams are known: by their own wordings, or as each is one paragraph.
+    One with more than words in it is taken apart only if the caller doesn't show it as it is."""
     whole = fingerprint(payload)
-    if len(refs) < 2 or not whole.plain:
+    if len(refs) < 2 or (not whole.plain and is_said(whole)):
         return [Atom(refs, payload, whole)]
     single = [wording(ref) for ref in refs]
     prints = [fingerprint(part) for part in single if part is not None]
+    if not whole.plain:
+        known = len(prints) == len(refs)
+        parts = [Atom((ref,), part, fingerprint(part)) for ref, part in zip(refs, single, strict=True) if part]
+        return parts if known else [Atom(refs, payload, whole)]
     if len(prints) == len(refs) and whole.text == GLUE.join(part.text for part in prints):
         texts = [part.text for part in prints]
     else:

@@ -128,13 +128,14 @@ def reconcile(
     walked = _walk(result, body, held, wordings)
     if walked < len(body):
         used = {ref for ref in result.order if isinstance(ref, str)}
+        rest = body[walked:]
         base = lay_base(
             [(entry.object, entry.snapshot, entry.refs) for entry in held[walked:]],
             shown=_besides(shown, used) if remembered else (),
             used=used,
             wording=wordings.single,
+            said=rest,
         )
-        rest = body[walked:]
         _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
     return result
 
@@ -302,7 +303,7 @@ class _Wordings:
         if len(refs) == 1 and stored[0] is None:
             stored[0] = believed
         texts = [fingerprint(payload).text for payload in stored if payload is not None]
-        return GLUE.join(texts) if len(texts) == len(refs) else None
+        return GLUE.join(text for text in texts if text) if len(texts) == len(refs) else None
 
     def stamped(self, used: set[str]) -> Any:
         """Finds messages out of view by their payload's own id; each only once."""

@@ -33,6 +33,10 @@ class Context(list[Any]):
             self._owned = True
             super().__setitem__(slice(None), [_copy(payload) for payload in super().__iter__()])
 
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        """`[extra] + context`: without this, the other list would take the shared payloads as they are."""
+        return [*other, *self]
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._own()
         return list, (list(self),)
@@ -70,13 +74,13 @@ class Contexts:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._given: dict[str, tuple[_Kept, int, list[Shaped]]] = {}
+        self._given: dict[str, tuple[int, _Kept, int, list[Shaped]]] = {}
 
     def make(self, log: Log, format: str) -> Context:
         """The context of this log, as of now."""
         shape = registry.get(format)
         kept, tail = self._split(log, shape)
-        self._given[format] = (kept, len(kept.payloads), tail)
+        self._given[format] = (log.head, kept, len(kept.payloads), tail)
         context = Context(shape.close([], log.instructions), head=log.head, instructions=log.instructions or "")
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
@@ -88,11 +92,12 @@ class Contexts:
         kept, tail = self._split(log, shape)
         return _joined(kept, len(kept.payloads), tail)
 
-    def given(self, format: str) -> list[Shaped]:
-        """What the last context showed: `record` knows it again, whatever others have done to the view meanwhile."""
-        if format not in self._given:
+    def given(self, log: Log, format: str) -> list[Shaped]:
+        """What the last context showed, if the log has grown since: `record` knows it again, whatever others have done
+        to the view meanwhile."""
+        head, kept, count, tail = self._given.get(format, (log.head, None, 0, []))
+        if kept is None or head == log.head:
             return []
-        kept, count, tail = self._given[format]
         return _joined(kept, count, tail)
 
     def forget_given(self, format: str) -> None:

@@ -81,7 +81,7 @@ class _Attempt:
         with room.lock:
             self.head = log.head
             shown = room.contexts.shown(log, shape)
-            remembered, given = memory.anchors.get(format, []), room.contexts.given(format)
+            remembered, given = memory.anchors.get(format, []), room.contexts.given(log, format)
             if given:
                 remembered = remember(remembered, handed=given)
             found = reconcile(payloads, shown=shown, remembered=remembered, known=_Wordings(log))

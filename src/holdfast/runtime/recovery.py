@@ -1,23 +1,30 @@
 """Recovery: settling a turn whose writer is gone, stopped or overtaken (I-6, I-7).
 
 Two commits. The first raises the fence: from then on the writer can store nothing more, so what is in the journal is
-all that was ever delivered. The second makes partial messages of it and writes the turn's one end. Whoever finds a
-turn seized and not yet ended (its seizer was killed between the two) does the same again.
+all that was ever delivered. The second makes partial messages of it and writes the turn's one end. The seizer of a
+living writer's turn has a short lease for that, so that others let it finish; whoever finds a turn seized and left (its
+seizer was killed between the two) does the same again.
 """
 
+from collections.abc import Callable
+
 from holdfast.domain.entry import End, TurnEnded
-from holdfast.engine.protocol import Refused, Row, SessionState, Waiting
+from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.holder import is_gone
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
 
 
+SETTLE_S = 5.0
+"""How long whoever stops a living writer's turn has to write what is left of it, before others do."""
+
+
 def is_dead(state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
     if state.turn is None:
         return False
-    return state.fence != state.turn or (state.lease_left_s or 0) <= 0 or is_gone(state.holder)
+    return (state.lease_left_s or 0) <= 0 or is_gone(state.holder)
 
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
@@ -29,13 +36,20 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
     return state
 
 
-def settle(room: Room, state: SessionState, *, end: End, reason: str) -> Plan[bool]:
-    """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile."""
+def settle(
+    room: Room, state: SessionState, *, end: End, reason: str, also: Callable[[Write], Plan[Commit]] | None = None
+) -> Plan[bool]:
+    """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile.
+
+    `also` makes more of the last write, in the same commit: nothing can happen between the turn's end and that.
+    """
     assert state.turn is not None
-    # An end that somebody asked for is written with the seizure, so that whoever meets the turn between the two commits
-    # carries this one on, and does not take the turn for one that was left.
-    asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if end != "abandoned" else ()
-    outcome = yield room.submit(drafts=asked, fence=state.fence, seize=True, ended_too=True)
+    # An end that somebody asked for is written with the seizure: if its seizer is killed before the second commit, the
+    # next one carries this end on, and does not take the turn for one that was left.
+    is_asked = end != "abandoned" and state.fence == state.turn
+    asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
+    lease_s = SETTLE_S if is_asked else None
+    outcome = yield room.submit(drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
     if isinstance(outcome, Refused):
         return False
     rows = yield Read(lambda: _journal(room, state))
@@ -52,14 +66,16 @@ def settle(room: Room, state: SessionState, *, end: End, reason: str) -> Plan[bo
     if not ended:
         note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
         drafts.append(room.draft("end", note, turn=state.turn))
-    outcome = yield room.submit(
+    last = Write(
+        room.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
         finish=True,
         ended_too=True,
         admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
     )
-    return bool(asked) or not isinstance(outcome, Refused)
+    outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
+    return is_asked or not isinstance(outcome, Refused)
 
 
 def _journal(room: Room, state: SessionState) -> list[Row]:

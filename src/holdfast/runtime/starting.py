@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, note_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
-from holdfast.engine.protocol import Accepted, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, SessionState, Start, Waiting, Write, Written
 from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.drive import Pause, Plan, Read
@@ -76,7 +76,7 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
                 yield from _meet(room, state, wish)
             else:
                 waiting = yield Read(partial(room.engine.inbox, room.id))
-                outcome = yield from _commit_start(room, first_write(room, wish, waiting))
+                outcome = yield from commit_start(room, (first_write(room, wish, waiting),))
                 if isinstance(outcome, Written):
                     return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
                 yield from _refused(room, wish, outcome)
@@ -106,18 +106,17 @@ def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
     )
 
 
-def _commit_start(room: Room, write: Write) -> Plan[Any]:
-    """Starts the turn; if the caller is interrupted just then, the turn that nobody got is ended at once."""
-    ticket = room.engine.submit((write,))
+def commit_start(room: Room, commit: Commit) -> Plan[Outcome]:
+    """Starts the turn; if the caller is interrupted just then, the turn that nobody got is left at once."""
+    ticket = room.engine.submit(commit)
     try:
         return (yield ticket)
     except BaseException as error:
-        if ticket.done:
-            outcome = ticket.result()
-            if isinstance(outcome, Written):
-                TurnWork(room, outcome.turn, format="openai.chat", lease_s=1).leave(
-                    f"interrupted: {type(error).__name__}"
-                )
+        outcome = ticket.result() if ticket.done else None
+        if isinstance(outcome, Written):
+            left = room.submit(fence=outcome.turn, seize=True, renew_s=0, ended_too=True)
+            if not isinstance(error, GeneratorExit):
+                yield left
         raise
 
 

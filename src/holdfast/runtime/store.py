@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Opening, Refused, SessionState, Write, Written
+from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Write, Written
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound
 from holdfast.runtime.clock import RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
@@ -19,7 +19,7 @@ from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room
 from holdfast.runtime.session import Session, SessionWork
-from holdfast.runtime.starting import Wish, already, first_write, start
+from holdfast.runtime.starting import Wish, already, commit_start, first_write, start
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
 
@@ -66,9 +66,10 @@ class StoreWork:
             state = yield Read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended:
                 state = yield from settle_if_dead(self.room(state))
-                if state.turn is not None:
-                    yield from settle(self.room(state), state, end="interrupted", reason=f"reset: {reason}")
-            made = yield from self._replace(state, key, reason)
+            if state is not None and state.turn is not None:
+                made = yield from self._replace_running(state, key, reason)
+            else:
+                made = yield from self._replace(state, key, reason)
             if made is not None:
                 return SessionWork(made)
 
@@ -86,7 +87,7 @@ class StoreWork:
             room, writes = yield Read(partial(self._replacement, state, key, reason))
             first = first_write(room, wish, list(writes[-1].admits))
             combined = _started(writes[-1], first)
-            outcome = yield self.engine.submit((*writes[:-1], combined))
+            outcome = yield from commit_start(room, (*writes[:-1], combined))
             if isinstance(outcome, Written):
                 return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
             if outcome.why == "accepted":
@@ -123,6 +124,21 @@ class StoreWork:
         room, writes = yield Read(partial(self._replacement, state, key, reason))
         outcome = yield self.engine.submit(tuple(writes))
         return None if isinstance(outcome, Refused) else room
+
+    def _replace_running(self, state: SessionState, key: str, reason: str) -> Plan[Room | None]:
+        """The same for a session in which a turn runs. The turn's end and the session's are one transaction: whoever
+        waits for the turn gets the next one in the new session, and none in the old that would be ended at once."""
+        room, made = self.room(state), []
+
+        def close(last: Write) -> Plan[Commit]:
+            new, (closing, opening) = yield Read(lambda: self._replacement(room.state(), key, reason))
+            made.append(new)
+            drafts = (*last.drafts, *closing.drafts)
+            return replace(last, drafts=drafts, close=True, head=closing.head, takes=closing.takes), opening
+
+        yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)
+        now = yield Read(lambda: self.engine.current(self.tenant, key))
+        return next((new for new in made if now is not None and now.id == new.id), None)
 
     def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]]:
         """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new."""

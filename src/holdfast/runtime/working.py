@@ -161,7 +161,9 @@ class TurnWork:
 
     def call(self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False) -> Plan[str]:
         """Stores that this call is about to be run (I-22)."""
-        text = arguments if isinstance(arguments, str) else freeze(arguments).decode()
+        return self._call(name, _frozen(arguments), call_id)
+
+    def _call(self, name: str, text: str, call_id: str | None) -> Plan[str]:
         id = call_id or "call_" + self.room.world.chance(12).hex()
         with self._lock:
             asked = next((c for c in self._calls if c.call_id == id and not c.started and not c.answered), None)
@@ -181,7 +183,9 @@ class TurnWork:
 
     def result(self, call_id: str, content: Any, *, error: bool = False) -> Plan[str]:
         """Stores what the tool answered; late, if the turn is over by now."""
-        text = content if isinstance(content, str) else freeze(content).decode()
+        return self._result(call_id, _frozen(content), error)
+
+    def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
         with self._lock:
             known = self._answer(call_id)
         if known is None and not (yield from self._called_elsewhere(call_id)):
@@ -249,11 +253,6 @@ class TurnWork:
         yield from self._write(drafts=tuple(drafts), finish=True)
         self._over()
 
-    def leave(self, reason: str) -> None:
-        """Ends the turn without waiting: nobody is there to be told."""
-        self._over()
-        _orphan(self.room, self.number, reason)()
-
     def stopped(self) -> Plan[bool]:
         """Whether this turn is over: stopped, taken over, or ended."""
         if not self.ended:
@@ -261,6 +260,11 @@ class TurnWork:
             if state.turn != self.number or state.fence != self.number:
                 self._over()
         return self.ended
+
+
+def _frozen(value: Any) -> str:
+    """Arguments or an outcome as the text that is stored; taken when the call is made, before anything waits (I-3)."""
+    return value if isinstance(value, str) else freeze(value).decode()
 
 
 def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
@@ -271,11 +275,11 @@ def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
     return "interrupted", name, None
 
 
-def _orphan(room: Room, number: int, reason: str = "its turn was dropped") -> Callable[[], None]:
+def _orphan(room: Room, number: int) -> Callable[[], None]:
     """Ends a turn that nobody holds any more. Journal rows make the partial message when somebody looks: only the
     fence falls here, so that this never waits."""
 
     def end() -> None:
-        room.engine.submit((Write(room.id, fence=number, seize=True, ended_too=True),))
+        room.engine.submit((Write(room.id, fence=number, seize=True, renew_s=0, ended_too=True),))
 
     return end

@@ -1,0 +1,308 @@
+"""The fold: from entries to what a session is; the same in every process, however the entries came (I-9)."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.entry import (
+    Closed,
+    Edit,
+    Entry,
+    Labelled,
+    Retracted,
+    Shape,
+    Taken,
+    TurnEnded,
+    TurnStarted,
+    note_of,
+    noted,
+)
+from holdfast.domain.fold import Log
+from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.domain.view import ranges
+
+
+class Telling:
+    """A log being told, entry by entry. Message ids are the hex of their seq."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.turn = 0
+
+    def add(self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b"") -> int:
+        seq = len(self.entries) + 1
+        encoded = noted(note) if note is not None else b""
+        self.entries.append(Entry(seq, kind, turn, seq.to_bytes(16, "big"), seq, encoded, body))
+        return seq
+
+    def message(self, text: str = "", *, turn: int | None = None, role: str = "user", **note: Any) -> int:
+        body = freeze({"role": role, "content": text or f"m{len(self.entries) + 1}"})
+        return self.add("message", MessageNote(role=role, **note), turn=turn, body=body)  # type: ignore[arg-type]
+
+    def start(self, *takes: int) -> int:
+        self.turn += 1
+        self.add("turn", TurnStarted(tuple(name(seq) for seq in takes)), turn=self.turn)
+        return self.turn
+
+    def end(self, turn: int, end: Any = "completed", returns: tuple[int, ...] = ()) -> int:
+        return self.add("end", TurnEnded(end, returns=tuple(name(seq) for seq in returns)), turn=turn)
+
+    def log(self) -> Log:
+        log = Log()
+        log.add(self.entries)
+        return log
+
+
+def name(seq: int) -> str:
+    return seq.to_bytes(16, "big").hex()
+
+
+def order(log: Log) -> list[int]:
+    return [message.seq for message in log.order]
+
+
+# Laws ----------------------------------------------------------------------------------------------------------------
+
+
+def test_turns_stand_in_the_order_they_started_and_late_messages_in_their_own_turn() -> None:
+    """I-7: what a superseded turn stored late is where it belongs."""
+    told = Telling()
+    first = told.start()
+    one = told.message(turn=first, role="assistant")
+    told.end(first, "interrupted")
+    second = told.start()
+    two = told.message(turn=second, role="assistant")
+    late = told.message(turn=first, role="assistant", late=True)
+    aside = told.message()
+    assert order(told.log()) == [one, late, two, aside]
+
+
+def test_a_message_in_the_inbox_stands_nowhere_until_a_turn_takes_it() -> None:
+    """I-4."""
+    told = Telling()
+    waiting = told.message(inbox=True)
+    aside = told.message()
+    assert order(told.log()) == [aside]
+    assert told.log().waiting == {name(waiting)}
+    turn = told.start(waiting)
+    log = told.log()
+    assert order(log) == [aside, waiting]
+    assert log.turn_of(name(waiting)) == turn
+    assert log.waiting == set()
+
+
+def test_a_turn_that_gives_back_what_it_took_leaves_it_for_the_next() -> None:
+    """I-4: a turn that dies before it has used a message gives it back."""
+    told = Telling()
+    waiting = told.message(inbox=True)
+    first = told.start(waiting)
+    told.end(first, "abandoned", returns=(waiting,))
+    log = told.log()
+    assert (order(log), log.waiting) == ([], {name(waiting)})
+    told.start(waiting)
+    assert order(told.log()) == [waiting]
+
+
+def test_a_running_turn_can_take_more() -> None:
+    told = Telling()
+    turn = told.start()
+    said = told.message(turn=turn, role="assistant")
+    steering = told.message(inbox=True)
+    told.add("take", Taken((name(steering),)), turn=turn)
+    assert order(told.log()) == [said, steering]
+
+
+def test_a_turn_has_one_end_and_a_second_changes_nothing() -> None:
+    """I-6."""
+    told = Telling()
+    turn = told.start()
+    told.end(turn, "interrupted")
+    told.end(turn, "completed")
+    assert told.log().turns[turn].end == "interrupted"
+    assert told.log().running is None
+
+
+def test_a_shape_shows_what_it_names_and_what_comes_after_it() -> None:
+    told = Telling()
+    seqs = [told.message() for _ in range(4)]
+    told.add("view", Shape(((seqs[3], seqs[3]), (seqs[0], seqs[1]))))
+    after = told.message()
+    assert order(told.log()) == [seqs[3], seqs[0], seqs[1], after]
+
+
+def test_a_message_that_waited_while_the_view_was_shaped_is_shown_once_a_turn_takes_it() -> None:
+    """I-4, I-9: it was accepted before the shape and taken after it; the model must see it, in every process."""
+    told = Telling()
+    head = told.message()
+    kept = told.message()
+    waiting = told.message(inbox=True)
+    told.add("view", Shape(((kept, kept),)))
+    grown = told.log()
+    assert order(grown) == [kept]
+    turn = told.start(waiting)
+    answer = told.message(turn=turn, role="assistant")
+    grown.add(told.entries[-2:])
+    assert order(grown) == [kept, waiting, answer]
+    assert order(told.log()) == [kept, waiting, answer]
+    assert head not in order(told.log())
+
+
+def test_a_message_given_back_takes_nothing_of_the_view_with_it() -> None:
+    """I-4, I-9: a shape has a range that begins with it; the rest of the range stays, also when it is taken again."""
+    told = Telling()
+    waiting = told.message(inbox=True)
+    turn = told.start(waiting)
+    one, two = told.message(), told.message()
+    told.add("view", Shape(((waiting, two),)))
+    assert order(told.log()) == [waiting, one, two]
+    told.end(turn, "abandoned", returns=(waiting,))
+    assert order(told.log()) == [one, two]
+    told.start(waiting)
+    assert order(told.log()) == [one, two, waiting]
+
+
+def test_edits_reword_the_view_until_they_are_restored() -> None:
+    told = Telling()
+    seq = told.message("long output")
+    short = Edit(MessageNote(), {"role": "user", "content": "short"})
+    told.add("view", Shape(((seq, seq),), {seq: short}))
+    assert [thaw(message.body)["content"] for message in told.log().order] == ["short"]
+    assert [thaw(message.body)["content"] for message in told.log().standing] == ["long output"]
+    told.add("view", Shape(((seq, seq),), {}, (seq,)))
+    assert [thaw(message.body)["content"] for message in told.log().order] == ["long output"]
+
+
+def test_labels_and_retractions_hide_and_labels_can_show_again() -> None:
+    """I-13: labels are entries of their own, the last word counts."""
+    told = Telling()
+    one, two = told.message(), told.message()
+    told.add("label", Labelled(name(one), {"visible_to_model": False, "colour": "red"}))
+    told.add("retract", Retracted((name(two),)))
+    assert order(told.log()) == []
+    told.add("label", Labelled(name(one), {"visible_to_model": True}))
+    log = told.log()
+    assert order(log) == [one]
+    assert log.labels[name(one)] == {"visible_to_model": True, "colour": "red"}
+    assert len(log.messages) == 2
+
+
+def test_instructions_are_the_last_that_were_given() -> None:
+    told = Telling()
+    assert told.log().instructions is None
+    for text in ("Be kind.", "Be brief."):
+        told.add("instructions", body=freeze(text))
+    assert told.log().instructions == "Be brief."
+
+
+def test_an_unknown_kind_is_passed_over() -> None:
+    """A newer release may have written it; the rest stays readable."""
+    told = Telling()
+    one = told.message()
+    told.add("telepathy")
+    two = told.message()
+    assert order(told.log()) == [one, two]
+
+
+# Any log -------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Entry]:
+    """Logs as sessions write them: turns one after another, an inbox, shapes, labels, late messages."""
+    told = Telling()
+    running: int | None = None
+    said: list[int] = []
+    waiting: list[int] = []
+    taken: list[int] = []
+    for _ in range(draw(st.integers(0, 25))):
+        step = draw(st.sampled_from(["say", "say", "late", "wait", "start", "end", "shape", "hide", "prompt", "take"]))
+        if step == "say":
+            said.append(told.message(turn=running, role="assistant" if running else "user"))
+        elif step == "late" and told.turn:
+            late = draw(st.integers(1, told.turn))
+            said.append(told.message(turn=late, role="assistant", late=late != running))
+        elif step == "wait":
+            waiting.append(told.message(inbox=True))
+        elif step == "start" and running is None:
+            running = told.start(*waiting)
+            taken, waiting = waiting, []
+            said += taken
+        elif step == "take" and running is not None and waiting:
+            told.add("take", Taken(tuple(name(seq) for seq in waiting)), turn=running)
+            said += waiting
+            waiting = []
+        elif step == "end" and running is not None:
+            back = tuple(taken) if draw(st.booleans()) else ()
+            told.end(running, "abandoned" if back else "completed", returns=back)
+            said = [seq for seq in said if seq not in back]
+            waiting = [*back, *waiting]
+            running, taken = None, []
+        elif step == "shape" and said:
+            shown = draw(st.permutations(said))[: draw(st.integers(0, len(said)))]
+            edits = {seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]}
+            told.add("view", Shape(ranges(told.log().standing, shown), edits))
+        elif step == "hide" and said:
+            labels = {"visible_to_model": draw(st.booleans())}
+            told.add("label", Labelled(name(draw(st.sampled_from(said))), labels))
+        elif step == "prompt":
+            told.add("instructions", body=freeze(draw(st.sampled_from(["a", "b"]))))
+    if running is None and draw(st.booleans()):
+        told.add("closed", Closed("done"))
+    return told.entries
+
+
+@given(entries=logs(), cuts=st.lists(st.integers(0, 30), max_size=6), looks=st.booleans())
+def test_a_log_folded_in_pieces_is_the_log_folded_at_once(entries: list[Entry], cuts: list[int], looks: bool) -> None:
+    """I-9: one process has followed along and looked at every step, another loads it whole; both see the same."""
+    whole = Log()
+    whole.add(entries)
+    grown = Log()
+    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(entries)], strict=True):
+        grown.add(entries[start:end])
+        if looks:
+            assert grown.order is not None
+    for seen in ("order", "standing", "messages", "waiting", "running", "instructions", "closed", "hidden", "labels"):
+        assert getattr(grown, seen) == getattr(whole, seen)
+    assert grown.turns == whole.turns
+
+
+@given(entries=logs())
+def test_the_order_only_grows_at_its_end_while_the_revision_stays(entries: list[Entry]) -> None:
+    """What was computed from its beginning may be kept."""
+    log = Log()
+    before, revision = order(log), log.revision
+    for entry in entries:
+        log.add([entry])
+        now = order(log)
+        if log.revision == revision:
+            assert now[: len(before)] == before
+        before, revision = now, log.revision
+
+
+@given(entries=logs())
+def test_every_message_stands_once_or_waits(entries: list[Entry]) -> None:
+    """I-1, I-9: nothing told is forgotten, nothing stands twice, and what is shown is a part of what stands."""
+    log = Log()
+    log.add(entries)
+    told = [entry.seq for entry in entries if entry.kind == "message"]
+    assert [message.seq for message in log.messages] == told
+    assert len(set(order(log))) == len(log.order)
+    assert set(order(log)) <= {message.seq for message in log.standing}
+
+
+@given(entries=logs())
+def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden(entries: list[Entry]) -> None:
+    """I-4: a shape says how the past is shown; it can't hide what comes after it."""
+    log = Log()
+    log.add(entries)
+    shapes = [entry.seq for entry in entries if entry.kind == "view"]
+    if shapes:
+        before = Log()
+        before.add(entry for entry in entries if entry.seq < shapes[-1])
+        back = {
+            id for entry in entries[shapes[-1] :] if entry.kind == "end" for id in note_of("end", entry.note).returns
+        }
+        stood = {message.id for message in before.standing} - back
+        joined = {message.id for message in log.standing} - stood - log.hidden
+        assert joined <= {message.id for message in log.order}
