@@ -202,3 +202,10 @@ def test_reasoning_alone_is_shown_only_with_what_it_led_to():
 def test_a_cut_may_fall_between_an_answer_and_the_next_question_only():
     steps = repair(view(user(), says("", "a"), result("a"), user(), says(), user()), registry.read)
     assert [place for place in range(1, len(steps)) if may_cut(steps[place - 1], steps[place])] == [5]
+
+
+def test_a_user_message_that_only_thinks_shows_nothing():
+    payload = {"role": "user", "parts": [{"type": "thinking", "text": "Hm.", "signed": True}]}
+    note = registry.get("holdfast").note(payload)
+    seen = [Seen("a", 1, None, note, freeze(payload))]
+    assert repair(seen, registry.read) == []

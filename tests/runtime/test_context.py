@@ -348,6 +348,22 @@ def test_payloads_come_back_byte_for_byte(tmp_path_factory, payload):
         assert message.payload == given_payload and message.format == format
 
 
+def test_a_message_that_was_hidden_while_it_waited_is_hidden_when_it_is_taken(store, where):
+    """I-9, I-13: on the handle that saw it wait, and on a fresh one."""
+    session = store.session("k")
+    with session.turn("kept") as turn:
+        turn.say("Yes.")
+    dropped = session.turn("hidden")
+    session._work.room.submit(fence=dropped._work.number, seize=True, renew_s=0, ended_too=True).result()
+    [waiting] = session.pending()
+    session.label(waiting.id, visible_to_model=False)
+    assert [payload["content"] for payload in session.context()] == ["kept", "Yes."]
+    with session.turn("shown") as turn:
+        assert [payload["content"] for payload in turn.context()] == ["kept", "Yes.", "shown"]
+        with other_handle(where) as other:
+            assert list(other.session("k").context()) == list(turn.context())
+
+
 def test_what_is_stored_is_not_changed_to_please_a_provider(store, where):
     """I-1, FAULTS E10, E11: blanks, doubled roles and open calls are in the log as they came, and in no context."""
     session = store.session("k")

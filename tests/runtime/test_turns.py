@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast.domain.entry import note_of
 from holdfast.errors import AlreadyAccepted, InvalidMessage, NotFound, SessionBusy, TurnInterrupted
+from holdfast.runtime.recovery import settle
 from holdfast.runtime.store import open_store
 from holdfast.testing.providers import check
 from looking import HandWorld, end_notes, ends, journaled, other_handle, raw_entries, told
@@ -389,6 +390,26 @@ def test_a_settler_that_was_killed_between_its_two_commits_is_carried_on(store, 
     assert ends(store, session.id) == {1: []}
     assert told(session) == [("user", "Hi", "complete"), ("assistant", "Well, ", "partial")]
     assert only_end(store, session) == "abandoned"
+
+
+def test_a_stop_that_is_cut_off_between_its_two_commits_is_carried_on_as_a_stop(where):
+    """I-6, I-16: whoever stopped the turn died half-way; the next one, after a short while, writes what is missing."""
+    world = HandWorld()
+    with open_store(where) as store, open_store(where, world=world) as other:
+        turn = store.session("k").turn("Hi")
+        stream = turn.deliver(iter(["Well, ", "no"]))
+        assert next(stream) == "Well, "
+        session = other.session("k")
+        room = session._work.room
+        half = settle(room, room.state(), end="interrupted", reason="stopped: user")
+        next(half).result()  # the first commit, and never the second
+        with pytest.raises(TurnInterrupted):
+            next(stream)
+        assert session.info().state == "running", "whoever stopped it has a moment to finish"
+        world.ahead_s = 10
+        assert session.info().state == "open"
+        assert told(session) == [("user", "Hi", "complete"), ("assistant", "Well, ", "partial")]
+        assert only_end(other, session) == "interrupted" and session.pending() == []
 
 
 def test_a_running_turn_of_a_living_process_is_not_settled(store, where):

@@ -112,7 +112,7 @@ class Log:
             unit.append(seen)
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
-        if unit is self._units[-1] and not self._stale:
+        if unit is self._units[-1] and not self._stale and seen.id not in self.hidden:
             self._order.append(seen)
         else:
             self._stale = True

@@ -218,7 +218,8 @@ class _Arranging:
         pieces = tuple(piece for piece in read if not isinstance(piece.part, Result))
         if note.partial:
             pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
-        if not any(_says(piece.part) or _is_signed(piece.part) for piece in pieces):
+        thinks = note.role == "assistant" and any(_is_signed(piece.part) for piece in pieces)
+        if not thinks and not any(_says(piece.part) for piece in pieces):
             return None
         if note.partial or note.answers:
             role: Role = "assistant" if note.calls else note.role

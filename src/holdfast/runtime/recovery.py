@@ -15,7 +15,6 @@ from holdfast.runtime.holder import is_gone
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
 
-
 SETTLE_S = 5.0
 """How long whoever stops a living writer's turn has to write what is left of it, before others do."""
 
