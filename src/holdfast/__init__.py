@@ -17,18 +17,18 @@ from holdfast.domain.message import Usage
 from holdfast.domain.routing import Daily, Idle
 from holdfast.domain.turn import ToolCall
 from holdfast.errors import HoldfastError
-from holdfast.runtime.agents import AgentCache
 from holdfast.runtime.context import Context
 from holdfast.runtime.follow import Event
 from holdfast.runtime.message import Message
-from holdfast.runtime.recording import Recorded
 from holdfast.runtime.session import Session, SessionInfo
 from holdfast.runtime.store import Store
 from holdfast.runtime.store import open_store as open
 from holdfast.runtime.turn import Turn
 
 if TYPE_CHECKING:
+    from holdfast.runtime.agents import AgentCache
     from holdfast.runtime.aio import AsyncSession, AsyncStore, AsyncTurn, open_async
+    from holdfast.runtime.recording import Recorded
 
 __version__ = "0.1.0"
 
@@ -56,17 +56,25 @@ __all__ = [
     "open_async",
 ]
 
-_ASYNC = ("AsyncSession", "AsyncStore", "AsyncTurn", "open_async")
+_LATER = {
+    "AgentCache": "agents",
+    "AsyncSession": "aio",
+    "AsyncStore": "aio",
+    "AsyncTurn": "aio",
+    "Recorded": "recording",
+    "open_async": "aio",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The async face is loaded when it is first asked for: asyncio takes longer to import than all of Holdfast."""
-    if name not in _ASYNC:
+    """What not every program needs is loaded when it is first asked for: asyncio alone takes longer than all the
+    rest.
+    """
+    if name not in _LATER:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    from holdfast.runtime import aio
+    from importlib import import_module
 
-    for each in _ASYNC:
-        _publish(each, getattr(aio, each))
+    _publish(name, getattr(import_module(f"holdfast.runtime.{_LATER[name]}"), name))
     return globals()[name]
 
 
@@ -80,6 +88,6 @@ def _publish(name: str, value: Any) -> None:
 
 
 for _each in __all__:
-    if _each not in _ASYNC:
+    if _each not in _LATER:
         _publish(_each, globals()[_each])
 del _each

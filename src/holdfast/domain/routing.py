@@ -32,8 +32,9 @@ class Idle(Policy, frozen=True, kw_only=True):
 
 
 class Daily(Policy, frozen=True, kw_only=True):
-    """A new session each day at this time of day, in this time zone; a time that a change of clocks skips is taken as
-    the moment after the gap, one that comes twice as the first."""
+    """A new session each day at this time of day, in this time zone. On the day of a change of clocks, a time that is
+    skipped comes later by the length of the gap, and of one that comes twice the first counts.
+    """
 
     at: str = "04:00"
     tz: str = "UTC"

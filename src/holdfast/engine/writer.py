@@ -90,9 +90,10 @@ class Writer:
 
     def submit(self, commit: Commit) -> Ticket:
         ticket = Ticket(commit)
-        if self._closed:
-            raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
-        self._queue.put(ticket)
+        with self._gate:  # a commit that came in behind the closing would wait for ever
+            if self._closed:
+                raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+            self._queue.put(ticket)
         return ticket
 
     def submit_all(self, commits: Sequence[Commit]) -> list[Ticket]:
@@ -120,21 +121,12 @@ class Writer:
 
     def _take(self) -> tuple[list[Ticket], bool]:
         """All that waits, at least one."""
-        batch: list[Ticket] = []
-        ticket = self._queue.get()
-        while ticket is not None:
-            batch.append(ticket)
-            if len(batch) >= BATCH_MAX or self._queue.empty():
-                return batch, False
-            ticket = self._queue.get()
-        batch.extend(left for left in self._left() if left is not None)
-        return batch, True
-
-    def _left(self) -> list[Ticket | None]:
-        left = []
-        while not self._queue.empty():
-            left.append(self._queue.get())
-        return left
+        get = self._queue.get
+        taken = [get()]
+        taken += [get() for _ in range(min(self._queue.qsize(), BATCH_MAX - 1))]
+        # The mark of closing is the last thing that ever comes.
+        closing = taken[-1] is None
+        return [ticket for ticket in taken if ticket is not None], closing
 
     def _serve(self, batch: list[Ticket]) -> None:
         commits = [ticket.commit for ticket in batch]

@@ -53,6 +53,11 @@ _PLAIN_KEYS = frozenset({"role", "content"})
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 
 
+_USUAL_KEYS = {"role", "content"}
+_USUAL = {role: MessageNote(role=role, format=NAME) for role in ("user", "assistant")}
+"""The notes of nearly every message: those that are only words."""
+
+
 class OpenAIChat:
     """Chat Completions messages."""
 
@@ -65,6 +70,10 @@ class OpenAIChat:
         return {"role": role, "content": text}
 
     def note(self, payload: Payload) -> MessageNote:
+        if type(payload) is dict and payload.keys() == _USUAL_KEYS:
+            usual = _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
+            if usual is not None and type(payload["content"]) is str and not is_blank(payload["content"]):
+                return usual
         role = check_role(payload, _ROLES)
         assert isinstance(payload, dict)
         content = payload.get("content")

@@ -1,25 +1,27 @@
 """A session: one conversation, from its first message to its end; what can be asked of it and done with it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.domain.entry import Closed, Entry, Labelled
 from holdfast.domain.message import Usage, freeze
 from holdfast.domain.turn import ToolCall, tool_calls
-from holdfast.engine.protocol import Refused, SessionState
+from holdfast.engine.protocol import Refused, SessionState, Write
 from holdfast.errors import NotFound
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.follow import Event, follow
 from holdfast.runtime.message import Message
-from holdfast.runtime.recording import Memory, Recorded, record
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room, speak
 from holdfast.runtime.starting import Wish, already, start
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
+
+if TYPE_CHECKING:
+    from holdfast.runtime.recording import Memory, Recorded
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class SessionWork:
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.memory = Memory()
+        self._memory: Memory | None = None
 
     def turn(self, message: Any, **options: Any) -> Plan[TurnWork]:
         return start(self.room, Wish(self.room.world, message, **options))
@@ -57,15 +59,19 @@ class SessionWork:
     def _append(self, spoken: Any, event_id: str | None) -> Plan[str]:
         room = self.room
         draft = room.message(spoken, turn=None)
-        outcome = yield room.submit(drafts=(draft,), event=(room.scope, event_id) if event_id is not None else None)
+        event = (room.scope, event_id) if event_id is not None else None
+        outcome = yield room.engine.submit((Write(room.id, (draft,), event=event),))
         if isinstance(outcome, Refused):
             if outcome.why == "accepted":
                 raise (yield Read(lambda: already(room, event_id or "", outcome.detail)))
             raise (yield Read(room.ended))
         return draft.id.hex()
 
-    def record(self, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
-        return record(self.room, self.memory, messages, format=format)
+    def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
+        from holdfast.runtime.recording import Memory, record  # for those who record: most programs don't
+
+        self._memory = self._memory or Memory()
+        return record(self.room, self._memory, messages, format=format)
 
     def context(self, format: str) -> Plan[Context]:
         yield from settle_if_dead(self.room)
@@ -181,7 +187,7 @@ class Session:
         """Stores one message outside a turn; its id."""
         return run(self._work.append(message, format=format, event_id=event_id))
 
-    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Recorded:
+    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Recorded":
         """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
         return run(self._work.record(messages, format=format))
 

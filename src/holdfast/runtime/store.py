@@ -9,10 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.entry import Closed, Opened
+from holdfast.domain.message import USUAL_FORMAT
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Write, Written
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound
+from holdfast.formats import registry
 from holdfast.runtime.clock import RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
@@ -31,6 +33,7 @@ class StoreWork:
         if not isinstance(tenant, str) or not tenant:
             raise InvalidMessage(problem="a tenant is a name, not nothing", place="tenant")
         self.world = world or RealWorld()
+        registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
         self.engine = open_engine(where, durability=durability, tick=self.world.tick)
         self.keeper = Keeper(self.world.tick)

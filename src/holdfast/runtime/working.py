@@ -20,6 +20,7 @@ from holdfast.errors import NotFound, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.holder import is_gone
 from holdfast.runtime.message import Message
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.stream import Stream
@@ -205,7 +206,7 @@ class TurnWork:
         """Takes what came in meanwhile."""
         while True:
             waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
-            free = tuple(w.message for w in waiting if w.waiter is None)
+            free = tuple(w.message for w in waiting if w.waiter is None or is_gone(w.waiter))
             if not free:
                 if (yield from self.stopped()):
                     raise (yield from self.interrupted())
