@@ -153,13 +153,18 @@ class SessionState(msgspec.Struct, frozen=True):
 class Ticket(Protocol):
     """A commit under way."""
 
+    @property
+    def done(self) -> bool:
+        """Whether `result` would not wait."""
+        ...
+
     def result(self, timeout: float | None = None) -> Outcome:
         """Waits for the outcome; raises an operator's error when the store could not say."""
         ...
 
     def then(self, callback: Callable[["Ticket"], Any]) -> None:
         """Calls back, from any thread, when `result` would not wait; in a close race twice. The last callback given
-        counts.
+        counts. What it gives back, if anything, is called after the whole batch was answered, once for equal ones.
         """
         ...
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engine.protocol import Engine
-from holdfast.engine.writer import Ticket
 
 T = TypeVar("T")
 Plan = Generator[Any, Any, T]
@@ -53,18 +52,22 @@ def run(plan: Plan[T]) -> T:
 
 
 def _wait(request: Any) -> Any:
-    if isinstance(request, Ticket):
-        try:
-            return request.result()
-        except BaseException:
-            if not request.done:
-                request.result()  # interrupted while it was on its way: see it through first
-            raise
     if isinstance(request, Read):
         return request.work()
-    news = threading.Event()
-    stop = request.engine.watch(request.session, news.set)
+    if isinstance(request, Pause):
+        return _news(request)
     try:
-        news.wait(request.seconds)
+        return request.result()
+    except BaseException:
+        if not request.done:
+            request.result()  # interrupted while it was on its way: see it through first
+        raise
+
+
+def _news(pause: Pause) -> None:
+    news = threading.Event()
+    stop = pause.engine.watch(pause.session, news.set)
+    try:
+        news.wait(pause.seconds)
     finally:
         stop()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from holdfast.engine.writer import Ticket
+from holdfast.engine.protocol import Ticket
 from holdfast.runtime.drive import Pause, Plan, Read
 
 T = TypeVar("T")
@@ -23,12 +23,13 @@ async def arun(plan: Plan[T]) -> T:
         request = next(plan)
         while True:
             try:
-                if isinstance(request, Ticket):
-                    answer = await _landed(request)
-                elif isinstance(request, Read):
+                if type(request) is Read:
                     answer = await in_background(request.work)
+                elif type(request) is Pause:
+                    await _news(request)
+                    answer = None
                 else:
-                    answer = await _news(request)
+                    answer = await _landed(request)
             except BaseException as error:
                 request = plan.throw(error)
             else:

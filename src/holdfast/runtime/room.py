@@ -15,8 +15,7 @@ from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken, freeze
 from holdfast.domain.repair import Seen
-from holdfast.engine.protocol import Engine, SessionState, Write
-from holdfast.engine.writer import Ticket
+from holdfast.engine.protocol import Engine, SessionState, Ticket, Write
 from holdfast.errors import InvalidMessage, NotFound, SessionEnded
 from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint

@@ -9,7 +9,7 @@ bounded.
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -39,7 +39,7 @@ class Pace:
         return self._quick >= EAGER_AFTER
 
 
-def batches(chunks: Iterable[Any], tick: Callable[[], float]) -> Iterator[list[Any]]:
+def batches(chunks: Iterable[Any], tick: Callable[[], float]) -> Generator[list[Any], None, None]:
     """Chunks in batches, each asked for when the one before it has been dealt with."""
     if isinstance(chunks, str):
         chunks = [chunks]

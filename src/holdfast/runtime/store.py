@@ -12,7 +12,7 @@ from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.message import USUAL_FORMAT
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Write, Written
+from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.clock import RealWorld, World, mint_session
@@ -152,7 +152,8 @@ class StoreWork:
         )  # fmt: skip
         room = self.room(new)
         drafts = [room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))]
-        writes, waiting = [], ()
+        writes: list[Write] = []
+        waiting: tuple[Waiting, ...] = ()
         if state is not None and not state.ended:
             old = self.room(state)
             waiting = tuple(self.engine.inbox(state.id))

@@ -171,8 +171,8 @@ class TurnWork:
             if asked is not None:
                 asked.started = True
         if asked is not None:
-            note = CallStarted(id, asked.message, asked.index)
-            yield from self._write(drafts=(self.room.draft("call", note, turn=self.number),))
+            begun = CallStarted(id, asked.message, asked.index)
+            yield from self._write(drafts=(self.room.draft("call", begun, turn=self.number),))
             return id
         payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
         note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))

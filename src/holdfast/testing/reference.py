@@ -147,12 +147,18 @@ class _Done:
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
 
+    @property
+    def done(self) -> bool:
+        return True
+
     def result(self, timeout: float | None = None) -> Outcome:
         return self.outcome
 
-    def then(self, callback: Callable[[Ticket], None]) -> None:
+    def then(self, callback: Callable[[Ticket], Any]) -> None:
         with contextlib.suppress(Exception):
-            callback(self)
+            signal = callback(self)
+            if signal is not None:
+                signal()
 
 
 class _Session(msgspec.Struct, frozen=True):
