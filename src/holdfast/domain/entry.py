@@ -15,6 +15,7 @@ text, never looked into by the log).
     view          Shape             -                the model's view has this shape from here on
     label         Labelled          -                a message got labels (I-13)
     retract       Retracted         -                messages taken out of the model's view
+    compaction    Compacted         payload          a summary stands for what it covers (I-11)
     closed        Closed            -                the session ended: no more turns
 """
 
@@ -24,7 +25,20 @@ import msgspec
 
 from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
 
-Kind = Literal["opened", "message", "turn", "take", "call", "end", "instructions", "view", "label", "retract", "closed"]
+Kind = Literal[
+    "opened",
+    "message",
+    "turn",
+    "take",
+    "call",
+    "end",
+    "instructions",
+    "view",
+    "label",
+    "retract",
+    "compaction",
+    "closed",
+]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
 
 STARTING = 0
@@ -103,6 +117,20 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     restored: tuple[int, ...] = ()
 
 
+class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the order shown.
+
+    It is all that a load needs to begin with: the edits of what is shown, the seq of the instructions, and `since`,
+    the first entry that what is shown depends on.
+    """
+
+    covers: tuple[tuple[int, int], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    edits: dict[int, Edit] = {}
+    instructions: int = 0
+    since: int = 1
+
+
 class Labelled(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     labels: dict[str, Any] = {}
@@ -130,6 +158,7 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "view": Shape,
     "label": Labelled,
     "retract": Retracted,
+    "compaction": Compacted,
     "closed": Closed,
 }
 

@@ -8,18 +8,21 @@ their own turn. A message in the inbox stands nowhere until a turn takes it. `or
 `revision` stays the same, so what was computed from its beginning can be kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from holdfast.domain.entry import Entry, Shape, note_of
+from holdfast.domain.entry import Compacted, Edit, Entry, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.turn import TurnRecord
-from holdfast.domain.view import shaped, without
+from holdfast.domain.view import ranges, shaped, without
 
 Unit = list[Seen] | Seen
 """What stands together: the messages of a turn, or one message outside a turn."""
+
+
+_SUMMARY = MessageNote(origin="summary")
 
 
 class Log:
@@ -31,6 +34,10 @@ class Log:
         self.turns: dict[int, TurnRecord] = {}
         self.running: int | None = None
         self.instructions: str | None = None
+        self.instructions_seq = 0
+        self.since = 1
+        self.lost = False
+        """A shape shows messages from before `since`: this log has to be folded anew, from the first entry."""
         self.closed: str | None = None
         self.hidden: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
@@ -68,7 +75,8 @@ class Log:
     @property
     def messages(self) -> list[Seen]:
         """All messages, those in the inbox too, by seq."""
-        return sorted([*self.standing, *self._inbox.values()], key=lambda message: message.seq)
+        said = [seen for seen in self.standing if seen.note.origin != "summary"]
+        return sorted([*said, *self._inbox.values()], key=lambda message: message.seq)
 
     @property
     def waiting(self) -> set[str]:
@@ -82,6 +90,36 @@ class Log:
     def of_turn(self, number: int) -> list[Seen]:
         """The messages of a turn, those it took included."""
         return list(self._unit_of_turn.get(number, ()))
+
+    def begin(self, base: Compacted, instructions: str | None) -> None:
+        """Begins with a compaction instead of the first entry: what it covers is not looked at."""
+        self.head, self.since = base.since - 1, base.since
+        self.instructions, self.instructions_seq = instructions, base.instructions
+
+    def base(self, covered: Collection[str]) -> Compacted | None:
+        """The compaction that covers these messages; None unless all of them are shown now."""
+        order = self.order
+        kept = [seen for seen in order if seen.id not in covered]
+        if len(order) - len(kept) != len(set(covered)):
+            return None
+        standing = self.standing
+        return Compacted(
+            covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
+            ranges=ranges(standing, [seen.seq for seen in kept]),
+            edits={seen.seq: Edit(seen.note, thaw(seen.body)) for seen in kept if seen.seq in self.edits},
+            instructions=self.instructions_seq,
+            since=self._earliest(kept),
+        )
+
+    def _earliest(self, kept: Iterable[Seen]) -> int:
+        """The first entry that these messages, or those in the inbox, depend on."""
+        seqs = [self.head + 1, *(seen.seq for seen in self._inbox.values())]
+        for seen in kept:
+            seqs.append(seen.seq)
+            if seen.turn is not None:
+                seqs += [message.seq for message in self._unit_of_turn[seen.turn]]
+                seqs.append(self.turns[seen.turn].seq)
+        return min(seqs)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Folds entries that follow what was folded."""
@@ -146,7 +184,7 @@ class Log:
     def _turn_started(self, entry: Entry) -> None:
         note = note_of("turn", entry.note)
         number = entry.turn or 0
-        self.turns[number] = TurnRecord(number, entry.at, note.reply_to, takes=list(note.takes))
+        self.turns[number] = TurnRecord(number, entry.at, note.reply_to, takes=list(note.takes), seq=entry.seq)
         self.running = number
         self._of_turn(number)
         self._take(number, note.takes)
@@ -185,12 +223,28 @@ class Log:
                 self._inbox[id] = msgspec.structs.replace(given, turn=None)
                 self._stale = True
 
+    def _opened(self, entry: Entry) -> None:
+        """A session that shares the past of another begins here: what was under way there is not under way here."""
+        for turn in self.turns.values():
+            if turn.end is None:
+                turn.end, turn.reason, turn.ended_at = "interrupted", "the session was forked", entry.at
+        self.running = self.closed = None
+        self._inbox.clear()
+
     def _instructed(self, entry: Entry) -> None:
-        self.instructions = thaw(entry.body)
+        self.instructions, self.instructions_seq = thaw(entry.body), entry.seq
+
+    def _compacted(self, entry: Entry) -> None:
+        note = note_of("compaction", entry.note)
+        self._units.append(Seen(entry.id.hex(), entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
+        self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
+        self.shape, self.shape_seq, self._joined = Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq, set()
+        self._stale = True
 
     def _shaped(self, entry: Entry) -> None:
         note = note_of("view", entry.note)
         self.shape, self.shape_seq, self._joined = note, entry.seq, set()
+        self.lost = self.lost or any(first < self.since for first, _ in note.ranges)
         for seq in note.restored:
             self.edits.pop(seq, None)
         self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})
@@ -222,5 +276,7 @@ _HANDLERS = {
     "view": Log._shaped,
     "label": Log._labelled,
     "retract": Log._retracted,
+    "compaction": Log._compacted,
+    "opened": Log._opened,
     "closed": Log._closed,
 }

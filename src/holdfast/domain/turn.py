@@ -22,6 +22,7 @@ class TurnRecord(msgspec.Struct):
     error: str | None = None
     ended_at: int | None = None
     takes: list[str] = []
+    seq: int = 0
     spoke: bool = False
     """Whether it left anything of its own: if it did, it has used what it took (I-4)."""
 

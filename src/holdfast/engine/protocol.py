@@ -42,12 +42,14 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 class Opening(msgspec.Struct, frozen=True, gc=False):
     """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused,
-    `bound`.
+    `bound`. One that shares the past of another begins after that one's `head` and `fence`.
     """
 
     tenant: str
     key: str | None
     epoch: int
+    head: int = 0
+    fence: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +95,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     chunk: Chunk | None = None
     base: bool = False
     """Loads begin with this write's first draft from now on."""
+    unbase: bool = False
+    """Loads begin with the first entry again."""
 
 
 Commit = tuple[Write, ...]
@@ -148,6 +152,8 @@ class SessionState(msgspec.Struct, frozen=True):
     """The journal position at which the running turn started."""
     base: int = 0
     """The seq of the entry that a load begins with, 0 for the first one."""
+    origin: int = 0
+    """The seq after which its own entries begin; those up to it are another session's."""
 
 
 class Ticket(Protocol):

@@ -16,6 +16,7 @@ from holdfast.domain.turn import ToolCall
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
 from holdfast.runtime.clock import World
+from holdfast.runtime.compacting import Compaction, Summary
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan
 from holdfast.runtime.follow import Event, following, next_events
@@ -219,6 +220,20 @@ class AsyncSession:
     def label(self, message_id: str, **labels: Any) -> Awaitable[None]:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         return arun(self._work.label(message_id, labels))
+
+    def compact(self, summary: Summary, *, keep_turns: int = 4) -> Awaitable[Compaction | None]:
+        """Puts a summary in the place of all but the last turns; a function that gives it may be a coroutine
+        function.
+        """
+        return arun(self._work.compact(summary, keep_turns))
+
+    def rewind(self, to_message: str) -> Awaitable[None]:
+        """The model's view ends with this message from now on; rewinding to a later one brings back what came after."""
+        return arun(self._work.rewind(to_message))
+
+    async def fork(self, at: str | None = None, key: str | None = None) -> "AsyncSession":
+        """A new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        return AsyncSession(await arun(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> Awaitable[bool]:
         """Ends the running turn, whichever process it is in; False when none was running."""

@@ -6,6 +6,7 @@ async, are thin faces over plans.
 
     yield ticket          a commit under way       → its outcome
     yield Read(work)      something to be read     → its value; on an event loop it is read on another thread
+    yield Await(work)     the caller's own work    → its value, awaited if it can be
     yield Pause(…)        wait for news            → None
 
 A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit
@@ -24,6 +25,12 @@ Plan = Generator[Any, Any, T]
 
 class Read(NamedTuple):
     """Something to be read from the store."""
+
+    work: Callable[[], Any]
+
+
+class Await(NamedTuple):
+    """Something of the caller's to be called; on an event loop it may give an awaitable."""
 
     work: Callable[[], Any]
 
@@ -52,7 +59,7 @@ def run(plan: Plan[T]) -> T:
 
 
 def _wait(request: Any) -> Any:
-    if isinstance(request, Read):
+    if isinstance(request, Read | Await):
         return request.work()
     if isinstance(request, Pause):
         return _news(request)

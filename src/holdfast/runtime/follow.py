@@ -63,12 +63,12 @@ class Follower:
         """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
         while seq:
             after = max(0, seq - PAGE)
-            for entry in reversed(self._room.engine.entries(self._room.id, after=after, limit=seq - after)):
+            for entry in reversed(self._room.page(after, seq - after)):
                 if entry.kind == "turn":
                     return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
-                self.over = self.over or entry.kind == "closed"
+                self.over = self.over or (entry.kind == "closed" and entry.seq > self._room.origin)
             seq = after
         return 0
 
@@ -76,7 +76,7 @@ class Follower:
         """What has happened since the last step; nothing when there is no news."""
         events: list[Event] = []
         engine, id = self._room.engine, self._room.id
-        for entry in engine.entries(id, after=self._seq, limit=PAGE):
+        for entry in self._room.page(self._seq, PAGE):
             events.append(self._entry(entry))
         if len(events) == PAGE:
             return events
@@ -98,7 +98,7 @@ class Follower:
             # A turn begins when the one before it has ended: all that was spoken earlier is told.
             self._turn = entry.turn or 0
             self._finished.clear()
-        if entry.kind == "closed":
+        if entry.kind == "closed" and entry.seq > self._room.origin:
             self.over = True
         if entry.kind != "message":
             return Event(self._cursor(), "entry", entry)

@@ -6,13 +6,13 @@ Kept apart from `drive` so that a program without asyncio does not load it.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
-from holdfast.runtime.drive import Pause, Plan, Read
+from holdfast.runtime.drive import Await, Pause, Plan, Read
 
 T = TypeVar("T")
 
@@ -25,6 +25,10 @@ async def arun(plan: Plan[T]) -> T:
             try:
                 if type(request) is Read:
                     answer = await in_background(request.work)
+                elif type(request) is Await:
+                    answer = request.work()
+                    if isinstance(answer, Awaitable):
+                        answer = await answer
                 elif type(request) is Pause:
                     await _news(request)
                     answer = None

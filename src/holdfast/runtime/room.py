@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import Draft, Entry, note_of, noted
 from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
-from holdfast.domain.message import Spoken, freeze
+from holdfast.domain.message import Spoken, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import Engine, SessionState, Ticket, Write
 from holdfast.errors import InvalidMessage, NotFound, SessionEnded
@@ -32,8 +32,12 @@ class Room:
     def __init__(self, engine: Engine, world: World, keeper: Keeper, state: SessionState) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
         self.id, self.tenant, self.key, self.epoch = state.id, state.tenant, state.key, state.epoch
+        self.origin = state.origin
         self.lock = threading.RLock()
         self._log = Log()
+        self._history: Log | None = None
+        self._parent: Room | None = None
+        self._begun = self._whole = False
         self.contexts = Contexts()
 
     def other(self, state: SessionState) -> "Room":
@@ -46,14 +50,67 @@ class Room:
         name = f"key {self.key}" if self.key is not None else f"session {self.id}"
         return f"{len(self.tenant)} {self.tenant} {name}"
 
+    def page(self, after: int, limit: int = PAGE) -> list[Entry]:
+        """A page of the log after this seq, what it shares with its parent included; nothing at the end."""
+        if after < self.origin:
+            page = self._past().page(after, min(limit, self.origin - after))
+            if page:
+                return page
+        return self.engine.entries(self.id, after=max(after, self.origin), limit=limit)
+
+    def _past(self) -> "Room":
+        if self._parent is None:
+            opened = self.engine.entries(self.id, after=self.origin, limit=1)[0]
+            state = self.engine.state(note_of("opened", opened.note).parent)
+            if state is None:
+                raise NotFound(what="parent of session", name=self.id, hint="it may have been erased")
+            self._parent = self.other(state)
+        return self._parent
+
     def log(self) -> Log:
-        """The log, up to date. Held under `lock` by whoever looks at more than one thing in it."""
+        """The log, up to date, from the last compaction on: what the context is made from. Held under `lock` by whoever
+        looks at more than one thing in it.
+        """
         with self.lock:
-            while True:
-                page = self.engine.entries(self.id, after=self._log.head, limit=PAGE)
+            if not self._begun:
+                self._begin()
+            while page := self.page(self._log.head):
                 self._log.add(page)
-                if len(page) < PAGE:
-                    return self._log
+                if self._log.lost:
+                    self._log, self._whole, self.contexts = Log(), True, Contexts()
+            return self._log
+
+    def history(self) -> Log:
+        """The log, up to date, from its first entry on: what the transcript is told from. After a compaction it is
+        folded apart, without payloads.
+        """
+        log = self.log()
+        with self.lock:
+            if self._whole:
+                return log
+            if self._history is None:
+                self._history = Log()
+            while page := self.page(self._history.head):
+                self._history.add(replace(entry, body=b"") if entry.kind == "message" else entry for entry in page)
+            return self._history
+
+    def _begin(self) -> None:
+        """A load begins with the last compaction, not with the history."""
+        self._begun = True
+        base = self._base()
+        self._whole = base == 0
+        if base:
+            note = note_of("compaction", self.page(base - 1, 1)[0].note)
+            told = self.page(note.instructions - 1, 1)[0].body if note.instructions else None
+            self._log.begin(note, thaw(told) if told is not None else None)
+
+    def _base(self) -> int:
+        """The seq of the last compaction, this session's own or one that it shares."""
+        base = self.state().base
+        if base == 0 and self.origin:
+            shared = self._past()._base()
+            base = shared if shared <= self.origin else 0
+        return base
 
     def context(self, format: str) -> Context:
         """What the model sees now, in this format."""
@@ -63,8 +120,8 @@ class Room:
 
     def messages(self, *, after: int = 0, limit: int = PAGE) -> tuple[list[Message], int]:
         """A page of the transcript, and the seq to go on after; the same seq again at the end."""
-        page = self.engine.entries(self.id, after=after, limit=limit)
-        log = self.log()
+        page = self.page(after, limit)
+        log = self.history()
         with self.lock:
             found = [self._message(entry, log) for entry in page if entry.kind == "message"]
         return found, page[-1].seq if page else after
@@ -83,6 +140,10 @@ class Room:
         with self.lock:
             seen = {message.id: message for message in log.messages}
             return [Message(seen[id], turn=self.turn_name(seen[id].turn)) for id in ids]
+
+    def told(self, seen: Seen) -> Seen:
+        """The message with its payload, which a long history is folded without."""
+        return seen if seen.body else replace(seen, body=self.page(seen.seq - 1, 1)[0].body)
 
     def again(self, id: bytes) -> Draft:
         """A message of this session, to be stored in the one that follows it."""

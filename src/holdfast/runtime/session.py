@@ -10,6 +10,7 @@ from holdfast.domain.message import Usage, freeze
 from holdfast.domain.turn import ToolCall, tool_calls
 from holdfast.engine.protocol import Refused, SessionState, Write
 from holdfast.errors import NotFound
+from holdfast.runtime.branching import fork, rewind
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.follow import Event, follow
@@ -21,6 +22,7 @@ from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
 
 if TYPE_CHECKING:
+    from holdfast.runtime.compacting import Compaction, Summary
     from holdfast.runtime.recording import Memory, Recorded
 
 
@@ -86,7 +88,7 @@ class SessionWork:
 
     def label(self, message_id: str, labels: dict[str, Any]) -> Plan[None]:
         freeze(labels)
-        log = yield Read(self.room.log)
+        log = yield Read(self.room.history)
         with self.room.lock:
             known = any(message.id == message_id for message in log.messages)
         if not known:
@@ -97,6 +99,17 @@ class SessionWork:
         outcome = yield self.room.submit(drafts=(self.room.draft(kind, note, body=body),))
         if isinstance(outcome, Refused):
             raise (yield Read(self.room.ended))
+
+    def compact(self, summary: Any, keep_turns: int) -> "Plan[Compaction | None]":
+        from holdfast.runtime.compacting import compact
+
+        return compact(self.room, summary, keep_turns=keep_turns)
+
+    def rewind(self, to_message: str) -> Plan[None]:
+        return rewind(self.room, to_message)
+
+    def fork(self, at: str | None, key: str | None) -> "Plan[SessionWork]":
+        return SessionWork((yield from fork(self.room, at=at, key=key)))
 
     def stop(self, reason: str) -> Plan[bool]:
         """Ends the running turn; False when there was none."""
@@ -118,7 +131,7 @@ class SessionWork:
 
     def calls(self) -> Plan[list[ToolCall]]:
         yield from settle_if_dead(self.room)
-        log = yield Read(self.room.log)
+        log = yield Read(self.room.history)
         with self.room.lock:
             return tool_calls(log.standing, running=log.running)
 
@@ -132,7 +145,7 @@ class SessionWork:
         return (yield Read(lambda: self.room.messages(after=after, limit=limit)))
 
     def entries(self, after: int) -> Plan[list[Entry]]:
-        return (yield Read(lambda: self.room.engine.entries(self.room.id, after=after, limit=PAGE)))
+        return (yield Read(lambda: self.room.page(after)))
 
     def pending(self) -> Plan[list[Message]]:
         yield from settle_if_dead(self.room)
@@ -140,13 +153,14 @@ class SessionWork:
 
 
 def _info(room: Room, state: SessionState) -> SessionInfo:
-    log = room.log()
+    log = room.history()
     with room.lock:
         messages = log.messages
-        usage = [message.note.usage for message in messages if message.note.usage is not None]
+        own = [message.note.usage for message in messages if message.seq > room.origin]
+        usage = [spent for spent in own if spent is not None]
         total = Usage(*(sum(getattr(spent, field) for spent in usage) for field in Usage.__struct_fields__))
         first = next((message for message in messages if message.note.role == "user"), None)
-        title = Message(first, turn=None).text if first is not None else ""
+        title = Message(room.told(first), turn=None).text if first is not None else ""
         return SessionInfo(
             id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant,
             state="ended" if state.ended else "running" if state.turn is not None else "open",
@@ -237,6 +251,22 @@ class Session:
     def label(self, message_id: str, **labels: Any) -> None:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         run(self._work.label(message_id, labels))
+
+    def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Compaction | None":
+        """Puts a summary in the place of all but the last turns; `summary` is text, or a function of the messages
+        covered.
+
+        What is covered stays in the transcript. None when there is nothing to cover; waits for a running turn.
+        """
+        return run(self._work.compact(summary, keep_turns))
+
+    def rewind(self, to_message: str) -> None:
+        """The model's view ends with this message from now on; rewinding to a later one brings back what came after."""
+        run(self._work.rewind(to_message))
+
+    def fork(self, at: str | None = None, key: str | None = None) -> "Session":
+        """A new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        return Session(run(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> bool:
         """Ends the running turn, whichever process it is in; False when none was running."""

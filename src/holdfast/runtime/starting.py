@@ -187,7 +187,7 @@ def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:
     id = known.message.hex()
     other = _standing_in(room, known)
     number = None
-    log = other.log()
+    log = other.history()
     with other.lock:
         for turn in log.turns.values():
             if id in turn.takes and any(message.id == id for message in log.of_turn(turn.number)):
@@ -203,7 +203,7 @@ def _standing_in(room: Room, known: Accepted) -> Room:
     state = room.engine.current(room.tenant, room.key) if room.key is not None else None
     while state is not None and state.id != known.session:
         carried = room.other(state)
-        if any(message.id == known.message.hex() for message in carried.log().messages):
+        if any(message.id == known.message.hex() for message in carried.history().messages):
             return carried
         opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
         previous = note_of("opened", opened.note).previous if opened is not None else None

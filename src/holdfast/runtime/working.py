@@ -196,7 +196,7 @@ class TurnWork:
         return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
 
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
-        log = yield Read(self.room.log)
+        log = yield Read(self.room.history)
         with self.room.lock:
             return any(call.id == call_id for message in log.messages for call in message.note.calls)
 

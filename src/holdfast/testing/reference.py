@@ -128,7 +128,7 @@ class ReferenceEngine:
             key=session.key,
             epoch=session.epoch,
             ended=session.ended,
-            head=len(session.log),
+            head=session.origin + len(session.log),
             fence=session.fence,
             turn=session.turn,
             holder=session.holder,
@@ -138,6 +138,7 @@ class ReferenceEngine:
             last_at=session.log[-1].at if session.log else session.opened_at,
             journal=session.journal,
             base=session.base,
+            origin=session.origin,
         )
 
 
@@ -177,6 +178,7 @@ class _Session(msgspec.Struct, frozen=True):
     lease_until: float = 0.0
     journal: int = 0
     base: int = 0
+    origin: int = 0
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
     rows: tuple[Row, ...] = ()
@@ -224,7 +226,7 @@ def _refusal(world: _World, write: Write) -> Refused | None:
         return no("superseded")
     if write.idle and session.turn is not None:
         return no("busy")
-    if write.head is not None and write.head != len(session.log):
+    if write.head is not None and write.head != session.origin + len(session.log):
         return no("moved")
     if not {waiting.message for waiting in session.inbox.values()}.issuperset(write.takes):
         return no("taken")
@@ -240,14 +242,15 @@ def _opened(world: _World, write: Write) -> _Session | None:
     if write.session in world.sessions or (asked.key is not None and asked.epoch != next_epoch):
         return None
     at = write.drafts[0].at if write.drafts else 0
-    return _Session(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
+    own = _Session(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
+    return _with(own, origin=asked.head, fence=asked.fence)
 
 
 def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     """The world after a write that nothing stands against."""
     session = _opened(world, write) if write.open else world.sessions[write.session]
     assert session is not None
-    first, events, position = len(session.log) + 1, world.events, world.position
+    first, events, position = session.origin + len(session.log) + 1, world.events, world.position
     session = _turned(session, write, now, position)
     session = _logged(session, write, first)
     if write.event is not None:
@@ -278,8 +281,10 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
         session = _with(session, active_at=write.drafts[0].at if write.drafts else session.active_at)
     if write.renew_s is not None:
         session = _with(session, lease_until=now + write.renew_s)
+    if write.unbase:
+        session = _with(session, base=0)
     if write.base:
-        session = _with(session, base=len(session.log) + 1)
+        session = _with(session, base=session.origin + len(session.log) + 1)
     return _with(session, ended=True, turn=None, holder=None) if write.close else session
 
 

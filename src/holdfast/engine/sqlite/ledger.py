@@ -22,15 +22,15 @@ class Known:
 
     __slots__ = (
         "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
-        "lease_until", "n", "opened_at", "tenant", "turn",
+        "lease_until", "n", "opened_at", "origin", "tenant", "turn",
     )  # fmt: skip
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
             self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
-            self.lease_until, self.journal, self.base, self.opened_at, self.active_at, self.head, self.last_at,
+            self.lease_until, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.head,
+            self.last_at,
         ) = row  # fmt: skip
-        self.head = self.head or 0
 
     def state(self, tick: float) -> SessionState:
         left = None if self.turn is None else (self.lease_until or 0.0) - tick
@@ -38,6 +38,7 @@ class Known:
             id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
             fence=self.fence, turn=self.turn, holder=self.holder, lease_left_s=left, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
+            origin=self.origin,
         )  # fmt: skip
 
 
@@ -146,8 +147,8 @@ class Ledger:
                 return "bound", row[1] if row else None
         if write.fence is not None:
             return "superseded", None
-        if write.head:
-            return "moved", 0
+        if write.head is not None and write.head != opening.head:
+            return "moved", opening.head
         return ("taken", None) if write.takes else (None, None)
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
@@ -169,7 +170,15 @@ class Ledger:
     def _effect(self, write: Write) -> Written:
         known = self._open(write) if write.open is not None else self._sessions[write.session]
         first = known.head + 1
-        if write.start or write.seize or write.finish or write.close or write.base or write.renew_s is not None:
+        if (
+            write.start
+            or write.seize
+            or write.finish
+            or write.close
+            or write.base
+            or write.unbase
+            or write.renew_s is not None
+        ):
             self._move(known, write)
         for draft in write.drafts:
             known.head += 1
@@ -196,10 +205,11 @@ class Ledger:
         opening = write.open
         assert opening is not None
         at = write.drafts[0].at
-        row = (write.session, opening.tenant, opening.key, opening.epoch, at, at)
-        self._run(QUERIES["add_session"], row)
+        names = (write.session, opening.tenant, opening.key, opening.epoch)
+        self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at))
         n = self._connection.last_insert_rowid()
-        known = Known((n, *row[:4], 0, 0, None, None, None, 0, 0, at, at, 0, at))
+        idle = (0, opening.fence, None, None, None, 0, 0, opening.head)
+        known = Known((n, *names, *idle, at, at, opening.head, at))
         self._sessions[write.session] = known
         return known
 
@@ -219,6 +229,8 @@ class Ledger:
         if write.close:
             known.ended = 1
             known.turn = known.holder = known.lease_until = None
+        if write.unbase:
+            known.base = 0
         if write.base:
             known.base = known.head + 1
         turn = (known.turn, known.holder, known.lease_until)

@@ -2,7 +2,7 @@
 
 -- name: add_session
 -- A new session, its row number given back.
-INSERT INTO session (id, tenant, key, epoch, opened_at, active_at) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO session (id, tenant, key, epoch, fence, origin, opened_at, active_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_entry
 -- An entry; the unique index repeats I-1.

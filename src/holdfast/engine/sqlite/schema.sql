@@ -1,6 +1,7 @@
 -- A Holdfast store in SQLite. Owner-only file, WAL, written by one thread per process.
 
 -- One row for each session. `turn` is the running turn's number; a turn may write while turn = fence.
+-- `origin` is the seq after which its own entries begin, more than 0 if it shares the past of another.
 -- `base` is the seq of the entry that a load begins with, 0 for the first one.
 -- The head is not here: it is the last seq in `entry`, so an append touches one table only.
 CREATE TABLE session (
@@ -16,6 +17,7 @@ CREATE TABLE session (
     lease_until REAL,
     journal     INTEGER NOT NULL DEFAULT 0,
     base        INTEGER NOT NULL DEFAULT 0,
+    origin      INTEGER NOT NULL DEFAULT 0,
     opened_at   INTEGER NOT NULL,
     active_at   INTEGER NOT NULL
 );
@@ -40,8 +42,9 @@ CREATE UNIQUE INDEX entry_by_seq ON entry (session, seq);
 
 -- A session with its head, as of one moment.
 CREATE VIEW session_state AS
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, base, opened_at, active_at,
-       (SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS head,
+SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, base, origin,
+       opened_at, active_at,
+       coalesce((SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1), origin) AS head,
        (SELECT at FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS last_at
 FROM session;
 

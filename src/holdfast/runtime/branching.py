@@ -1,0 +1,79 @@
+"""Going back and going elsewhere: rewinding the view, and forking a session.
+
+Neither touches what happened. A rewind is a view entry; a fork is a new session whose log begins with its parent's,
+up to the point where they part, without a copy of it.
+"""
+
+from holdfast.domain.entry import Opened, Shape
+from holdfast.domain.fold import Log
+from holdfast.domain.repair import Seen
+from holdfast.domain.view import ranges
+from holdfast.engine.protocol import Opening, Refused, SessionState, Write
+from holdfast.errors import Conflict, NotFound, SessionBusy
+from holdfast.runtime.clock import mint_session
+from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.recovery import settle_if_dead
+from holdfast.runtime.room import Room
+
+
+def rewind(room: Room, to_message: str) -> Plan[None]:
+    """The view ends with this message from now on. Rewinding to a later message, or to one that a summary covers,
+    brings back what was said up to it.
+    """
+    while True:
+        state = yield from settle_if_dead(room)
+        if state.turn is not None:
+            raise SessionBusy(session_id=room.id, turn_id=room.turn_name(state.turn))
+        log = yield Read(room.history)
+        with room.lock:
+            head, note = log.head, _back_to(log, to_message)
+        outcome = yield room.submit(drafts=(room.draft("view", note),), head=head, idle=True, unbase=True)
+        if not isinstance(outcome, Refused):
+            return
+        if outcome.why == "ended":
+            raise (yield Read(room.ended))
+
+
+def _back_to(log: Log, to_message: str) -> Shape:
+    shown = _up_to(log.order, to_message)
+    if shown is None:
+        shown = _up_to([seen for seen in log.standing if seen.note.origin != "summary"], to_message)
+    if shown is None:
+        raise NotFound(what="message", name=to_message, hint="take the id from Session.transcript()")
+    return Shape(ranges(log.standing, [seen.seq for seen in shown]))
+
+
+def _up_to(order: list[Seen], id: str) -> list[Seen] | None:
+    index = next((index for index, seen in enumerate(order) if seen.id == id), None)
+    return None if index is None else order[: index + 1]
+
+
+def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
+    """A new session that shares this one's past up to message `at`, or all of it."""
+    state = yield from settle_if_dead(room)
+    head = state.head
+    if at is not None:
+        log = yield Read(room.history)
+        with room.lock:
+            found = next((seen for seen in log.messages if seen.id == at), None)
+        if found is None:
+            raise NotFound(what="message", name=at, hint="take the id from Session.transcript()")
+        head = found.seq
+    taken = (yield Read(lambda: room.engine.current(room.tenant, key))) if key is not None else None
+    if taken is not None and not taken.ended:
+        raise Conflict(
+            session_id=taken.id, problem=f"the key `{key}` is bound to it; end it first, or fork without a key"
+        )
+    epoch = taken.epoch + 1 if taken is not None else 1
+    new = SessionState(
+        id=mint_session(room.world), tenant=room.tenant, key=key, epoch=epoch, ended=False, head=head,
+        fence=state.fence, turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0,
+        origin=head,
+    )  # fmt: skip
+    branch = room.other(new)
+    opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
+    opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence)
+    outcome = yield room.engine.submit((Write(new.id, (opened,), open=opening),))
+    if isinstance(outcome, Refused):
+        raise Conflict(session_id=room.id, problem=f"the key `{key}` was bound to another session meanwhile")
+    return branch

@@ -1,0 +1,90 @@
+"""Compaction at work: a summary in place of what it covers, as one entry (I-11).
+
+The summariser runs outside every transaction and may take its time: messages that arrive meanwhile stay, and if it
+raises, says nothing or is cancelled, nothing has changed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.compaction import cut
+from holdfast.domain.repair import Seen
+from holdfast.engine.protocol import Refused
+from holdfast.errors import Conflict, InvalidMessage
+from holdfast.runtime.drive import Await, Pause, Plan, Read
+from holdfast.runtime.message import Message
+from holdfast.runtime.recovery import settle_if_dead
+from holdfast.runtime.room import Room, speak
+
+HEADING = "Summary of what was said before:\n\n"
+POLL_S = 0.05
+
+Summary = str | Callable[[list[Message]], Any]
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What a compaction came to: the entry, and the ids of the messages its summary now stands for."""
+
+    seq: int
+    covered: tuple[str, ...]
+
+
+def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
+    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a running turn."""
+    if keep_turns < 0:
+        raise InvalidMessage(problem=f"{keep_turns} turns can't be kept", place="keep_turns")
+    covered = yield from _covered(room, keep_turns)
+    if not covered:
+        return None
+    text = (
+        summary
+        if isinstance(summary, str)
+        else (yield Await(partial(summary, [_told(room, seen) for seen in covered])))
+    )
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidMessage(problem="a summary must say something", place="summary")
+    return (yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip()))
+
+
+def _covered(room: Room, keep_turns: int) -> Plan[list[Seen]]:
+    yield from _until_idle(room)
+    log = yield Read(room.log)
+    with room.lock:
+        order = log.order
+        covered = list(order[: cut(order, keep_turns=keep_turns)])
+    return [] if all(seen.note.origin == "summary" for seen in covered) else covered
+
+
+def _told(room: Room, seen: Seen) -> Message:
+    return Message(seen, turn=room.turn_name(seen.turn))
+
+
+def _until_idle(room: Room) -> Plan[None]:
+    """A compaction never falls into a running turn (FAULTS D2, D9)."""
+    while True:
+        state = yield from settle_if_dead(room)
+        if state.ended:
+            raise (yield Read(room.ended))
+        if state.turn is None:
+            return
+        yield Pause(room.engine, room.id, POLL_S)
+
+
+def _commit(room: Room, covered: list[str], text: str) -> Plan[Compaction]:
+    spoken = speak(text, "openai.chat", origin="summary")
+    while True:
+        yield from _until_idle(room)
+        log = yield Read(room.log)
+        with room.lock:
+            head, note = log.head, log.base(covered)
+        if note is None:
+            raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view")
+        draft = room.draft("compaction", note, body=spoken.body)
+        outcome = yield room.submit(drafts=(draft,), head=head, idle=True, base=True)
+        if not isinstance(outcome, Refused):
+            return Compaction(outcome.seq, tuple(covered))
+        if outcome.why == "ended":
+            raise (yield Read(room.ended))
