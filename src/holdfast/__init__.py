@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.follow import Event
 from holdfast.runtime.message import Message
+from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.session import Session, SessionInfo
 from holdfast.runtime.store import Store
 from holdfast.runtime.store import open_store as open
@@ -44,6 +45,8 @@ __all__ = [
     "HoldfastError",
     "Idle",
     "Message",
+    "Owed",
+    "Receipt",
     "Recorded",
     "Session",
     "SessionInfo",

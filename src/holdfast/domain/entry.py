@@ -16,6 +16,7 @@ text, never looked into by the log).
     label         Labelled          -                a message got labels (I-13)
     retract       Retracted         -                messages taken out of the model's view
     compaction    Compacted         payload          a summary stands for what it covers (I-11)
+    post          Posted            -                a try to send a reply that was owed (I-23)
     closed        Closed            -                the session ended: no more turns
 """
 
@@ -37,6 +38,7 @@ Kind = Literal[
     "label",
     "retract",
     "compaction",
+    "post",
     "closed",
 ]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
@@ -141,6 +143,15 @@ class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
 
 
+class Posted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A try to send the reply `owed`: it was sent, or it failed and is still owed."""
+
+    owed: str
+    end: Literal["sent", "failed"]
+    reason: str | None = None
+    platform_id: str | None = None
+
+
 class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
     """The end of a session. `moved`: messages in its inbox that went on to the key's next session."""
 
@@ -159,6 +170,7 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "label": Labelled,
     "retract": Retracted,
     "compaction": Compacted,
+    "post": Posted,
     "closed": Closed,
 }
 

@@ -38,6 +38,12 @@ class ToolCall(msgspec.Struct, frozen=True):
     outcome: str | None = None
 
 
+def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:
+    """Whom the reply of a turn with these messages is owed to: those who asked in it, each once (FAULTS C2)."""
+    asked = [own, *(seen.note.reply_to for seen in messages)]
+    return list(dict.fromkeys(address for address in asked if address is not None))
+
+
 def tool_calls(seen: Sequence[Seen], *, running: int | None) -> list[ToolCall]:
     """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown
     (I-22).

@@ -67,6 +67,23 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     seq: int = 0
 
 
+class Owing(msgspec.Struct, frozen=True, gc=False):
+    """A reply that is owed from this commit on, under its own key."""
+
+    id: bytes
+    reply_to: str
+
+
+class Debt(msgspec.Struct, frozen=True, gc=False):
+    """A reply that is owed. `at` is the time of the draft it came with."""
+
+    id: bytes
+    session: str
+    turn: int
+    reply_to: str
+    at: int
+
+
 class Write(msgspec.Struct, frozen=True, gc=False):
     """What one commit does to one session. Guards first, then effects; all optional."""
 
@@ -93,6 +110,10 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     takes: tuple[bytes, ...] = ()
     """Refused `taken` unless all of these are in the inbox."""
     chunk: Chunk | None = None
+    owes: tuple[Owing, ...] = ()
+    """Replies that this write's turn owes; the turn and the time are those of its last draft."""
+    pays: bytes | None = None
+    """Refused `taken` unless this reply is owed; it no longer is."""
     base: bool = False
     """Loads begin with this write's first draft from now on."""
     unbase: bool = False
@@ -212,6 +233,10 @@ class Engine(Protocol):
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         """A page of the journal rows of this session that are still kept, in order of position."""
+        ...
+
+    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
+        """Replies that are owed, oldest first."""
         ...
 
     def accepted(self, scope: str, event: str) -> Accepted | None:

@@ -22,6 +22,7 @@ from holdfast.runtime.drive import Plan
 from holdfast.runtime.follow import Event, following, next_events
 from holdfast.runtime.loop import arun, in_background
 from holdfast.runtime.message import Message
+from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.recording import Recorded
 from holdfast.runtime.room import PAGE
 from holdfast.runtime.session import SessionInfo, SessionWork
@@ -247,6 +248,18 @@ class AsyncSession:
         return f"<AsyncSession {self.id[:8]} key={self.key!r} epoch={self.epoch}>"
 
 
+class AsyncOwed(Owed):
+    """A reply that is stored and owed to somebody; see `Owed`."""
+
+    def sent(self, platform_id: str | None = None) -> Awaitable[None]:  # type: ignore[override]
+        """The reply has arrived; it is owed no more."""
+        return arun(self._work.sent(platform_id))
+
+    def failed(self, reason: str) -> Awaitable[None]:  # type: ignore[override]
+        """A try did not go through; the reply stays owed."""
+        return arun(self._work.failed(reason))
+
+
 class AsyncStore:
     """Sessions, kept, for asyncio; see `Store`."""
 
@@ -273,6 +286,22 @@ class AsyncStore:
         """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Starting(self._work.turn(key, message, reset=reset, format=format, **options))
+
+    def accept(
+        self,
+        key: str,
+        message: Any,
+        *,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Awaitable[Receipt]:
+        """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
+        return arun(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
+
+    async def outbox(self, limit: int = 50) -> list[AsyncOwed]:
+        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed."""
+        return [AsyncOwed(work) for work in await arun(self._work.outbox(limit))]
 
     async def get(self, session_id: str) -> AsyncSession:
         """A session by its id, or by an unambiguous beginning of it."""

@@ -76,13 +76,19 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
                 yield from _meet(room, state, wish)
             else:
                 waiting = yield Read(partial(room.engine.inbox, room.id))
-                outcome = yield from commit_start(room, (first_write(room, wish, waiting),))
+                write = first_write(room, wish, waiting)
+                outcome = yield from commit_start(room, (write,))
                 if isinstance(outcome, Written):
-                    return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
+                    return started(room, wish, outcome.turn, took=bool(write.takes))
                 yield from _refused(room, wish, outcome)
     except BaseException:
         _stop_waiting(room, wish)
         raise
+
+
+def started(room: Room, wish: Wish, number: int, *, took: bool) -> TurnWork:
+    """The turn of this wish, running."""
+    return TurnWork(room, number, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took)
 
 
 def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:

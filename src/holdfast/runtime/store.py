@@ -9,21 +9,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.entry import Closed, Opened
-from holdfast.domain.message import USUAL_FORMAT
+from holdfast.domain.message import USUAL_FORMAT, Spoken
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound
 from holdfast.formats import registry
-from holdfast.runtime.clock import RealWorld, World, mint_session
+from holdfast.runtime.clock import RealWorld, World, mint, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
 from holdfast.runtime.recovery import settle, settle_if_dead
-from holdfast.runtime.room import Room
+from holdfast.runtime.room import Room, speak
 from holdfast.runtime.session import Session, SessionWork
-from holdfast.runtime.starting import Wish, already, commit_start, first_write, start
+from holdfast.runtime.starting import Wish, already, commit_start, first_write, start, started
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
+
+LATEST_MAX = 10_000
 
 
 class StoreWork:
@@ -37,6 +40,7 @@ class StoreWork:
         self.tenant = tenant
         self.engine = open_engine(where, durability=durability, tick=self.world.tick)
         self.keeper = Keeper(self.world.tick)
+        self._latest: dict[str, Room] = {}
 
     def close(self) -> None:
         """Ends what this process still runs, then lets go."""
@@ -92,9 +96,47 @@ class StoreWork:
             combined = _started(writes[-1], first)
             outcome = yield from commit_start(room, (*writes[:-1], combined))
             if isinstance(outcome, Written):
-                return TurnWork(room, outcome.turn, format=wish.format, lease_s=wish.lease_s)
+                return started(room, wish, outcome.turn, took=bool(first.takes))
             if outcome.why == "accepted":
                 raise (yield Read(partial(already, room, wish.event_id or "", outcome.detail)))
+
+    def accept(
+        self, key: str, message: Any, *, format: str, event_id: str | None, reply_to: str | None
+    ) -> Plan[Receipt]:
+        """A durable receipt: the message waits in the inbox of the key's current session, made if there is none."""
+        _check_key(key)
+        spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
+        return self._accept(key, spoken, event_id)
+
+    def _accept(self, key: str, spoken: Spoken, event_id: str | None) -> Plan[Receipt]:
+        id = mint(self.world, self.world.now())
+        while True:
+            room = self._latest.get(key)
+            if room is None:
+                room = (yield from self.session(key, reset=None, create=True)).room
+                if len(self._latest) >= LATEST_MAX:
+                    self._latest.clear()
+                self._latest[key] = room
+            outcome = yield room.submit(
+                drafts=(room.message(spoken, turn=None, id=id),),
+                event=(room.scope, event_id) if event_id is not None else None,
+                admits=(Waiting(id),),
+            )
+            if isinstance(outcome, Written):
+                return Receipt(room.id, id.hex())
+            if outcome.why == "accepted":
+                return Receipt(outcome.detail.session, outcome.detail.message.hex(), again=True)
+            self._latest.pop(key, None)  # it has ended meanwhile: ask again which session the key means (I-8)
+
+    def outbox(self, limit: int) -> Plan[list[OwedWork]]:
+        """Replies to send, oldest first."""
+        debts = yield Read(lambda: self.engine.outbox(self.tenant, limit=limit))
+        return (yield from outbox(self._known, debts))
+
+    def _known(self, session: str) -> Room:
+        state = self.engine.state(session)
+        assert state is not None, "a debt's session is in the store"
+        return self.room(state)
 
     def _current(self, key: str) -> Plan[Room]:
         return (yield from self.session(key, reset=None, create=True)).room
@@ -217,6 +259,22 @@ class Store:
         """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Turn(run(self._work.turn(key, message, reset=reset, format=format, **options)))
+
+    def accept(
+        self,
+        key: str,
+        message: Any,
+        *,
+        format: str = "openai.chat",
+        event_id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Receipt:
+        """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
+        return run(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
+
+    def outbox(self, limit: int = 50) -> list[Owed]:
+        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed."""
+        return [Owed(work) for work in run(self._work.outbox(limit))]
 
     def get(self, session_id: str) -> Session:
         """A session by its id, or by an unambiguous beginning of it."""

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from holdfast.domain.entry import CallStarted, End, Retracted, Taken, TurnEnded
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze
-from holdfast.engine.protocol import Refused, Write, Written
+from holdfast.domain.turn import addresses
+from holdfast.engine.protocol import Owing, Refused, Write, Written
 from holdfast.errors import NotFound, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
@@ -38,8 +39,11 @@ class OpenCall:
 class TurnWork:
     """The plans of a turn; `Turn` and `AsyncTurn` are its faces."""
 
-    def __init__(self, room: Room, number: int, *, format: str, lease_s: float) -> None:
+    def __init__(
+        self, room: Room, number: int, *, format: str, lease_s: float, reply_to: str | None = None, took: bool = False
+    ) -> None:
         self.room, self.number, self.format, self.lease_s = room, number, format, lease_s
+        self._reply_to, self._took = reply_to, took
         self.id = turn_id(room.id, number)
         self.ended = False
         self._lock = threading.RLock()
@@ -215,6 +219,7 @@ class TurnWork:
             draft = self.room.draft("take", Taken(ids), turn=self.number)
             outcome = yield self.room.submit(fence=self.number, drafts=(draft,), takes=free)
             if isinstance(outcome, Written):
+                self._took = True
                 return (yield Read(partial(self.room.pick, ids)))
             if outcome.why != "taken":
                 self._over()
@@ -251,8 +256,18 @@ class TurnWork:
                 drafts.append(self.room.message(spoken, turn=self.number, id=stream.id))
         note = TurnEnded(end, reason=reason, error=error)
         drafts.append(self.room.draft("end", note, turn=self.number))
-        yield from self._write(drafts=tuple(drafts), finish=True)
+        owes = (yield from self._owes()) if end == "completed" else ()
+        yield from self._write(drafts=tuple(drafts), finish=True, owes=owes)
         self._over()
+
+    def _owes(self) -> Plan[tuple[Owing, ...]]:
+        """Whom this turn's answer is owed to: those who asked for it with an address."""
+        if self._reply_to is None and not self._took:
+            return ()
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            asked = addresses(log.of_turn(self.number), self._reply_to)
+        return tuple(Owing(mint(self.room.world, self.room.world.now()), address) for address in asked)
 
     def stopped(self) -> Plan[bool]:
         """Whether this turn is over: stopped, taken over, or ended."""

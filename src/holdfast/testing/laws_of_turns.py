@@ -1,8 +1,8 @@
 """Laws of turns: numbers and fences, seizing, leases, and the journal of what is being said."""
 
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.protocol import Chunk, Engine, Row, Start, Write
-from holdfast.testing.telling import Laws, as_entries, did, drafts, mint, opened, refusal, started, state
+from holdfast.engine.protocol import Chunk, Debt, Engine, Opening, Owing, Row, Start, Write
+from holdfast.testing.telling import Laws, as_entries, did, drafts, mint, named, opened, refusal, started, state
 
 LAWS = Laws()
 
@@ -278,3 +278,48 @@ def lease_left(engine: Engine, session: str) -> float:
     left = state(engine, session).lease_left_s
     assert left is not None
     return left
+
+
+@LAWS
+def a_reply_is_owed_from_its_commit_until_it_is_paid(engine: Engine) -> None:
+    """Under the key it was given, oldest first, to its own tenant; paying twice is refused."""
+    session = opened(engine, 1)
+    number = started(engine, session)
+    end = Draft("end", number, mint(), 77)
+    owing = (Owing(mint(), "chat 1"), Owing(mint(), "chat 2"))
+    did(engine, Write(session, drafts=(end,), fence=number, finish=True, owes=owing))
+    debts = [Debt(each.id, session, number, each.reply_to, 77) for each in owing]
+    assert engine.outbox("t") == debts
+    assert engine.outbox("t", limit=1) == debts[:1]
+    assert engine.outbox("another tenant") == []
+    did(engine, Write(session, drafts=drafts(), pays=owing[0].id))
+    assert engine.outbox("t") == debts[1:]
+    assert refusal(engine, Write(session, drafts=drafts(), pays=owing[0].id)) == "taken"
+    assert refusal(engine, Write(session, drafts=drafts(), fence=number, owes=(Owing(mint(), "late"),))) == "superseded"
+    assert engine.outbox("t") == debts[1:]
+
+
+@LAWS
+def a_session_may_begin_after_the_head_of_another(engine: Engine) -> None:
+    """Its own entries and turns go on counting from there; what is shared stays where it is."""
+    parent = opened(engine, 1)
+    did(engine, Write(parent, drafts=drafts(4)))
+    branch = named(2)
+    did(engine, Write(branch, drafts=drafts(), open=Opening("t", None, 1, head=3, fence=7)))
+    assert (state(engine, branch).head, state(engine, branch).origin, state(engine, branch).fence) == (4, 3, 7)
+    assert [entry.seq for entry in engine.entries(branch)] == [4]
+    assert started(engine, branch) == 8
+    assert state(engine, parent).head == 5
+
+
+@LAWS
+def a_load_begins_where_the_last_base_was_set(engine: Engine) -> None:
+    session = opened(engine, 1)
+    assert state(engine, session).base == 0
+    did(engine, Write(session, drafts=drafts(2)))
+    did(engine, Write(session, drafts=drafts(), base=True))
+    assert state(engine, session).base == 4
+    did(engine, Write(session, drafts=drafts()))
+    assert state(engine, session).base == 4
+    did(engine, Write(session, drafts=drafts(), unbase=True))
+    assert state(engine, session).base == 0

@@ -18,6 +18,7 @@ from holdfast.domain.entry import STARTING, Entry
 from holdfast.engine.protocol import (
     Accepted,
     Commit,
+    Debt,
     Outcome,
     Refused,
     Row,
@@ -94,6 +95,10 @@ class ReferenceEngine:
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         known = self._world.sessions.get(session)
         return [row for row in known.rows if row.position > after][:limit] if known else []
+
+    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
+        owed = [debt for s in self._world.sessions.values() if s.tenant == tenant for debt in s.owed.values()]
+        return sorted(owed, key=lambda debt: (debt.at, debt.id))[:limit]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return self._world.events.get((scope, event))
@@ -182,6 +187,7 @@ class _Session(msgspec.Struct, frozen=True):
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
     rows: tuple[Row, ...] = ()
+    owed: dict[bytes, Debt] = {}
 
 
 class _World(msgspec.Struct, frozen=True):
@@ -230,6 +236,8 @@ def _refusal(world: _World, write: Write) -> Refused | None:
         return no("moved")
     if not {waiting.message for waiting in session.inbox.values()}.issuperset(write.takes):
         return no("taken")
+    if write.pays is not None and write.pays not in session.owed:
+        return no("taken")
     return None
 
 
@@ -256,6 +264,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     if write.event is not None:
         draft = write.drafts[write.event_draft]
         events = {**events, write.event: Accepted(session.id, first + write.event_draft, draft.id)}
+    if write.owes or write.pays is not None:
+        session = _with(session, owed=_owed(session, write))
     if write.chunk is not None:
         position += 1
         row = Row(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)
@@ -266,6 +276,15 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
         position=position if write.chunk else 0,
     )
     return _World({**world.sessions, session.id: session}, events, position), written
+
+
+def _owed(session: _Session, write: Write) -> dict[bytes, Debt]:
+    """What the session owes after this write."""
+    owed = {id: debt for id, debt in session.owed.items() if id != write.pays}
+    for owing in write.owes:
+        last = write.drafts[-1]
+        owed[owing.id] = Debt(owing.id, session.id, last.turn or 0, owing.reply_to, last.at)
+    return owed
 
 
 def _turned(session: _Session, write: Write, now: float, position: int) -> _Session:

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from holdfast.domain.entry import Entry
-from holdfast.engine.protocol import Accepted, Commit, Outcome, Row, SessionState, Waiting
+from holdfast.engine.protocol import Accepted, Commit, Debt, Outcome, Row, SessionState, Waiting
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
@@ -250,6 +250,9 @@ class SqliteEngine:
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return [Row(*row) for row in self._read("journal", after, self._number(session), limit)]
+
+    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
+        return [Debt(*row) for row in self._read("outbox", tenant, limit)]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return next((Accepted(*row) for row in self._read("accepted", scope, event)), None)

@@ -130,6 +130,8 @@ class Ledger:
             return "moved", known.head
         if write.takes and not set(write.takes) <= {row[0] for row in self._run(QUERIES["inbox"], (known.n,))}:
             return "taken", None
+        if write.pays is not None and self._run(QUERIES["debt"], (known.n, write.pays)).fetchone() is None:
+            return "taken", None
         return None, None
 
     def _judge_opening(self, write: Write) -> tuple[Refusal | None, Any]:
@@ -191,6 +193,12 @@ class Ledger:
             self._run(QUERIES["add_event"], (*write.event, known.n, first + at, write.drafts[at].id))
         if write.admits or write.takes:
             self._shift_inbox(known, write, first)
+        if write.owes:
+            last = write.drafts[-1]
+            rows = [(known.n, owing.id, last.turn, owing.reply_to, last.at) for owing in write.owes]
+            self._run_many(QUERIES["add_debt"], rows)
+        if write.pays is not None:
+            self._run(QUERIES["remove_debt"], (known.n, write.pays))
         if write.chunk is not None:
             self.position += 1
             chunk = write.chunk

@@ -24,6 +24,24 @@ INSERT OR REPLACE INTO inbox (session, seq, message, waiter) VALUES (?, ?, ?, ?)
 -- A message out of the inbox.
 DELETE FROM inbox WHERE session = ? AND seq = ?;
 
+-- name: add_debt
+-- A reply is owed.
+INSERT INTO outbox (session, id, turn, reply_to, at) VALUES (?, ?, ?, ?, ?);
+
+-- name: remove_debt
+-- A reply was sent.
+DELETE FROM outbox WHERE session = ? AND id = ?;
+
+-- name: debt
+-- Whether a reply is owed.
+SELECT 1 FROM outbox WHERE session = ? AND id = ?;
+
+-- name: outbox
+-- Replies that are owed, oldest first. There are few: they are read whole.
+SELECT outbox.id, session.id, outbox.turn, outbox.reply_to, outbox.at
+FROM outbox JOIN session ON session.n = outbox.session
+WHERE session.tenant = ? ORDER BY outbox.at, outbox.id LIMIT ?;
+
 -- name: add_event
 -- An event is accepted.
 INSERT INTO event (scope, event, session, seq, message) VALUES (?, ?, ?, ?, ?);

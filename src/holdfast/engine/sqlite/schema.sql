@@ -76,6 +76,16 @@ CREATE TABLE inbox (
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
 
+-- Replies that are owed to somebody, from the end of their turn until their sending is confirmed.
+CREATE TABLE outbox (
+    session  INTEGER NOT NULL,
+    id       BLOB    NOT NULL,
+    turn     INTEGER NOT NULL,
+    reply_to TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+
 -- Inbound events that were accepted: the same one is accepted once, for as long as the store lives.
 CREATE TABLE event (
     scope   TEXT    NOT NULL,
