@@ -37,7 +37,8 @@ class Log:
         self.instructions_seq = 0
         self.since = 1
         self.lost = False
-        """A shape shows messages from before `since`: this log has to be folded anew, from the first entry."""
+        """Messages from before `since` are shown again, or their turn goes on: this log has to be folded anew, from the
+        first entry."""
         self.closed: str | None = None
         self.hidden: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
@@ -98,11 +99,15 @@ class Log:
 
     def base(self, covered: Collection[str]) -> Compacted | None:
         """The compaction that covers these messages; None unless all of them are shown now."""
-        order = self.order
-        kept = [seen for seen in order if seen.id not in covered]
-        if len(order) - len(kept) != len(set(covered)):
+        order, placed, standing = self.order, self.placed, self.standing
+        if sum(seen.id in covered for seen in order) != len(set(covered)):
             return None
-        standing = self.standing
+        last = max((index for index, seen in enumerate(placed) if seen.id in covered), default=-1)
+        kept = [
+            seen
+            for index, seen in enumerate(placed)
+            if seen.id not in covered and (index > last or seen.id not in self.hidden)
+        ]
         return Compacted(
             covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
             ranges=ranges(standing, [seen.seq for seen in kept]),
@@ -158,18 +163,23 @@ class Log:
     def _of_turn(self, number: int) -> list[Seen]:
         unit = self._unit_of_turn.get(number)
         if unit is None:
+            self.lost = self.lost or (self.since > 1 and number not in self.turns)
             unit = self._unit_of_turn[number] = []
             self._units.append(unit)
         return unit
 
     def _arrange(self) -> list[Seen]:
+        placed = self.placed
+        return [message for message in placed if message.id not in self.hidden] if self.hidden else placed
+
+    @property
+    def placed(self) -> list[Seen]:
+        """The messages of the view in order, those too that a label or a retraction hides: it may be lifted."""
         natural = self.standing
         if self.shape is not None:
             natural = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
         if self.edits:
             natural = [self.worded(message) for message in natural]
-        if self.hidden:
-            natural = [message for message in natural if message.id not in self.hidden]
         return natural
 
     def worded(self, message: Seen) -> Seen:

@@ -35,7 +35,7 @@ def rewind(room: Room, to_message: str) -> Plan[None]:
 
 
 def _back_to(log: Log, to_message: str) -> Shape:
-    shown = _up_to(log.order, to_message)
+    shown = _up_to(log.placed, to_message)
     if shown is None:
         shown = _up_to([seen for seen in log.standing if seen.note.origin != "summary"], to_message)
     if shown is None:
