@@ -236,7 +236,7 @@ def test_a_late_answer_of_a_covered_turn_stands_at_the_same_place_for_everybody(
     assert_same_everywhere(path, session)
     with other_handle(path) as other:
         fresh = other.get(session.id)
-        for n, covered in enumerate((3, 0, 3)):
+        for n, covered in enumerate((3, 0, 4)):
             talk(fresh, n)
             done = fresh.compact(f"summary {n}", keep_turns=3 + n % 2)
             assert len(done.covered if done else ()) == covered, "the late answer is kept, kept, and covered"
@@ -453,6 +453,21 @@ def test_a_new_handle_reads_what_is_shown_and_not_the_history(path: Path, sessio
         assert len(read) < 30
         assert fresh.instructions() == "be kind"
         assert len(list(fresh.transcript())) == 302
+
+
+def test_a_view_from_before_the_compaction_does_not_make_a_load_read_the_history(path: Path, session: Session) -> None:
+    """An agent that records its own trimmed list leaves views in the turns that are kept."""
+    talk(session, *range(100))
+    listed = list(session.context())
+    for n in range(6):
+        listed = [listed[0], *listed[3:], *({"role": role, "content": f"{role} {n}"} for role in ("user", "assistant"))]
+        session.record(listed)
+    assert session.compact("a long story", keep_turns=3) is not None
+    with other_handle(path) as other:
+        fresh = other.get(session.id)
+        assert contexts(fresh) == contexts(session)
+        assert fresh._work.room.log().since > 400
+    assert_valid(session)
 
 
 def test_recording_the_context_and_a_new_message_adds_that_one(path: Path, session: Session) -> None:

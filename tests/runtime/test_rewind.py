@@ -248,28 +248,13 @@ def test_rewound_text_does_not_come_back_by_recording(path: Path, session: Sessi
     assert_same_everywhere(path, session)
 
 
-def test_a_text_that_is_said_again_after_a_rewind_is_a_new_message(session: Session) -> None:
-    """I-2: recorded too, it is another one than what was rewound."""
-    session.record([{"role": "user", "content": "go"}, {"role": "assistant", "content": "gone"}])
+def test_a_text_that_is_said_again_after_a_rewind_is_a_new_message(store: Store, session: Session) -> None:
+    """I-2: recorded too, by a handle that did not record the first one."""
+    store.session("k").record([{"role": "user", "content": "go"}, {"role": "assistant", "content": "gone"}])
     session.rewind(next(session.transcript()).id)
     assert len(session.record([*session.context(), {"role": "assistant", "content": "gone"}]).new) == 1
     assert told(session) == ["go", "gone", "gone"]
     assert texts(session) == ["go", "gone"]
-
-
-def test_a_late_answer_of_a_rewound_turn_is_kept_and_not_shown(path: Path, session: Session) -> None:
-    """I9, I-7: its writer did not know."""
-    talk(session, 0)
-    late = session.turn("ask late")
-    session.stop()
-    session.rewind(named(session, "answer 0").id)
-    with pytest.raises(TurnInterrupted):
-        late.add("a late answer")
-    assert told(session)[-1] == "a late answer"
-    assert texts(session) == dialogue(0)
-    talk(session, "next")
-    assert texts(session) == dialogue(0, "next")
-    assert_same_everywhere(path, session)
 
 
 def test_a_late_result_of_a_turn_that_is_still_shown_takes_its_place(path: Path, session: Session) -> None:

@@ -10,6 +10,8 @@ text, never looked into by the log).
     turn          TurnStarted       -                a turn began, and took these messages from the inbox
     take          Taken             -                a running turn took more messages from the inbox
     call          CallStarted       -                a call that the model made is about to be run (I-22)
+    ask           Asked             -                a call waits for approval; it must not be run (I-22)
+    decision      Decided           -                somebody approved it, or did not
     end           TurnEnded         -                the turn's one end (I-6)
     instructions  -                 text             the system prompt from here on
     view          Shape             -                the model's view has this shape from here on
@@ -32,6 +34,8 @@ Kind = Literal[
     "turn",
     "take",
     "call",
+    "ask",
+    "decision",
     "end",
     "instructions",
     "view",
@@ -91,6 +95,23 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
 class CallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     call_id: str
     message: str
+    index: int = 0
+
+
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`digest` is that of the call's name and exact arguments: an approval is for these and no others."""
+
+    call_id: str
+    message: str
+    digest: str
+    index: int = 0
+
+
+class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+    call_id: str
+    message: str
+    approved: bool
+    by: str
     index: int = 0
 
 
@@ -165,6 +186,8 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "turn": TurnStarted,
     "take": Taken,
     "call": CallStarted,
+    "ask": Asked,
+    "decision": Decided,
     "end": TurnEnded,
     "view": Shape,
     "label": Labelled,

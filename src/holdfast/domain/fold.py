@@ -15,7 +15,7 @@ import msgspec
 from holdfast.domain.entry import Compacted, Edit, Entry, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
-from holdfast.domain.turn import TurnRecord
+from holdfast.domain.turn import Ask, TurnRecord
 from holdfast.domain.view import ranges, shaped, without
 
 Unit = list[Seen] | Seen
@@ -36,15 +36,14 @@ class Log:
         self.instructions: str | None = None
         self.instructions_seq = 0
         self.since = 1
-        self.lost = False
-        """Messages from before `since` are shown again, or their turn goes on: this log has to be folded anew, from the
-        first entry."""
+        self._shows_lost = self._goes_on_lost = False
         self.closed: str | None = None
         self.hidden: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
         self.shape_seq = 0
         self._joined: set[int] = set()  # accepted before the shape, taken after it
+        self.asks: dict[tuple[str, int], Ask] = {}
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._unit_of_turn: dict[int, list[Seen]] = {}
@@ -61,6 +60,13 @@ class Log:
             self._stale = False
             self.revision += 1
         return self._order
+
+    @property
+    def lost(self) -> bool:
+        """Messages from before `since` are shown again, or their turn goes on: this log has to be folded anew, from the
+        first entry.
+        """
+        return self._shows_lost or self._goes_on_lost
 
     @property
     def standing(self) -> list[Seen]:
@@ -163,7 +169,7 @@ class Log:
     def _of_turn(self, number: int) -> list[Seen]:
         unit = self._unit_of_turn.get(number)
         if unit is None:
-            self.lost = self.lost or (self.since > 1 and number not in self.turns)
+            self._goes_on_lost |= self.since > 1 and number not in self.turns
             unit = self._unit_of_turn[number] = []
             self._units.append(unit)
         return unit
@@ -180,7 +186,28 @@ class Log:
             natural = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
         if self.edits:
             natural = [self.worded(message) for message in natural]
-        return natural
+        return self._awaited(natural) if self.asks else natural
+
+    @property
+    def waiting_calls(self) -> set[str]:
+        """Ids of the calls that wait for approval, or have it and were not run yet."""
+        return {ask.call_id for ask in self.asks.values() if ask.is_open}
+
+    def ask_for(self, call_id: str, digest: str) -> Ask | None:
+        """The newest open ask for exactly this call."""
+        fitting = [ask for ask in self.asks.values() if ask.is_open and (ask.call_id, ask.digest) == (call_id, digest)]
+        return fitting[-1] if fitting else None
+
+    def _awaited(self, messages: list[Seen]) -> list[Seen]:
+        """Marks the calls that wait: they are shown as waiting, not as interrupted (FAULTS E7)."""
+        waiting: dict[str, tuple[str, ...]] = {}
+        for ask in self.asks.values():
+            if ask.is_open:
+                waiting[ask.message] = (*waiting.get(ask.message, ()), ask.call_id)
+        return [
+            msgspec.structs.replace(message, waiting=waiting[message.id]) if message.id in waiting else message
+            for message in messages
+        ]
 
     def worded(self, message: Seen) -> Seen:
         """The message as the view words it."""
@@ -213,6 +240,25 @@ class Log:
                 self._joined.add(waiting.seq)
                 self._place(msgspec.structs.replace(waiting, turn=number))
 
+    def _asked(self, entry: Entry) -> None:
+        note = note_of("ask", entry.note)
+        self.asks[note.message, note.index] = Ask(note.call_id, note.message, note.index, note.digest)
+        self._stale = True
+
+    def _decided(self, entry: Entry) -> None:
+        note = note_of("decision", entry.note)
+        ask = self.asks.get((note.message, note.index))
+        if ask is not None and ask.approved is None:
+            ask.approved = note.approved
+            self._stale = True
+
+    def _call_started(self, entry: Entry) -> None:
+        note = note_of("call", entry.note)
+        ask = self.asks.get((note.message, note.index))
+        if ask is not None:
+            ask.started_in = entry.turn
+            self._stale = True
+
     def _turn_ended(self, entry: Entry) -> None:
         note = note_of("end", entry.note)
         turn = self.turns.setdefault(entry.turn or 0, TurnRecord(entry.turn or 0))
@@ -234,7 +280,15 @@ class Log:
                 self._stale = True
 
     def _opened(self, entry: Entry) -> None:
-        """A session that shares the past of another begins here: what was under way there is not under way here."""
+        """A session that shares the past of another begins here: what was under way there is not under way here.
+
+        What waits there is answered there. Only if they part at a message that still waited then, it stands here, and
+        what waited before it.
+        """
+        parted = note_of("opened", entry.note).parent_seq
+        if any(seen.seq == parted for seen in self._inbox.values()):
+            for seen in self._inbox.values():
+                self._place(seen)
         for turn in self.turns.values():
             if turn.end is None:
                 turn.end, turn.reason, turn.ended_at = "interrupted", "the session was forked", entry.at
@@ -249,12 +303,13 @@ class Log:
         self._units.append(Seen(entry.id.hex(), entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
         self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
         self.shape, self.shape_seq, self._joined = Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq, set()
+        self._shows_lost = any(first < self.since for first, _ in note.ranges)
         self._stale = True
 
     def _shaped(self, entry: Entry) -> None:
         note = note_of("view", entry.note)
         self.shape, self.shape_seq, self._joined = note, entry.seq, set()
-        self.lost = self.lost or any(first < self.since for first, _ in note.ranges)
+        self._shows_lost = any(first < self.since for first, _ in note.ranges)
         for seq in note.restored:
             self.edits.pop(seq, None)
         self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})
@@ -281,6 +336,9 @@ class Log:
 _HANDLERS = {
     "turn": Log._turn_started,
     "take": Log._taken,
+    "call": Log._call_started,
+    "ask": Log._asked,
+    "decision": Log._decided,
     "end": Log._turn_ended,
     "instructions": Log._instructed,
     "view": Log._shaped,

@@ -94,6 +94,7 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     `plain`: a complete text message that says something and neither calls a tool nor answers one; a view passes it on
     unread. `partial`: its stream was cut. `late`: stored by a turn that had already been superseded (I-7).
     `inbox`: accepted, waiting for a turn to take it (I-4). `failed`: a tool's outcome that is an error.
+    `target`: the call that it answers, by message and place, where that is known beyond its id (`target_of`).
     """
 
     role: Role = "user"
@@ -104,6 +105,7 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     inbox: bool = False
     calls: tuple[CallNote, ...] = ()
     answers: tuple[str, ...] = ()
+    target: str | None = None
     failed: bool = False
     event: str | None = None
     reply_to: str | None = None
@@ -111,6 +113,11 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage | None = None
     model: str | None = None
     origin: str | None = None
+
+
+def target_of(message: str, index: int) -> str:
+    """The name of a call by the message it stands in and its place there: ids of providers are reused (FAULTS E4)."""
+    return f"{message}:{index}"
 
 
 class Spoken(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +140,7 @@ def freeze(payload: Any) -> bytes:
         _check(payload, "")
     try:
         return _encode(payload)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
         return json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode()
 
 

@@ -16,7 +16,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Call, Image, MessageNote, Other, Part, Refusal, Result, Role, Text, Thinking
+from holdfast.domain.message import (
+    Call,
+    Image,
+    MessageNote,
+    Other,
+    Part,
+    Refusal,
+    Result,
+    Role,
+    Text,
+    Thinking,
+    target_of,
+)
 
 INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
 RUNNING = "[no result yet: the call is still running]"
@@ -86,18 +98,19 @@ def may_cut(before: Step, after: Step) -> bool:
 
 
 def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
-    """Which result answers which call. Ids are the provider's, and are reused (FAULTS E4): nearness decides.
+    """Which result answers which call. A result that names its call answers that one. Else ids are the provider's, and
+    are reused (FAULTS E4): nearness decides.
 
     A result takes the latest call before it that is still open, in its own turn when that has a call of this id at all.
     A result stored ahead of its call may take a later one of its turn. What stays unpaired is a stray or a repetition.
     """
     made = {(message.turn, call.id) for message in seen for call in message.note.calls}
-    pairs: dict[_Place, _Place] = {}
+    pairs = _targeted(seen)
     begun: dict[Any, list[_Place]] = {}
     early: list[tuple[_Place, tuple[int | None, str]]] = []
     for index, message in enumerate(seen):
         turn = message.turn
-        for place, call_id in enumerate(message.note.answers):
+        for place, call_id in enumerate(message.note.answers if message.note.target is None else ()):
             own_turn = turn is not None and (turn, call_id) in made
             stack = begun.get((turn, call_id) if own_turn else call_id)
             call = _latest_open(stack, pairs)
@@ -110,6 +123,20 @@ def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
         call = _first_open(begun.get(key, ()), pairs)
         if call is not None:
             pairs[call] = result
+    return pairs
+
+
+def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
+    """The pairs whose result says which call it answers."""
+    asked = {message.note.target: index for index, message in reversed(list(enumerate(seen))) if message.note.target}
+    if not asked:
+        return {}
+    pairs = {}
+    for index, message in enumerate(seen):
+        for place in range(len(message.note.calls)):
+            answer = asked.get(target_of(message.id, place))
+            if answer is not None:
+                pairs[index, place] = (answer, 0)
     return pairs
 
 

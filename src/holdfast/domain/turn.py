@@ -1,14 +1,54 @@
 """A turn: one piece of work, from an inbound message to its one end; and the states of its tool calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
 
 from holdfast.domain.entry import End
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import Seen, pair
 
-CallState = Literal["open", "done", "failed", "unknown"]
+CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "unknown"]
+
+
+class CallId(str):
+    """The id of a call that was stored. `waiting`: it waits for approval and must not be run yet."""
+
+    waiting: bool = False
+
+    def __new__(cls, id: str, *, waiting: bool = False) -> "CallId":
+        made = super().__new__(cls, id)
+        made.waiting = waiting
+        return made
+
+
+class Ask(msgspec.Struct):
+    """A call that was put to somebody for approval. `approved` is None until they decide; an approval is used once,
+    by the start of exactly this call.
+    """
+
+    call_id: str
+    message: str
+    index: int
+    digest: str
+    approved: bool | None = None
+    started_in: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call is still waiting, for a decision or to be run."""
+        return self.approved is not False and self.started_in is None
+
+
+def digest_of(name: str, arguments: str) -> str:
+    """What an approval is bound to."""
+    return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
+
+
+Asks = Mapping[tuple[str, int], Ask]
+"""Asks by message and place of the call in it."""
+_NO_ASKS: Asks = {}
 
 
 class TurnRecord(msgspec.Struct):
@@ -44,38 +84,30 @@ def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:
     return list(dict.fromkeys(address for address in asked if address is not None))
 
 
-def tool_calls(seen: Sequence[Seen], *, running: int | None) -> list[ToolCall]:
+def tool_calls(seen: Sequence[Seen], *, running: int | None, asks: Asks = _NO_ASKS) -> list[ToolCall]:
     """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown
     (I-22).
     """
-    open_calls: list[tuple[Seen, int]] = []
-    answers: dict[tuple[str, int], Seen] = {}
-    calls: list[tuple[Seen, int]] = []
-    for message in seen:
+    pairs = pair(seen)
+    calls = []
+    for at, message in enumerate(seen):
         for index in range(len(message.note.calls)):
-            calls.append((message, index))
-            open_calls.append((message, index))
-        for call_id in message.note.answers:
-            asked = _asked(open_calls, call_id, message.turn)
-            if asked is not None:
-                open_calls.remove(asked)
-                answers[asked[0].id, asked[1]] = message
-    return [_state(message, index, answers.get((message.id, index)), running) for message, index in calls]
+            answer = pairs.get((at, index))
+            outcome = seen[answer[0]] if answer is not None else None
+            calls.append(_state(message, index, outcome, running, asks.get((message.id, index))))
+    return calls
 
 
-def _asked(open_calls: list[tuple[Seen, int]], call_id: str, turn: int | None) -> tuple[Seen, int] | None:
-    """The open call that this id answers: in its own turn if there is one, the newest message, its first such call."""
-    fitting = [asked for asked in open_calls if asked[0].note.calls[asked[1]].id == call_id]
-    own = [asked for asked in fitting if asked[0].turn == turn]
-    fitting = own or fitting
-    return next((asked for asked in fitting if asked[0] is fitting[-1][0]), None)
-
-
-def _state(message: Seen, index: int, outcome: Seen | None, running: int | None) -> ToolCall:
+def _state(message: Seen, index: int, outcome: Seen | None, running: int | None, ask: Ask | None) -> ToolCall:
     call = message.note.calls[index]
     state: CallState
-    if outcome is not None:
+    if ask is not None and ask.approved is False:
+        state = "denied"
+    elif ask is not None and ask.is_open and outcome is None:
+        state = "approved" if ask.approved else "waiting"
+    elif outcome is not None:
         state = "failed" if outcome.note.failed else "done"
     else:
-        state = "open" if message.turn is not None and message.turn == running else "unknown"
+        turn = ask.started_in if ask is not None else message.turn
+        state = "open" if turn is not None and turn == running else "unknown"
     return ToolCall(call.id, call.name, message.id, message.turn, state, outcome.id if outcome else None)

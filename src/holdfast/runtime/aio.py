@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.routing import Policy
-from holdfast.domain.turn import ToolCall
+from holdfast.domain.turn import CallId, ToolCall
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
 from holdfast.runtime.clock import World
@@ -68,8 +68,8 @@ class AsyncTurn:
 
     def call(
         self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False
-    ) -> Awaitable[str]:
-        """Stores that a tool is about to run; returns the call's id. Run the tool after this, never before."""
+    ) -> Awaitable[CallId]:
+        """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`."""
         return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
 
     def result(self, call_id: str, content: Any, error: bool = False) -> Awaitable[str]:
@@ -207,7 +207,7 @@ class AsyncSession:
         return arun(self._work.pending())
 
     def calls(self) -> Awaitable[list[ToolCall]]:
-        """Every tool call with its state: open, done, failed or unknown."""
+        """Every tool call with its state: open, waiting, approved, denied, done, failed or unknown."""
         return arun(self._work.calls())
 
     def info(self) -> Awaitable[SessionInfo]:
@@ -221,6 +221,10 @@ class AsyncSession:
     def label(self, message_id: str, **labels: Any) -> Awaitable[None]:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         return arun(self._work.label(message_id, labels))
+
+    def decide(self, call_id: str, approved: bool, *, by: str) -> Awaitable[None]:
+        """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
+        return arun(self._work.decide(call_id, approved, by))
 
     def compact(self, summary: Summary, *, keep_turns: int = 4) -> Awaitable[Compaction | None]:
         """Puts a summary in the place of all but the last turns; a function that gives it may be a coroutine

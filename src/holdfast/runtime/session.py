@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.domain.entry import Closed, Entry, Labelled
-from holdfast.domain.message import Usage, freeze
-from holdfast.domain.turn import ToolCall, tool_calls
+from holdfast.domain.entry import Closed, Decided, Draft, Entry, Labelled
+from holdfast.domain.message import Usage, freeze, target_of
+from holdfast.domain.turn import Ask, ToolCall, tool_calls
 from holdfast.engine.protocol import Refused, SessionState, Write
 from holdfast.errors import NotFound
 from holdfast.runtime.branching import fork, rewind
@@ -100,6 +100,32 @@ class SessionWork:
         if isinstance(outcome, Refused):
             raise (yield Read(self.room.ended))
 
+    def decide(self, call_id: str, approved: bool, by: str) -> Plan[None]:
+        """Answers the newest call of this id that waits. A denial is also the call's outcome."""
+        call_id = str(call_id)
+        while True:
+            log = yield Read(self.room.log)
+            with self.room.lock:
+                waiting = [ask for ask in log.asks.values() if ask.call_id == call_id and ask.approved is None]
+                head = log.head
+            if not waiting:
+                raise NotFound(what="waiting call", name=call_id, hint="Session.calls() lists those that wait")
+            drafts = self._decision(waiting[-1], approved, by)
+            outcome = yield self.room.submit(drafts=drafts, head=head)
+            if not isinstance(outcome, Refused):
+                return
+            if outcome.why == "ended":
+                raise (yield Read(self.room.ended))
+
+    def _decision(self, ask: Ask, approved: bool, by: str) -> tuple[Draft, ...]:
+        decided = self.room.draft("decision", Decided(ask.call_id, ask.message, approved, by, ask.index))
+        if approved:
+            return (decided,)
+        part = {"type": "result", "call_id": ask.call_id, "content": f"Denied by {by}.", "error": True}
+        target = target_of(ask.message, ask.index)
+        spoken = speak({"role": "tool", "parts": [part]}, "holdfast", failed=True, target=target)
+        return decided, self.room.message(spoken, turn=None)
+
     def compact(self, summary: Any, keep_turns: int) -> "Plan[Compaction | None]":
         from holdfast.runtime.compacting import compact
 
@@ -133,7 +159,7 @@ class SessionWork:
         yield from settle_if_dead(self.room)
         log = yield Read(self.room.history)
         with self.room.lock:
-            return tool_calls(log.standing, running=log.running)
+            return tool_calls(log.standing, running=log.running, asks=log.asks)
 
     def info(self) -> Plan[SessionInfo]:
         state = yield from settle_if_dead(self.room)
@@ -237,7 +263,7 @@ class Session:
         return run(self._work.pending())
 
     def calls(self) -> list[ToolCall]:
-        """Every tool call with its state: open, done, failed or unknown."""
+        """Every tool call with its state: open, waiting, approved, denied, done, failed or unknown."""
         return run(self._work.calls())
 
     def info(self) -> SessionInfo:
@@ -251,6 +277,10 @@ class Session:
     def label(self, message_id: str, **labels: Any) -> None:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         run(self._work.label(message_id, labels))
+
+    def decide(self, call_id: str, approved: bool, *, by: str) -> None:
+        """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
+        run(self._work.decide(call_id, approved, by))
 
     def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Compaction | None":
         """Puts a summary in the place of all but the last turns; `summary` is text, or a function of the messages

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
+from holdfast.domain.turn import CallId
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import run
@@ -52,8 +53,12 @@ class Turn:
         """Stores a finished message of the agent's or of a tool's; its id."""
         return run(self._work.add(message, format=format))
 
-    def call(self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False) -> str:
-        """Stores that a tool is about to run; returns the call's id. Run the tool after this, never before."""
+    def call(self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False) -> CallId:
+        """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`.
+
+        With `needs_approval` the call waits until `Session.decide`; make it again, with the same id and arguments, to
+        use the approval.
+        """
         return run(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
 
     def result(self, call_id: str, content: Any, error: bool = False) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import CallStarted, End, Retracted, Taken, TurnEnded
+from holdfast.domain.entry import Asked, CallStarted, Draft, End, Retracted, Taken, TurnEnded
 from holdfast.domain.ids import turn_id
-from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze
-from holdfast.domain.turn import addresses
+from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
+from holdfast.domain.turn import Ask, CallId, addresses, digest_of
 from holdfast.engine.protocol import Owing, Refused, Write, Written
 from holdfast.errors import NotFound, TurnInterrupted
 from holdfast.runtime.clock import mint
@@ -30,10 +30,11 @@ from holdfast.runtime.stream import Stream
 class OpenCall:
     """A call of this turn that may still be answered."""
 
-    __slots__ = ("answered", "call_id", "index", "message", "started")
+    __slots__ = ("answered", "call_id", "index", "message", "started", "waiting")
 
-    def __init__(self, call_id: str, message: str, index: int, *, started: bool) -> None:
-        self.call_id, self.message, self.index, self.started, self.answered = call_id, message, index, started, False
+    def __init__(self, call_id: str, message: str, index: int, *, started: bool, waiting: bool = False) -> None:
+        self.call_id, self.message, self.index, self.started = call_id, message, index, started
+        self.waiting, self.answered = waiting, False
 
 
 class TurnWork:
@@ -152,11 +153,12 @@ class TurnWork:
         with self._lock:
             for index, call in enumerate(note.calls):
                 self._calls.append(OpenCall(call.id, message, index, started=False))
-            for call_id in note.answers:
+            for call_id in note.answers if note.target is None else ():
                 self._answer(call_id)
 
     def _answer(self, call_id: str) -> OpenCall | None:
-        open_calls = [call for call in self._calls if call.call_id == call_id and not call.answered]
+        fitting = [call for call in self._calls if call.call_id == call_id]
+        open_calls = [call for call in fitting if not call.answered and not call.waiting]
         if not open_calls:
             return None
         newest = open_calls[-1].message
@@ -164,31 +166,56 @@ class TurnWork:
         call.answered = True
         return call
 
-    def call(self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False) -> Plan[str]:
-        """Stores that this call is about to be run (I-22)."""
-        return self._call(name, _frozen(arguments), call_id)
+    def call(
+        self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False
+    ) -> Plan[CallId]:
+        """Stores that this call is about to be run, or that it waits for approval and must not be (I-22)."""
+        return self._call(name, _frozen(arguments), str(call_id) if call_id else None, needs_approval)
 
-    def _call(self, name: str, text: str, call_id: str | None) -> Plan[str]:
+    def _call(self, name: str, text: str, call_id: str | None, needs_approval: bool) -> Plan[CallId]:
         id = call_id or "call_" + self.room.world.chance(12).hex()
+        digest = digest_of(name, text)
+        ask = (yield from self._ask_for(id, digest)) if call_id is not None else None
+        if ask is not None:
+            return CallId(id, waiting=True) if ask.approved is None else (yield from self._use_approval(ask))
         with self._lock:
             asked = next((c for c in self._calls if c.call_id == id and not c.started and not c.answered), None)
             if asked is not None:
-                asked.started = True
+                asked.started, asked.waiting = True, needs_approval
         if asked is not None:
-            begun = CallStarted(id, asked.message, asked.index)
-            yield from self._write(drafts=(self.room.draft("call", begun, turn=self.number),))
-            return id
-        payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
-        note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
-        draft = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
-        yield from self._write(drafts=(draft,))
+            place = (asked.message, asked.index)
+            drafts: tuple[Draft, ...] = () if needs_approval else (self._begun(id, *place),)
+        else:
+            payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
+            note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
+            message = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
+            place, drafts = (message.id.hex(), 0), (message,)
+        if needs_approval:
+            drafts += (self.room.draft("ask", Asked(id, place[0], digest, place[1]), turn=self.number),)
+        yield from self._write(drafts=drafts)
+        if asked is None:
+            with self._lock:
+                self._calls.append(OpenCall(id, *place, started=True, waiting=needs_approval))
+        return CallId(id, waiting=needs_approval)
+
+    def _ask_for(self, call_id: str, digest: str) -> Plan[Ask | None]:
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            return log.ask_for(call_id, digest)
+
+    def _use_approval(self, ask: Ask) -> Plan[CallId]:
+        """An approval is good for one start of exactly this call."""
+        yield from self._write(drafts=(self._begun(ask.call_id, ask.message, ask.index),))
         with self._lock:
-            self._calls.append(OpenCall(id, draft.id.hex(), 0, started=True))
-        return id
+            self._calls.append(OpenCall(ask.call_id, ask.message, ask.index, started=True))
+        return CallId(ask.call_id)
+
+    def _begun(self, call_id: str, message: str, index: int) -> Draft:
+        return self.room.draft("call", CallStarted(call_id, message, index), turn=self.number)
 
     def result(self, call_id: str, content: Any, *, error: bool = False) -> Plan[str]:
         """Stores what the tool answered; late, if the turn is over by now."""
-        return self._result(call_id, _frozen(content), error)
+        return self._result(str(call_id), _frozen(content), error)
 
     def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
         with self._lock:
@@ -196,7 +223,8 @@ class TurnWork:
         if known is None and not (yield from self._called_elsewhere(call_id)):
             raise NotFound(what="tool call", name=call_id, hint="store it with Turn.call before the tool runs")
         part = {"type": "result", "call_id": call_id, "content": text} | ({"error": True} if error else {})
-        note = MessageNote(role="tool", format="holdfast", plain=False, answers=(call_id,), failed=error)
+        target = target_of(known.message, known.index) if known is not None else None
+        note = MessageNote(role="tool", format="holdfast", plain=False, answers=(call_id,), target=target, failed=error)
         return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
 
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:

@@ -1,0 +1,138 @@
+"""Calls that wait for approval (I-10, I-22; FAULTS E7, E13)."""
+
+import asyncio
+
+import holdfast
+import pytest
+from holdfast.errors import NotFound
+from holdfast.testing.providers import check
+from looking import other_handle
+from procs import child
+
+FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def session(path):
+    with holdfast.open(path) as store:
+        yield store.session("k")
+
+
+def states(session):
+    return [call.state for call in session.calls()]
+
+
+def ask(session, arguments=None, call_id="c1"):
+    with session.turn("Delete it.") as turn:
+        return turn.call("rm", arguments or {"path": "/x"}, call_id=call_id, needs_approval=True)
+
+
+def test_a_call_that_waits_is_shown_as_waiting_and_stays_open(session, path):
+    """FAULTS E7: waiting is a state, not an orphan to be repaired; in another process too."""
+    assert ask(session).waiting
+    with other_handle(path) as other:
+        theirs = other.session("k")
+        assert states(theirs) == states(session) == ["waiting"]
+        assert theirs.context()[-1]["content"] == "[waiting for approval]"
+        for format in FORMATS:
+            assert check(format, theirs.context(format)) == []
+    assert [entry.kind for entry in session.entries()] == ["opened", "message", "turn", "message", "ask", "end"]
+
+
+def test_a_process_that_dies_while_a_call_waits_leaves_it_waiting(path):
+    script = """
+        import holdfast
+        turn = holdfast.open(sys.argv[1]).session("k").turn("Delete it.")
+        turn.call("rm", {"path": "/x"}, call_id="c1", needs_approval=True)
+        say("asked")
+        hear()
+    """
+    with child(script, path) as other:
+        other.wait_for("asked")
+        other.kill()
+    with holdfast.open(path) as store:
+        assert states(store.session("k")) == ["waiting"]
+
+
+def test_an_approval_is_used_once_by_exactly_this_call(session):
+    """FAULTS E13: bound to the id and the arguments' digest, good for one start."""
+    ask(session)
+    session.decide("c1", True, by="ann")
+    assert states(session) == ["approved"]
+    with session.turn("Go on.") as turn:
+        assert not turn.call("rm", {"path": "/x"}, call_id="c1").waiting
+        assert states(session) == ["open"]
+        turn.result("c1", "gone")
+        again = turn.call("rm", {"path": "/x"}, call_id="c1", needs_approval=True)
+        assert again.waiting
+    assert states(session) == ["done", "waiting"]
+
+
+def test_other_arguments_are_asked_about_again(session):
+    """FAULTS E13: approve, then replay with other arguments."""
+    ask(session)
+    session.decide("c1", True, by="ann")
+    with session.turn("Go on.") as turn:
+        assert turn.call("rm", {"path": "/y"}, call_id="c1", needs_approval=True).waiting
+        assert not turn.call("rm", {"path": "/x"}, call_id="c1").waiting
+        turn.result("c1", "x is gone")
+    session.decide("c1", False, by="bob")
+    assert states(session) == ["done", "denied"]
+    contents = [payload["content"] for payload in session.context() if payload["role"] == "tool"]
+    assert contents == ["x is gone", "Denied by bob."]
+
+
+def test_a_call_that_waits_is_not_run_by_leaving_out_the_question(session):
+    ask(session)
+    with session.turn("Just do it.") as turn:
+        assert turn.call("rm", {"path": "/x"}, call_id="c1").waiting
+
+
+def test_a_call_that_the_model_made_can_wait(session):
+    call = {"id": "c7", "type": "function", "function": {"name": "rm", "arguments": '{"path":"/x"}'}}
+    with session.turn("Delete it.") as turn:
+        turn.add({"role": "assistant", "content": None, "tool_calls": [call]})
+        assert turn.call("rm", '{"path":"/x"}', call_id="c7", needs_approval=True).waiting
+        assert len(session.calls()) == 1
+        session.decide("c7", True, by="ann")
+        assert not turn.call("rm", '{"path":"/x"}', call_id="c7").waiting
+        turn.result("c7", "gone")
+    assert states(session) == ["done"]
+
+
+def test_a_decision_is_made_once_and_only_about_what_waits(session):
+    ask(session)
+    with pytest.raises(NotFound):
+        session.decide("c2", True, by="ann")
+    session.decide("c1", False, by="ann")
+    with pytest.raises(NotFound):
+        session.decide("c1", True, by="bob")
+    assert states(session) == ["denied"]
+
+
+def test_a_compaction_covers_no_call_that_waits(session):
+    """FAULTS D2."""
+    ask(session)
+    for number in range(3):
+        with session.turn(f"Question {number}.") as turn:
+            turn.say("Answer.")
+    assert session.compact("All of it.", keep_turns=0) is None
+    session.decide("c1", False, by="ann")
+    assert session.compact("All of it.", keep_turns=0) is not None
+
+
+def test_the_async_face_decides_alike(path):
+    async def story():
+        async with holdfast.open_async(path) as store:
+            session = await store.session("k")
+            async with session.turn("Delete it.") as turn:
+                assert (await turn.call("rm", {}, call_id="c1", needs_approval=True)).waiting
+            await session.decide("c1", True, by="ann")
+            return [call.state for call in await session.calls()]
+
+    assert asyncio.run(story()) == ["approved"]
