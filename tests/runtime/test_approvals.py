@@ -2,8 +2,9 @@
 
 import asyncio
 
-import holdfast
 import pytest
+
+import holdfast
 from holdfast.errors import NotFound
 from holdfast.testing.providers import check
 from looking import other_handle
