@@ -78,6 +78,13 @@ def test_a_result_that_came_turns_later_moves_the_cut_before_its_call() -> None:
     assert [cut(order, keep_turns=keep) for keep in range(4)] == [13, 12, 8, 8]
 
 
+def test_a_call_id_that_was_used_twice_is_paired_as_the_context_pairs_it() -> None:
+    """E4: the last result answers the first call, for the nearer one has its own."""
+    order = [seen(1, "assistant", calls="c"), seen(2, "assistant", 1, calls="c"), seen(3, "tool", 1, answers="c"),
+             seen(4, "tool", 2, answers="c")]  # fmt: skip
+    assert [cut(order, keep_turns=keep) for keep in range(4)] == [4, 0, 0, 0]
+
+
 def test_a_call_that_waits_for_approval_is_not_covered() -> None:
     """E13: the answer to it must find it in the view."""
     order = [*turns(2), seen(9, "user", 3), seen(10, "assistant", 3, calls="x"), seen(11, "user", 4)]

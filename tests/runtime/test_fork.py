@@ -153,7 +153,7 @@ def test_the_log_of_a_fork_is_dense_and_says_where_it_comes_from(session: Sessio
     note = note_of("opened", opened.note)
     assert (note.parent, note.parent_seq) == (session.id, opened.seq - 1)
     assert entries[: opened.seq - 1] == list(session.entries())[: opened.seq - 1]
-    assert list(fork.entries(after=opened.seq - 2))[0] == entries[opened.seq - 2]
+    assert next(fork.entries(after=opened.seq - 2)) == entries[opened.seq - 2]
     assert fork.info().head == len(entries)
 
 
@@ -286,12 +286,18 @@ def test_a_message_that_waited_its_turn_can_be_forked_at(path: Path, store: Stor
     assert_same_everywhere(path, fork)
 
 
-def test_what_waits_in_the_parents_inbox_is_answered_there_only(store: Store, session: Session, path: Path) -> None:
-    """I-4: accepted once, answered once."""
+@pytest.mark.parametrize("last", [False, True])
+def test_what_waits_in_the_parents_inbox_is_answered_there_only(
+    store: Store, session: Session, path: Path, last: bool
+) -> None:
+    """I-4: accepted once, answered once; whether or not it is the last that happened."""
     talk(session, 0)
     with session.turn("ask 1") as turn:
-        store.accept("k", "waiting")
+        if not last:
+            store.accept("k", "waiting")
         turn.say("answer 1")
+    if last:
+        store.accept("k", "waiting")
     fork = session.fork()
     assert fork.pending() == []
     assert fork.info().pending == 0

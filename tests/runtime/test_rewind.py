@@ -234,7 +234,8 @@ def test_an_ended_session_is_not_rewound(session: Session) -> None:
 
 def test_rewound_text_does_not_come_back_by_recording(path: Path, session: Session) -> None:
     """I9: the list that goes on is the rewound one, in this handle and in a new one."""
-    listed = [{"role": role, "content": text} for text, role in zip(dialogue(*range(3)), ["user", "assistant"] * 3)]
+    roles = ["user", "assistant"] * 3
+    listed = [{"role": role, "content": text} for role, text in zip(roles, dialogue(*range(3)), strict=True)]
     session.record(listed)
     session.rewind(named(session, "answer 0").id)
     with other_handle(path, durability="process") as other:

@@ -7,7 +7,7 @@ again.
 
 from collections.abc import Collection, Sequence
 
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import Seen, pair
 
 
 def cut(order: Sequence[Seen], *, keep_turns: int, waiting: Collection[str] = ()) -> int:
@@ -40,4 +40,7 @@ def is_boundary(order: Sequence[Seen], index: int, *, waiting: Collection[str] =
         if any(answer in before and answer not in after for answer in message.note.answers):
             return False
         after.update(call.id for call in message.note.calls)
-    return not any(call in waiting for call in before)
+    if any(call in waiting for call in before):
+        return False
+    # Ids are reused (FAULTS E4): which call a result answers is for the pairing to say.
+    return all((call < index) == (result < index) for (call, _), (result, _) in pair(order).items())

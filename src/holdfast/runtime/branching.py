@@ -4,7 +4,7 @@ Neither touches what happened. A rewind is a view entry; a fork is a new session
 up to the point where they part, without a copy of it.
 """
 
-from holdfast.domain.entry import Opened, Shape
+from holdfast.domain.entry import Opened, Shape, note_of
 from holdfast.domain.fold import Log
 from holdfast.domain.repair import Seen
 from holdfast.domain.view import ranges
@@ -48,11 +48,21 @@ def _up_to(order: list[Seen], id: str) -> list[Seen] | None:
     return None if index is None else order[: index + 1]
 
 
+def _before_waiting(room: Room, head: int) -> int:
+    """The seq up to which a fork shares the log: what was accepted last and waits is answered here, not there too."""
+    while True:
+        last = room.page(head - 1, 1)[0]
+        if last.kind != "message" or not note_of("message", last.note).inbox:
+            return head
+        head -= 1
+
+
 def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     """A new session that shares this one's past up to message `at`, or all of it."""
     state = yield from settle_if_dead(room)
-    head = state.head
-    if at is not None:
+    if at is None:
+        head = yield Read(lambda: _before_waiting(room, state.head))
+    else:
         log = yield Read(room.history)
         with room.lock:
             found = next((seen for seen in log.messages if seen.id == at), None)
