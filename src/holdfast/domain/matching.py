@@ -92,10 +92,14 @@ def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[
                 alias[atom.print] = own[cursor].print
         else:
             besides.setdefault(cursor, []).append(atom)
-    atoms = besides.get(-1, [])[:]
+    # What the view shows before anything remembered stands right before that, not in front of what is no longer shown.
+    shown = {ref for atom in view for ref in atom.refs}
+    first = next((index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own))
+    atoms: list[Atom] = []
     for index, atom in enumerate(own):
+        atoms += besides.get(-1, ()) if index == first else ()
         atoms += [atom, *besides.get(index, ())]
-    return atoms, alias
+    return atoms + (besides.get(-1, []) if first == len(own) else []), alias
 
 
 class _Said:
@@ -232,7 +236,7 @@ class _Seams:
         text, role = said.text, said.role
         if not said.plain or (least > 1 and (GLUE not in text or (role, text) in self.starts)):
             return []
-        for end in _cuts(text):
+        for end in _paragraphs(text)[1][:-1]:
             if (role, end) in self.sizes:
                 for start in self.starts.get((role, text[:end]), ())[:8]:
                     if parts := _follow(text, self.texts[role], start=start, glue=GLUE):
@@ -330,7 +334,7 @@ def _match_answers(claims: Sequence[Claim], base: Base) -> None:
 
 
 def _match_merged(claims: Sequence[Claim], base: Base) -> list[Claim]:
-    """Texts still unmatched that begin or end with what is missing just there: the known part, and the rest as new."""
+    """Texts still unmatched with paragraphs in them that are missing just there: the known parts, the rest as new."""
     matched = [(index, claim.place) for index, claim in enumerate(claims) if claim.place is not None]
     indexes = [index for index, _ in matched]
     gaps: dict[tuple[int, int, str], _Gap] = {}
@@ -361,25 +365,43 @@ class _Gap:
         self.at: dict[str, list[int]] = {}
         for index, line in enumerate(self.lines):
             self.at.setdefault(line, []).append(index)
+        self.longest = max((line.count(GLUE) + 1 for line in self.lines), default=0)
 
     def cut(self, claim: Claim) -> list[Claim]:
-        """The claim as the known messages it begins and ends with and the rest; itself if there are none."""
+        """The claim as the known messages in it and the words between them; itself if there are none."""
         if self._cut_lines(claim):
             return [claim]
         text = claim.print.text
-        head: list[Claim] = []
-        tail: list[Claim] = []
-        while (found := self._find(text, _cuts(text), head=True)) is not None:
-            head.append(self._part(claim, found))
-            text = text[len(self.lines[found] + GLUE) :]
-        while (found := self._find(text, _cuts(text), head=False)) is not None:
-            tail.insert(0, self._part(claim, found))
-            text = text[: -len(GLUE + self.lines[found])]
-        if not (head or tail):
+        starts, ends = _paragraphs(text)
+        out: list[Claim] = []
+        done = at = 0
+        while at < len(starts):
+            known = self._known_from(text, starts[at], ends[at : at + self.longest])
+            if known is None:
+                at += 1
+                continue
+            if at > done:
+                out.append(self._rest(claim, text[starts[done] : ends[at - 1]]))
+            out.append(self._part(claim, known))
+            at = done = at + self.lines[known].count(GLUE) + 1
+        if not out:
             return [claim]
-        found = self._find(text, (len(text),), head=True)
-        rest = Claim(claim.at, claim.print._replace(text=text), text) if found is None else self._part(claim, found)
-        return [*head, rest, *tail]
+        if done < len(starts):
+            out.append(self._rest(claim, text[starts[done] :]))
+        return out
+
+    def _known_from(self, text: str, start: int, ends: Sequence[int]) -> int | None:
+        """A missing message that is said just here, up to the end of one of these paragraphs."""
+        for end in ends:
+            left = self.at.get(text[start:end], [])
+            while left and not self._is_missing(self.places[left[0]]):
+                left.pop(0)
+            if left:
+                return left.pop(0)
+        return None
+
+    def _rest(self, claim: Claim, text: str) -> Claim:
+        return Claim(claim.at, claim.print._replace(text=text), text)
 
     def _cut_lines(self, claim: Claim) -> bool:
         """Whether it is missing messages joined by one line break: then the first is reworded to all of them."""
@@ -396,15 +418,6 @@ class _Gap:
             end = text.find("\n", end + 1)
         return False
 
-    def _find(self, text: str, cuts: Iterable[int], *, head: bool) -> int | None:
-        for cut in cuts:
-            left = self.at.get(text[:cut] if head else text[cut + len(GLUE) :], [])
-            while left and not self._is_missing(self.places[left[0]]):
-                left.pop(0)
-            if left:
-                return left.pop(0)
-        return None
-
     def _part(self, claim: Claim, index: int) -> Claim:
         text = self.lines[index]
         return _settle(Claim(claim.at, claim.print._replace(text=text), text), self.places[index], self.base)
@@ -414,11 +427,15 @@ class _Gap:
         return bool(atom.refs) and not atom.taken and atom.print.plain
 
 
-def _cuts(text: str) -> Iterable[int]:
+def _paragraphs(text: str) -> tuple[list[int], list[int]]:
+    """Where the paragraphs of a text begin, and where they end."""
+    starts, ends = [0], []
     end = text.find(GLUE)
     while end >= 0:
-        yield end
-        end = text.find(GLUE, end + 1)
+        ends.append(end)
+        starts.append(end + len(GLUE))
+        end = text.find(GLUE, end + len(GLUE))
+    return starts, [*ends, len(text)]
 
 
 def _follow(text: str, lines: Sequence[str], *, start: int, glue: str) -> list[str]:

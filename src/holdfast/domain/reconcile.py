@@ -36,7 +36,8 @@ What can't be told, and what is then chosen:
   otherwise, or it makes the same calls under the same ids.
 * An equal text at the place where the view has grown meanwhile is what it grew by: an agent puts into its list what a
   turn has stored for it (FAULTS B2). Two handles that say the same at the same time need stamps.
-* Of equal messages, any may be taken for any; their words are the same.
+* Of equal messages, any may be taken for any; their words are the same. Inside a text merged by somebody with an older
+  view, one more of them may be kept than was said.
 * A message copied *and* reworded is new, unless a stamp, its calls, or the call it answers name it. A copied text that
   begins or ends with a message missing just there is that message and the rest.
 * Parts joined by a single line break are recognised only if that is all that happened to them; then the first is
@@ -158,11 +159,17 @@ def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown]) -> li
             covered.update(id(entry) for entry in before)
         if before:
             last = before[-1]
-    merged = after.get(id(None), [])
+    # What was handed out before anything remembered stands right before that, not in front of what is no longer shown:
+    # that is older than all of it, and must not be taken for something said after it.
+    shown_now = {ref for _, refs in handed for ref in refs}
+    first = next((entry for entry in remembered if shown_now.intersection(entry.refs)), None)
+    leading = after.get(id(None), [])
+    merged: list[Remembered] = []
     for entry in remembered:
+        merged += leading if entry is first else []
         merged += [] if id(entry) in covered else [entry]
         merged += after.get(id(entry), [])
-    return merged
+    return merged if first is not None else [*merged, *leading]
 
 
 def _split_instructions(presented: Sequence[Payload]) -> tuple[str | None, Sequence[Payload]]:
