@@ -78,6 +78,8 @@ class Room:
                 self._log.add(page)
                 if self._log.lost:
                     self._log, self._whole, self.contexts = Log(), True, Contexts()
+                elif len(page) < PAGE and self._log.head > self.origin:
+                    break  # a short page of its own log is the last one
             return self._log
 
     def history(self) -> Log:
