@@ -372,7 +372,7 @@ def test_notes_to_oneself_are_found(project):
     "path", ["/" + "work/main", "/" + "home/ann/x", "/" + "root/.cache", ".." + "/shared/DESIGN.md"]
 )
 def test_paths_of_one_machine_are_found(project, path):
-    root = project({"README.md": f"See {path} here.\nhttps://example.org/work/x and src/work/x are fine.\n"})
+    root = project({"README.md": f"See {path} here.\nhttps://example.org/home/x and src/home/x are fine.\n"})
     assert [problem.split()[0] for problem in documents.machine_paths(root)] == ["README.md:1"]
 
 

@@ -14,11 +14,6 @@ FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
 def session(path):
     with holdfast.open(path) as store:
         yield store.session("k")

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +16,9 @@ from holdfast.domain.entry import Entry, note_of
 from holdfast.errors import Conflict, InvalidMessage, SessionEnded
 from holdfast.testing.providers import check
 from looking import other_handle
+from talking import FORMATS, contexts, talk, texts
 
-FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 LIMIT_S = 60
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(path, durability="process") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: Store) -> Session:
-    return store.session("k")
-
-
-def talk(session: Session, *names: object) -> None:
-    """Whole turns: a question and its answer each."""
-    for name in names:
-        with session.turn(f"ask {name}") as turn:
-            turn.say(f"answer {name}")
 
 
 def work(session: Session, name: object) -> None:
@@ -52,17 +29,9 @@ def work(session: Session, name: object) -> None:
         turn.say(f"answer {name}")
 
 
-def texts(session: Session) -> list[str]:
-    return [message["content"] for message in session.context()]
-
-
 def bodies(session: Session) -> list[tuple[int, bytes, bytes, bytes]]:
     """The messages of the log as they lie in the store."""
     return [(entry.seq, entry.id, entry.note, entry.body) for entry in session.entries() if entry.kind == "message"]
-
-
-def contexts(session: Session) -> list[Any]:
-    return [list(session.context(format)) for format in FORMATS]
 
 
 def assert_valid(session: Session) -> None:

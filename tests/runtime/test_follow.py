@@ -23,22 +23,6 @@ from holdfast.runtime.follow import PAGE, Follower
 LIMIT_S = 60
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(path, durability="process") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: Store) -> Session:
-    return store.session("k")
-
-
 def drain(session: Session, after: str | None = None) -> list[Event]:
     """All that can be had now, without waiting."""
     follower = Follower(session._work.room, after)

@@ -21,11 +21,6 @@ def world() -> HandWorld:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
 def store(path: Path, world: HandWorld) -> Iterator[Store]:
     with holdfast.open(path, durability="process", world=world) as opened:
         yield opened

@@ -11,11 +11,6 @@ from looking import HandWorld, other_handle
 from procs import child
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "agent.db"
-
-
 def texts(messages):
     return [message.text for message in messages]
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,6 @@ from holdfast.runtime.clock import RealWorld, mint
 from holdfast.testing.reference import Ticks
 
 LIMIT_S = 60
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(path, durability="process") as opened:
-        yield opened
 
 
 def assert_turns_are_whole(session: Session, turns: dict[str, int]) -> None:

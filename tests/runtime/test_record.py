@@ -46,11 +46,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def session(store: Store) -> Session:
-    return store.session("k")
-
-
 def again(session: Session) -> Session:
     """Another handle to the same session, with no memory, as another process would have."""
     return session_of(holdfast.open(session._work.room.engine.where, durability="process"), session)

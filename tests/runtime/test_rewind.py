@@ -1,9 +1,7 @@
 """Rewinding: the view goes back, for everybody and for good, and what happened stays (I-1, I-9, FAULTS D5, I9)."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,50 +11,7 @@ from holdfast import Message, Session, Store
 from holdfast.errors import NotFound, SessionBusy, SessionEnded, TurnInterrupted
 from holdfast.testing.providers import check
 from looking import other_handle
-
-FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(path, durability="process") as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store: Store) -> Session:
-    return store.session("k")
-
-
-def talk(session: Session, *names: object) -> None:
-    for name in names:
-        with session.turn(f"ask {name}") as turn:
-            turn.say(f"answer {name}")
-
-
-def dialogue(*names: object) -> list[str]:
-    return [text for name in names for text in (f"ask {name}", f"answer {name}")]
-
-
-def texts(session: Session) -> list[str]:
-    return [message["content"] for message in session.context()]
-
-
-def told(session: Session) -> list[str]:
-    return [message.text for message in session.transcript()]
-
-
-def named(session: Session, text: str) -> Message:
-    return next(message for message in session.transcript() if message.text == text)
-
-
-def contexts(session: Session) -> list[Any]:
-    return [list(session.context(format)) for format in FORMATS]
+from talking import FORMATS, contexts, dialogue, named, talk, texts, told
 
 
 def assert_same_everywhere(path: Path, session: Session) -> None:
