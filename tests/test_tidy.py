@@ -1,5 +1,6 @@
 """The house rules: one law each, each failure a sentence with its remedy. The rules themselves are in `tidy/`."""
 
+import re
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -137,3 +138,11 @@ def test_every_python_example_is_python():
 
 def test_every_example_that_is_marked_runs():
     hold(documents.examples_run(ROOT))
+
+
+def test_every_test_file_that_a_document_names_is_there():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    named = {(page.name, path) for page in pages for path in re.findall(r"\btests/[\w/]+\.py", page.read_text("utf-8"))}
+    assert named
+    gone = [(page, path) for page, path in sorted(named) if not (ROOT / path).is_file()]
+    hold([f"{page} names {path}, which is not there; name the file that shows it." for page, path in gone])

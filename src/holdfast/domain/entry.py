@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
+from holdfast.domain.message import MessageNote, freeze, thaw
 
 Kind = Literal[
     "opened",
@@ -228,8 +228,3 @@ def note_of(kind: str, note: bytes) -> Any:
             _plain_notes.clear()
         _plain_notes[kind, note] = value
     return value
-
-
-def message_draft(spoken: Spoken, *, id: bytes, at: int, turn: int | None) -> Draft:
-    """A message on its way into the log."""
-    return Draft("message", turn, id, at, noted(spoken.note), spoken.body)

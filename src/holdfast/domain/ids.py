@@ -15,9 +15,3 @@ TurnId = NewType("TurnId", str)
 def turn_id(session_id: str, number: int) -> TurnId:
     """The name of turn `number` of a session."""
     return TurnId(f"{session_id}:{number}")
-
-
-def turn_number(name: str) -> int | None:
-    """The number in a turn's name; None when it is no such name."""
-    _, colon, number = name.rpartition(":")
-    return int(number) if colon and number.isascii() and number.isdigit() else None

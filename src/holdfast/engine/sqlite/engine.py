@@ -125,15 +125,11 @@ class SqliteEngine:
 
     def _settle(self, commit: Commit) -> Any:
         try:
-            return self._locked(lambda: self._find(commit) or self._transact([commit])[0])
+            return self._locked(lambda: self._ledger.find(commit) or self._transact([commit])[0])
         except apsw.Error as error:
             return translate(error, self.where)
         except Exception as error:  # a commit that makes no sense fails alone
             return error
-
-    def _find(self, commit: Commit) -> Outcome | None:
-        """The outcome of a commit that is in the log after all: its drafts' ids are its identity."""
-        return self._ledger.find(commit)
 
     # Housekeeping: on the writer thread, after the answers.
 
