@@ -52,3 +52,33 @@ def ranges(natural: Sequence[Seen], shown: Sequence[int]) -> tuple[tuple[int, in
             out.append((seq, seq))
         previous = index
     return tuple(out)
+
+
+def settled(order: Sequence[Seen], kept: int, running: int | None) -> int:
+    """The last place before which nothing changes any more: between a plain answer and a plain user message, where no
+    format merges anything, and in front of which every result has its call."""
+    for index in range(len(order) - 1, kept, -1):
+        message, previous = order[index], order[index - 1]
+        if message.turn is not None and message.turn == running == previous.turn:
+            continue
+        if (
+            message.note.plain
+            and previous.note.plain
+            and message.note.role == "user"
+            and previous.note.role == "assistant"
+        ):
+            return index if stands_alone(order[kept:index]) else kept
+    return kept
+
+
+def stands_alone(messages: Sequence[Seen]) -> bool:
+    """Whether every answer in these messages answers a call in them."""
+    called = {call.id for message in messages for call in message.note.calls}
+    return all(answer in called for message in messages for answer in message.note.answers)
+
+
+def live(messages: Sequence[Seen], running: int | None) -> Sequence[Seen]:
+    """Marks the messages of the running turn: an open call in it is still running, not interrupted."""
+    if running is None or not messages or messages[-1].turn != running and all(m.turn != running for m in messages):
+        return messages
+    return [replace(message, running=True) if message.turn == running else message for message in messages]

@@ -8,11 +8,10 @@ caller changes in them changes nothing else. (Encoders written in C read a list 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast.domain.fold import Log
 from holdfast.domain.message import thaw_all
 from holdfast.domain.repair import Seen, repair
+from holdfast.domain.view import live, settled, stands_alone
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
 from holdfast.formats.shaping import is_plain_dialogue
@@ -109,13 +108,13 @@ class Contexts:
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
             kept = self._kept[shape.name] = _Kept(log.revision)
-        cut = _cut(order, kept.count, running)
+        cut = settled(order, kept.count, running)
         if cut > kept.count:
             kept.extend(order[kept.count : cut], shape)
         tail = order[kept.count :]
-        if not _stands_alone(tail):
+        if not stands_alone(tail):
             kept, tail = _Kept(log.revision), order
-        steps = repair(_live(tail, running), registry.read)
+        steps = repair(live(tail, running), registry.read)
         return kept, shape.shape(steps, used=set(kept.used), first=not kept.payloads)
 
 
@@ -144,33 +143,3 @@ class _Kept:
 
 def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:
     return [*zip(kept.payloads[:count], kept.ids[:count], strict=True), *tail]
-
-
-def _cut(order: Sequence[Seen], kept: int, running: int | None) -> int:
-    """The last place before which nothing changes any more: between a plain answer and a plain user message, where no
-    format merges anything, and in front of which every result has its call."""
-    for index in range(len(order) - 1, kept, -1):
-        message, previous = order[index], order[index - 1]
-        if message.turn is not None and message.turn == running == previous.turn:
-            continue
-        if (
-            message.note.plain
-            and previous.note.plain
-            and message.note.role == "user"
-            and previous.note.role == "assistant"
-        ):
-            return index if _stands_alone(order[kept:index]) else kept
-    return kept
-
-
-def _stands_alone(messages: Sequence[Seen]) -> bool:
-    """Whether every answer in these messages answers a call in them."""
-    called = {call.id for message in messages for call in message.note.calls}
-    return all(answer in called for message in messages for answer in message.note.answers)
-
-
-def _live(messages: Sequence[Seen], running: int | None) -> Sequence[Seen]:
-    """Marks the messages of the running turn: an open call in it is still running, not interrupted."""
-    if running is None or not messages or messages[-1].turn != running and all(m.turn != running for m in messages):
-        return messages
-    return [replace(message, running=True) if message.turn == running else message for message in messages]
