@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.entry import Shape
-from holdfast.domain.message import MessageNote
+from holdfast.domain.message import CallNote, MessageNote, target_of
 from holdfast.domain.repair import Seen
-from holdfast.domain.view import ranges, shaped
+from holdfast.domain.view import ranges, shaped, stands_alone
 
 
 def seen(seq: int) -> Seen:
@@ -53,3 +53,12 @@ def test_a_late_message_of_an_early_turn_stands_in_a_range_only_if_it_was_there(
     natural = [seen(1), seen(2), seen(12), seen(5)]
     shape = Shape(((1, 2), (5, 5)))
     assert sorted(seqs(shaped(natural, shape, after=10))) == [1, 2, 5, 12]
+
+
+def test_an_answer_that_names_a_call_elsewhere_does_not_stand_alone():
+    """FAULTS E4: a call of the same id beside it is not the call that it answers."""
+    call = MessageNote(role="assistant", plain=False, calls=(CallNote("c1", "rm"),))
+    answer = MessageNote(role="tool", plain=False, answers=("c1",), target=target_of("elsewhere", 0))
+    messages = [Seen("here", 1, 1, call, b""), Seen("answer", 2, 1, answer, b"")]
+    assert not stands_alone(messages)
+    assert stands_alone([Seen("elsewhere", 1, 1, call, b""), messages[1]])

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from holdfast.domain.entry import Shape
+from holdfast.domain.message import target_of
 from holdfast.domain.repair import Seen
 
 
@@ -74,7 +75,9 @@ def settled(order: Sequence[Seen], kept: int, running: int | None) -> int:
 def stands_alone(messages: Sequence[Seen]) -> bool:
     """Whether every answer in these messages answers a call in them."""
     called = {call.id for message in messages for call in message.note.calls}
-    return all(answer in called for message in messages for answer in message.note.answers)
+    named = {target_of(message.id, place) for message in messages for place in range(len(message.note.calls))}
+    notes = [message.note for message in messages if message.note.answers]
+    return all(note.target in named if note.target else called.issuperset(note.answers) for note in notes)
 
 
 def live(messages: Sequence[Seen], running: int | None) -> Sequence[Seen]:
