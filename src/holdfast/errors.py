@@ -47,7 +47,8 @@ def _revive(kind: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
 
 def _sentence(kind: type[HoldfastError], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
-    return re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], field[0])), text)
+    told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], field[0])), text)
+    return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
 
 
 class CallerMistake(HoldfastError):
@@ -71,6 +72,8 @@ class NotFound(CallerMistake):
     what: str
     name: str
     hint: str
+    candidates = ()
+    """What the name could mean, when it is the beginning of several."""
 
 
 class AlreadyAccepted(CallerMistake):

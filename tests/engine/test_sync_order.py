@@ -11,8 +11,11 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast.domain.entry import Draft
 from holdfast.engine import writer
-from holdfast.engine.protocol import Written
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Opening, Start, Write, Written
+from holdfast.engine.sqlite.lock import FairLock
 
 
 class Notes:
@@ -145,3 +148,99 @@ def test_the_notes_tell_a_store_that_does_not_sync(notes, tmp_path):
     with holdfast.open(tmp_path / "agent.db", durability="process") as store:
         store.session("k").append("Hi")
     assert notes.early() != []
+
+
+# Which commits a sync is for -----------------------------------------------------------------------------------------
+
+
+class Store:
+    """An engine with a session in it, whose writer can be made to take several commits as one batch."""
+
+    def __init__(self, path, durability):
+        self.path, self.count = str(path), 0
+        self.engine = open_engine(self.path, durability=durability, tick=lambda: 0.0)
+        opened = Write("s", (self.draft(),), open=Opening("t", "k", 1), start=Start("holder", 30.0))
+        assert self.engine.commit([(opened,)])
+
+    def draft(self):
+        self.count += 1
+        return Draft("message", None, self.count.to_bytes(16, "big"), 1, b"", b'{"role":"user","content":"x"}')
+
+    def lasting(self):
+        return (Write("s", (self.draft(),)),)
+
+    def fleeting(self):
+        return (Write("s", renew_s=30.0, fleeting=True),)
+
+    def batch(self, *commits):
+        """Does these in one transaction: the writer is held back with an empty one until all of them wait."""
+        lock = FairLock(self.path + "-lock")
+        assert lock.acquire(60)
+        tickets = [self.engine.submit(commit) for commit in ((), *commits)]
+        lock.release()
+        lock.close()
+        return [ticket.result(60) for ticket in tickets[1:]]
+
+
+@pytest.fixture
+def opened(notes, tmp_path):
+    """Opens a store and forgets what opening it noted."""
+    stores = []
+
+    def open_one(durability="power"):
+        stores.append(Store(tmp_path / "agent.db", durability))
+        notes.events.clear()
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.engine.close()
+
+
+def test_a_batch_of_lasting_and_fleeting_commits_syncs_once(notes, opened):
+    store = opened()
+    outcomes = store.batch(store.fleeting(), store.lasting(), store.fleeting(), store.lasting())
+    assert all(isinstance(outcome, Written) for outcome in outcomes)
+    assert notes.count("answer") == 5 and notes.count("sync") == 1
+    assert notes.early() == []
+
+
+def test_fleeting_commits_alone_cost_no_sync(notes, opened):
+    store = opened()
+    for _ in range(3):
+        store.batch(store.fleeting(), store.fleeting())
+    assert notes.count("write") > 0 and notes.count("sync") == 0
+
+
+def test_a_lasting_commit_makes_what_was_fleeting_before_it_last_too(notes, opened):
+    """The log is synced as one: nothing written to it before is left behind."""
+    store = opened()
+    store.batch(store.fleeting())
+    assert notes.count("sync") == 0
+    store.batch(store.lasting())
+    assert notes.count("sync") == 1
+    assert [kind for kind, _ in notes.events if kind != "answer"][-1] == "sync", "nothing was written after it"
+    store.batch(store.fleeting())
+    store.batch(store.lasting())
+    assert notes.count("sync") == 2
+
+
+def test_a_store_that_need_not_survive_a_power_cut_never_syncs_for_a_commit(notes, opened):
+    store = opened("process")
+    store.batch(store.lasting(), store.fleeting())
+    store.batch(store.lasting())
+    assert notes.count("answer") == 5 and notes.count("sync") == 0
+
+
+def test_a_lease_that_is_renewed_costs_no_sync(notes, tmp_path):
+    """The keeper renews all the time; after a power cut nobody holds the lease any more."""
+    with holdfast.open(tmp_path / "agent.db", durability="power") as store:
+        turn = store.session("k").turn("Hi")
+        notes.events.clear()
+        turn._work.renew()
+        store._work.engine.commit([()])  # what was submitted before it has been answered
+        assert notes.count("answer") == 2
+        assert notes.count("write") > 0 and notes.count("sync") == 0
+        notes.events.clear()
+        turn.interrupt()
+        assert notes.count("sync") >= 1 and notes.early() == [], "what must last is synced again"

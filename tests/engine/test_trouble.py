@@ -40,3 +40,9 @@ def test_every_error_that_the_world_can_cause_has_words_of_its_own() -> None:
 @pytest.mark.parametrize("kind", [apsw.CorruptError, apsw.NotADBError])
 def test_damage_is_told_as_damage(kind: type[apsw.Error]) -> None:
     assert isinstance(translate(kind("malformed"), "p"), Damaged)
+
+
+def test_damage_is_told_with_its_place_in_the_store() -> None:
+    """I-18."""
+    told = translate(apsw.CorruptError("malformed"), "/data/agent.db", place="entry 3 of session `a`")
+    assert "/data/agent.db" in str(told) and "malformed, met in entry 3 of session `a`" in str(told)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import apsw
 
+from holdfast.engine.codec import event_name
+
 NAME = re.compile(r"^--\s*name:\s*(\S+)", re.M)
 
 
@@ -61,6 +63,7 @@ def schema_and_migrations(root: Path) -> list[str]:
 def _objects(scripts: list[Path]) -> dict[tuple[str, str], str]:
     """Everything in a new database after these scripts; spaces and comments do not matter."""
     database = apsw.Connection(":memory:")
+    database.create_scalar_function("event_name", event_name, 2)
     for script in scripts:
         database.execute(script.read_text(encoding="utf-8"))
     rows = list(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))

@@ -2,23 +2,76 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
-from holdfast.engine.protocol import Engine
-from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.protocol import Engine, WordsOf
+from holdfast.engine.sqlite.engine import SqliteEngine, bring_up
 from holdfast.errors import StoreUnavailable
 
 
 def open_engine(
-    where: str | os.PathLike[str], *, durability: str, tick: Callable[[], float], lock_s: float = 5.0
+    where: str | os.PathLike[str],
+    *,
+    durability: str,
+    tick: Callable[[], float],
+    chance: Callable[[int], bytes] | None = None,
+    lock_s: float = 5.0,
+    words_of: WordsOf | None = None,
 ) -> Engine:
-    """The engine for this place, made if there is none. `durability` is "power" or "process"."""
-    name = os.fspath(where)
+    """The engine for this place, made if there is none. `durability` is "power" or "process". Without `words_of`
+    nothing can be searched for.
+    """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
-        raise StoreUnavailable(where=name, problem=problem, remedy='Say "power" or "process"')
-    if name.startswith(("postgresql://", "postgres://")):
-        problem = "this release keeps stores in SQLite only"
-        raise StoreUnavailable(where=name, problem=problem, remedy="Give a path")
-    if name.startswith("sqlite:///"):
-        name = name.removeprefix("sqlite:///")
-    return SqliteEngine(os.path.abspath(name), durability=durability, tick=tick, lock_s=lock_s)
+        raise StoreUnavailable(where=os.fsdecode(where), problem=problem, remedy='Say "power" or "process"')
+    if _is_postgres(where):
+        assert chance is not None, "this engine's stamps must differ from those of other machines"
+        made: Engine = _postgres().PostgresEngine(
+            os.fsdecode(where), durability=durability, tick=tick, chance=chance, words_of=words_of
+        )
+        return made
+    return SqliteEngine(_place(where), durability=durability, tick=tick, lock_s=lock_s, words_of=words_of)
+
+
+def migrate_store(where: str | os.PathLike[str], *, lock_s: float = 5.0) -> tuple[int, int]:
+    """Brings the store at this place up to this release's format; the format that it had, and the one it has."""
+    if _is_postgres(where):
+        return _postgres().bring_up(os.fsdecode(where))
+    name = _place(where)
+    if not os.path.exists(name):
+        raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
+    return bring_up(name, lock_s=lock_s)
+
+
+def _place(where: str | os.PathLike[str]) -> str:
+    return real_path(os.fsdecode(where).removeprefix("sqlite:///"))
+
+
+def _is_postgres(where: str | os.PathLike[str]) -> bool:
+    return os.fsdecode(where).startswith(("postgresql://", "postgres://"))
+
+
+def _postgres() -> Any:
+    """The other engine's module; only who uses it needs its driver."""
+    try:
+        from holdfast.engine.postgres import engine
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] != "psycopg":
+            raise
+        raise StoreUnavailable(
+            where="postgresql", problem="its driver is not installed", remedy="Run `pip install 'holdfast[postgres]'`"
+        ) from error
+    return engine
+
+
+def real_path(name: str) -> str:
+    """The one path of a file, whatever it is called: two handles on one store must find the same lock and the same
+    log.
+    """
+    try:
+        path = os.path.realpath(name)
+        path.encode()
+    except ValueError as error:
+        problem = f"a file can't have this name ({error})"
+        raise StoreUnavailable(where=ascii(name), problem=problem, remedy="Give a path in UTF-8, without NUL") from None
+    return path

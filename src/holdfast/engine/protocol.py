@@ -12,13 +12,27 @@ before.
     journal           chunks of messages still being spoken, in arrival order; `position` only grows.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from holdfast.domain.entry import Draft, Entry
+from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 
+if TYPE_CHECKING:  # for those who search: a turn needs nothing of it
+    from holdfast.domain.seeking import Found, Sought, Words
+
+PAGE_BYTES_MAX = 32 << 20
+"""A page of the log ends early when its bodies come to this much: memory is bounded by the page (I-24)."""
+ACTIVE_STEP_MS = 1000
+"""How exactly a session's `active_at` is kept: an append moves it no more often than this."""
+
+State = Literal["open", "running", "ended"]
+WordsOf = Callable[[str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "Words | None"]
+"""What can be found in an entry of this kind, with this note and this body: an engine doesn't know. It gives a function
+that tells the notes of messages just before it in its session that have certain bytes in them, newest first.
+"""
 Refusal = Literal["superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"]
 
 
@@ -84,6 +98,17 @@ class Debt(msgspec.Struct, frozen=True, gc=False):
     at: int
 
 
+class Weight(msgspec.Struct, frozen=True, gc=False):
+    """What a session weighs: its own entries, the messages among them, the bytes of all of them, and how many blobs no
+    other session refers to.
+    """
+
+    entries: int
+    messages: int
+    bytes: int
+    blobs: int
+
+
 class Write(msgspec.Struct, frozen=True, gc=False):
     """What one commit does to one session. Guards first, then effects; all optional."""
 
@@ -118,6 +143,12 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Loads begin with this write's first draft from now on."""
     unbase: bool = False
     """Loads begin with the first entry again."""
+    fleeting: bool = False
+    """Need not survive a power cut, and costs no sync: a lease that is renewed, whose holder would be gone too."""
+    erase: tuple[tuple[int, bytes], ...] | None = None
+    """Seqs and notes: these entries keep this note and no body, and nothing else of the session is left but its place
+    in the store. It is refused all writes from then on, `ended`, but for another erasure.
+    """
 
 
 Commit = tuple[Write, ...]
@@ -166,7 +197,7 @@ class SessionState(msgspec.Struct, frozen=True):
     lease_left_s: float | None
     opened_at: int
     active_at: int
-    """When a turn was last started."""
+    """When a turn was last started or a message appended, to the second."""
     last_at: int
     """The time of the last entry."""
     journal: int
@@ -175,6 +206,7 @@ class SessionState(msgspec.Struct, frozen=True):
     """The seq of the entry that a load begins with, 0 for the first one."""
     origin: int = 0
     """The seq after which its own entries begin; those up to it are another session's."""
+    erased: bool = False
 
 
 class Ticket(Protocol):
@@ -223,8 +255,14 @@ class Engine(Protocol):
         """Sessions of this tenant whose ids begin so."""
         ...
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A page of the log, in order."""
+    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+        """A page of the log, in order; without `bodies`, messages come without their payloads. A page whose bodies come
+        to `PAGE_BYTES_MAX` ends there.
+        """
+        ...
+
+    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
+        """The entries of kind `label`: few, and wanted with every page of a transcript."""
         ...
 
     def inbox(self, session: str) -> list[Waiting]:
@@ -243,13 +281,53 @@ class Engine(Protocol):
         """Where this event was accepted, if it was."""
         ...
 
-    def sessions(self, tenant: str, *, before: int | None = None, limit: int = 50) -> list[SessionState]:
-        """Sessions by last start of a turn, newest first; `before` is the active_at to go on from."""
+    def sessions(
+        self,
+        tenant: str,
+        *,
+        key: str | None = None,
+        state: State | None = None,
+        before: tuple[int, str] | None = None,
+        limit: int = 50,
+    ) -> list[SessionState]:
+        """Sessions by `active_at`, newest first, of one key or in one state if asked. `before` is the active_at and the
+        id of the one to go on from.
+        """
+        ...
+
+    def forks(self, tenant: str) -> list[SessionState]:
+        """Sessions that share the past of another, in the order they were made."""
+        ...
+
+    def weigh(self, session: str) -> Weight:
+        """What an erasure of this session takes."""
+        ...
+
+    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+        """The newest messages that answer, newest first; complete as of the call. What it needs for that is derived
+        from the log and never stands in the way of a write (I-17).
+        """
+        ...
+
+    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+        """The sessions in which messages answer, those with the newest ones first; at most so many."""
         ...
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop.
         Commits of other processes are not told: a watcher also looks by itself now and then."""
+        ...
+
+    def info(self) -> StoreInfo:
+        """What is in the store and how large it is, without reading it through."""
+        ...
+
+    def check(self) -> list[Problem]:
+        """All that is wrong with the store. It writes nothing, and goes on after what it finds (I-18)."""
+        ...
+
+    def backup(self, to: str) -> Backup:
+        """A verified copy of one moment of the store, in a new file, while others write."""
         ...
 
     def close(self) -> None:

@@ -57,6 +57,7 @@ class Ticket:
     def then(self, callback: Callable[["Ticket"], Any]) -> None:
         wake = self._wake = partial(callback, self)
         if self._answer is not None:
+            self._wake = None
             signal = wake()
             if signal is not None:
                 signal()
@@ -65,6 +66,7 @@ class Ticket:
         """Answers, and wakes who waits. What the waker gives back is to be called once, after the whole batch."""
         self._answer = answer
         wake = self._wake
+        self._wake = None  # it knows this ticket: whoever waited for it would live until the garbage is collected
         return tell(wake) if wake is not None else None
 
 

@@ -10,10 +10,10 @@ beyond an event's acceptance, a start over a running turn, two writes to one ses
 from collections.abc import Callable
 
 from holdfast.engine.protocol import Engine
-from holdfast.testing import laws_of_commits, laws_of_sessions, laws_of_turns, laws_of_waiting
+from holdfast.testing import laws_of_commits, laws_of_keeping, laws_of_sessions, laws_of_turns, laws_of_waiting
 from holdfast.testing.telling import Case
 
-FAMILIES = (laws_of_commits.LAWS, laws_of_sessions.LAWS, laws_of_turns.LAWS, laws_of_waiting.LAWS)
+FAMILIES = (laws_of_commits.LAWS, laws_of_sessions.LAWS, laws_of_turns.LAWS, laws_of_waiting.LAWS, laws_of_keeping.LAWS)
 
 CASES: dict[str, Case] = {sentence: case for family in FAMILIES for sentence, case in family.items()}
 """Every law and the case that shows it."""

@@ -131,23 +131,6 @@ def sessions_are_found_by_their_own_tenant_only(engine: Engine) -> None:
 
 
 @LAWS
-def sessions_are_listed_newest_first_from_before_a_time(engine: Engine) -> None:
-    """`before` leaves out what is not earlier. Pages join to the whole, whatever was appended to the sessions since."""
-    ids = [opened(engine, n, at=100 * n) for n in range(1, 8)]
-    newest_first = ids[::-1]
-    did(engine, Write(ids[1], drafts=drafts(1, at=550)))
-    assert [known.id for known in engine.sessions("t")] == newest_first
-    assert [known.id for known in engine.sessions("t", before=300)] == newest_first[5:]
-    for size in range(1, 9):
-        joined: list[SessionState] = []
-        while page := engine.sessions("t", before=joined[-1].active_at if joined else None, limit=size):
-            assert len(page) <= size
-            joined += page
-            assert [known.id for known in joined] == newest_first[: len(joined)]
-        assert len(joined) == 7
-
-
-@LAWS
 def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
     """The time is that of the first draft of the write that starts it; plain appends leave the order as it is."""
     one, two = opened(engine, 1, at=100), opened(engine, 2, at=200)

@@ -9,13 +9,17 @@ It has no clock and no chance: leases are measured by the `tick` it is given, al
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from holdfast.domain.entry import STARTING, Entry
+from holdfast.domain.seeking import Found, Sought, answers
 from holdfast.engine.protocol import (
+    ACTIVE_STEP_MS,
     Accepted,
     Commit,
     Debt,
@@ -23,11 +27,16 @@ from holdfast.engine.protocol import (
     Refused,
     Row,
     SessionState,
+    State,
     Ticket,
     Waiting,
+    Weight,
+    WordsOf,
     Write,
     Written,
 )
+from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.errors import StoreUnavailable
 
 
 class Ticks:
@@ -48,8 +57,9 @@ class ReferenceEngine:
 
     where = "reference"
 
-    def __init__(self, tick: Callable[[], float] | None = None) -> None:
+    def __init__(self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None) -> None:
         self.tick = tick or Ticks()
+        self._words_of = words_of or (lambda *entry: None)
         self._world = _World()
         self._lock = threading.RLock()
         self._watchers: dict[str, list[Callable[[], None]]] = {}
@@ -84,9 +94,15 @@ class ReferenceEngine:
         found = [s for s in self._world.sessions.values() if s.tenant == tenant and s.id.startswith(prefix)]
         return [self._seen(s) for s in sorted(found, key=lambda s: s.id)[:limit]]
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
         known = self._world.sessions.get(session)
-        return [entry for entry in known.log if entry.seq > after][:limit] if known else []
+        page = [entry for entry in known.log if entry.seq > after][:limit] if known else []
+        if bodies:
+            return page
+        return [msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry for entry in page]
+
+    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
+        return [entry for entry in self.entries(session, after=after, limit=1 << 30) if entry.kind == "label"]
 
     def inbox(self, session: str) -> list[Waiting]:
         known = self._world.sessions.get(session)
@@ -103,11 +119,53 @@ class ReferenceEngine:
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return self._world.events.get((scope, event))
 
-    def sessions(self, tenant: str, *, before: int | None = None, limit: int = 50) -> list[SessionState]:
-        theirs = [s for s in self._world.sessions.values() if s.tenant == tenant]
-        earlier = [s for s in theirs if before is None or s.active_at < before]
-        newest_first = sorted(reversed(earlier), key=lambda s: s.active_at, reverse=True)
+    def sessions(
+        self,
+        tenant: str,
+        *,
+        key: str | None = None,
+        state: State | None = None,
+        before: tuple[int, str] | None = None,
+        limit: int = 50,
+    ) -> list[SessionState]:
+        world = self._world.sessions
+        made = {id: number for number, id in enumerate(world)}
+        mark = (before[0], made.get(before[1], -1)) if before is not None else None
+        theirs = [
+            s
+            for s in world.values()
+            if s.tenant == tenant and key in (None, s.key) and state in (None, s.state)
+            if mark is None or (s.active_at, made[s.id]) < mark
+        ]
+        newest_first = sorted(theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True)
         return [self._seen(s) for s in newest_first[:limit]]
+
+    def forks(self, tenant: str) -> list[SessionState]:
+        return [self._seen(s) for s in self._world.sessions.values() if s.tenant == tenant and s.origin > 0]
+
+    def weigh(self, session: str) -> Weight:
+        known = self._world.sessions.get(session)
+        log = known.log if known else ()
+        messages = [entry for entry in log if entry.kind == "message"]
+        return Weight(len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0)
+
+    def search(self, sought: Sought, *, limit: int = 20) -> list[Found]:
+        return list(islice(self._found(sought), limit))
+
+    def matching(self, sought: Sought, *, limit: int) -> list[str]:
+        return list(dict.fromkeys(found.session for found in self._found(sought)))[:limit]
+
+    def _found(self, sought: Sought) -> Iterator[Found]:
+        """A look at every message there is, the newest first."""
+        world = self._world
+        for id, seq in reversed(world.arrivals):
+            session = world.sessions[id]
+            entry = session.log[seq - session.origin - 1]
+            if _is_sought(session, entry, sought):
+                words = self._words_of(entry.kind, entry.note, entry.body, partial(_notes, session, seq))
+                places = answers(words, sought) if words is not None else None
+                if words is not None and places is not None:
+                    yield Found(id, session.key, entry, words, tuple(places))
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
         def told() -> None:
@@ -121,6 +179,32 @@ class ReferenceEngine:
         with self._lock:
             self._watchers.setdefault(session, []).append(told)
         return stop
+
+    def info(self) -> StoreInfo:
+        sessions = self._world.sessions.values()
+        return StoreInfo(
+            where=self.where,
+            bytes=0,
+            files={},
+            sessions=len(sessions),
+            entries=sum(len(session.log) for session in sessions),
+            tenants=len({session.tenant for session in sessions}),
+            journal_rows=sum(len(session.rows) for session in sessions),
+            active_at=max((session.log[-1].at for session in sessions), default=None),
+            version=0,
+            engine="a dict",
+            page_bytes=0,
+            pages=0,
+            free_pages=0,
+            log_pages=0,
+            file_system=None,
+        )
+
+    def check(self) -> list[Problem]:
+        return []  # it is right by definition
+
+    def backup(self, to: str) -> Backup:
+        raise StoreUnavailable(where=to, problem="a store in memory is not copied", remedy="Keep it in a file")
 
     def close(self) -> None:
         """Nothing is ever under way, and there is nothing to let go of."""
@@ -144,6 +228,7 @@ class ReferenceEngine:
             journal=session.journal,
             base=session.base,
             origin=session.origin,
+            erased=session.erased,
         )
 
 
@@ -177,6 +262,7 @@ class _Session(msgspec.Struct, frozen=True):
     opened_at: int
     active_at: int
     ended: bool = False
+    erased: bool = False
     fence: int = 0
     turn: int | None = None
     holder: str | None = None
@@ -189,13 +275,20 @@ class _Session(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...] = ()
     owed: dict[bytes, Debt] = {}
 
+    @property
+    def state(self) -> State:
+        return "ended" if self.ended else "open" if self.turn is None else "running"
+
 
 class _World(msgspec.Struct, frozen=True):
-    """All there is: sessions in the order they were made, accepted events, the last journal position."""
+    """All there is: sessions in the order they were made, accepted events, the last journal position, and entries, by
+    session and seq, in the order they came.
+    """
 
     sessions: dict[str, _Session] = {}
     events: dict[tuple[str, str], Accepted] = {}
     position: int = 0
+    arrivals: tuple[tuple[str, int], ...] = ()
 
     def current(self, tenant: str, key: str) -> _Session | None:
         bound = [s for s in self.sessions.values() if (s.tenant, s.key) == (tenant, key)]
@@ -226,7 +319,7 @@ def _refusal(world: _World, write: Write) -> Refused | None:
         return no("accepted", world.events[write.event])
     if session is None:
         return no("bound")
-    if session.ended and not write.ended_too:
+    if session.ended and not write.ended_too or session.erased and write.erase is None:
         return no("ended")
     if write.fence is not None and (session.turn is None or write.fence != session.fence):
         return no("superseded")
@@ -260,6 +353,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     assert session is not None
     first, events, position = session.origin + len(session.log) + 1, world.events, world.position
     session = _turned(session, write, now, position)
+    if write.erase is not None:
+        session = _erased(session, dict(write.erase))
     session = _logged(session, write, first)
     if write.event is not None:
         draft = write.drafts[write.event_draft]
@@ -275,7 +370,32 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
         turn=session.fence if write.start else 0,
         position=position if write.chunk else 0,
     )
-    return _World({**world.sessions, session.id: session}, events, position), written
+    arrivals = (*world.arrivals, *((session.id, first + index) for index in range(len(write.drafts))))
+    return _World({**world.sessions, session.id: session}, events, position, arrivals), written
+
+
+def _is_sought(session: _Session, entry: Entry, sought: Sought) -> bool:
+    """What has nothing to do with the words of a message."""
+    return (
+        session.tenant == sought.tenant
+        and sought.session in (None, session.id)
+        and sought.key in (None, session.key)
+        and sought.state in (None, session.state)
+        and (sought.since is None or entry.at >= sought.since)
+        and (sought.until is None or entry.at < sought.until)
+    )
+
+
+def _notes(session: _Session, seq: int, needle: bytes) -> list[bytes]:
+    """Notes of messages before this one that have these bytes in them, newest first."""
+    before = [entry for entry in session.log if entry.seq < seq and entry.kind == "message"]
+    return [entry.note for entry in reversed(before) if needle and needle in entry.note][:8]
+
+
+def _erased(session: _Session, notes: dict[int, bytes]) -> _Session:
+    """Nothing is left but the entries' places and these notes."""
+    log = [msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"") for entry in session.log]
+    return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
 
 
 def _owed(session: _Session, write: Write) -> dict[bytes, Debt]:
@@ -297,7 +417,7 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
     if write.start is not None:
         session = _with(session, fence=session.fence + 1, turn=session.fence + 1, holder=write.start.holder)
         session = _with(session, lease_until=now + write.start.lease_s, journal=position)
-        session = _with(session, active_at=write.drafts[0].at if write.drafts else session.active_at)
+        session = _with(session, active_at=max([session.active_at, *(draft.at for draft in write.drafts[:1])]))
     if write.renew_s is not None:
         session = _with(session, lease_until=now + write.renew_s)
     if write.unbase:
@@ -315,6 +435,8 @@ def _logged(session: _Session, write: Write, first: int) -> _Session:
     for seq, draft in enumerate(write.drafts, first):
         turn = started if draft.turn == STARTING else draft.turn
         log.append(Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body))
+        if draft.kind == "message" and draft.at >= session.active_at + ACTIVE_STEP_MS:
+            session = _with(session, active_at=draft.at)
     seqs = {entry.id: entry.seq for entry in log}
     for waiting in write.admits:
         seq = waiting.seq or seqs[waiting.message]

@@ -1,21 +1,28 @@
-"""Opening the file: rights, pragmas, schema, and whose file it is."""
+"""Opening the file: its place and rights, pragmas, schema, and whose file it is."""
 
 import os
+import stat
 
 import apsw
 
+from holdfast.engine.sqlite.files import refuse_beside_strayed
+from holdfast.engine.sqlite.headers import read_header, refuse_lost_database
+from holdfast.engine.sqlite.migrating import SCHEMA_VERSION, migrate
+from holdfast.engine.sqlite.mounts import refuse_remote
 from holdfast.engine.sqlite.queries import SCHEMA
+from holdfast.engine.sqlite.rights import make_owned
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
-SCHEMA_VERSION = 1
 SQLITE_NEEDED = (3, 51, 3)  # before it, two connections that write and checkpoint at once could corrupt the file
 
 
 def connect(path: str, *, busy_s: float) -> apsw.Connection:
-    """A connection with the pragmas every connection has."""
-    connection = apsw.Connection(path)
+    """A connection with the pragmas every connection has. It makes no file: SQLite would make one with rights for
+    all.
+    """
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(int(busy_s * 1000))
     connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
     return connection
@@ -25,11 +32,11 @@ def connect_writer(path: str, *, durability: str, busy_s: float) -> apsw.Connect
     """The writing connection. It checkpoints by itself, after it has acknowledged: an automatic checkpoint that fails
     makes a finished commit report an error."""
     connection = connect(path, busy_s=busy_s)
-    level = "FULL" if durability == "power" else "NORMAL"
     connection.execute(
-        f"PRAGMA synchronous={level}; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-65536; "
-        "PRAGMA journal_size_limit=67108864"
+        "PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-65536; PRAGMA journal_size_limit=67108864; "
+        "PRAGMA secure_delete=FAST"  # what a page no longer holds is not left in it; erasing counts on that
     ).fetchall()
+    set_lasting(connection, durability == "power")
     return connection
 
 
@@ -40,10 +47,60 @@ def connect_reader(path: str, *, busy_s: float) -> apsw.Connection:
     return connection
 
 
+def set_lasting(connection: apsw.Connection, lasting: bool) -> None:
+    """Whether a commit is synced before it is done; what was written before it is synced with it. Between transactions
+    only.
+    """
+    connection.execute("PRAGMA synchronous=FULL" if lasting else "PRAGMA synchronous=NORMAL").fetchall()
+
+
+def check_version(connection: apsw.Connection, path: str) -> None:
+    """Refuses a store that a newer release has migrated meanwhile (FAULTS H3)."""
+    found = connection.execute("PRAGMA user_version").get
+    if found != SCHEMA_VERSION:
+        raise SchemaMismatch(where=path, found=found, known=SCHEMA_VERSION)
+
+
+def version_of(path: str) -> int:
+    """The format of the store at this path; nothing is changed."""
+    try:
+        connection = connect_reader(path, busy_s=0)
+        try:
+            return connection.execute("PRAGMA user_version").get
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
 def prepare(path: str, *, busy_s: float) -> None:
-    """Makes the store if there is none, and refuses a file that is not ours or newer than we are.
+    """Makes the store if there is none, and refuses a file that is not ours or newer than we are: such a file is not
+    touched.
 
     Called under the fair lock, so two processes that open a new store at once make one.
+    """
+    refuse_beside_strayed(path)
+    try:
+        header = read_header(path)
+        if header is not None:
+            if header.whole and header.application_id != APPLICATION_ID:
+                raise _not_ours(path)
+            if header.application_id == APPLICATION_ID and header.version > SCHEMA_VERSION:
+                raise SchemaMismatch(where=path, found=header.version, known=SCHEMA_VERSION)
+        connection = connect(path, busy_s=busy_s)
+        try:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a store that is refused stays as it is
+            _check_or_create(connection, path)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def make_file(path: str) -> None:
+    """An empty, owner-only file, unless there is one: SQLite gives its side files the same rights. A file that is there
+    is not opened: closing it again would let go of the locks that another handle of this process has on it.
     """
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SQLITE_NEEDED:
@@ -52,24 +109,23 @@ def prepare(path: str, *, busy_s: float) -> None:
             problem=f"the linked SQLite {apsw.sqlite_lib_version()} can corrupt files that several processes write",
             remedy="Install apsw 3.51.3 or newer",
         )
-    make_file(path)
+    refuse_remote(path)
     try:
-        connection = connect(path, busy_s=busy_s)
-        try:
-            _check_or_create(connection, path)
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
-
-
-def make_file(path: str) -> None:
-    """An empty, owner-only file, unless there is one: SQLite gives its side files the same rights."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _make_or_check(path)
     except OSError as error:
         remedy = "Check that its folder exists and that the file is yours to write"
         raise StoreUnavailable(where=path, problem=error.strerror or str(error), remedy=remedy) from error
+
+
+def _make_or_check(path: str) -> None:
+    if os.path.exists(path):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(0, "it is not a file")
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise OSError(0, "it can't be written")
+        return
+    refuse_lost_database(path)
+    make_owned(path)
 
 
 def _check_or_create(connection: apsw.Connection, path: str) -> None:
@@ -84,11 +140,14 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
             ).fetchall()
         return
     if owner != APPLICATION_ID:
-        raise StoreUnavailable(
-            where=path,
-            problem="it is a database of another program",
-            remedy="Give Holdfast a file of its own",
-        )
+        raise _not_ours(path)
     found = connection.execute("PRAGMA user_version").get
     if found > SCHEMA_VERSION:
         raise SchemaMismatch(where=path, found=found, known=SCHEMA_VERSION)
+    connection.execute("PRAGMA journal_mode=WAL").fetchall()  # a copy that another program made may have lost it
+    migrate(connection)
+
+
+def _not_ours(path: str) -> StoreUnavailable:
+    problem = "it is a database of another program"
+    return StoreUnavailable(where=path, problem=problem, remedy="Give Holdfast a file of its own")

@@ -4,21 +4,44 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from holdfast.domain.entry import Entry
-from holdfast.engine.protocol import Accepted, Commit, Debt, Outcome, Row, SessionState, Waiting
+from holdfast.engine.codec import address_of, event_name, join
+from holdfast.engine.protocol import (
+    PAGE_BYTES_MAX,
+    Accepted,
+    Commit,
+    Debt,
+    Outcome,
+    Row,
+    SessionState,
+    State,
+    Waiting,
+    Weight,
+    WordsOf,
+    Written,
+)
 from holdfast.engine.sqlite import connection as connecting
+from holdfast.engine.sqlite.erasing import scrub
+from holdfast.engine.sqlite.files import Files
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.readers import Readers
+from holdfast.engine.sqlite.searching import Searching
 from holdfast.engine.sqlite.trouble import translate
+from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import Ticket, Writer
 from holdfast.errors import HoldfastError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from holdfast.domain.seeking import Found, Sought
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
@@ -27,19 +50,39 @@ GENERATION_ROWS_MAX = 20_000
 class SqliteEngine:
     """Sessions in one SQLite file; see `protocol.Engine`."""
 
-    def __init__(self, path: str, *, durability: str, tick: Callable[[], float], lock_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: str,
+        tick: Callable[[], float],
+        lock_s: float = 5.0,
+        words_of: WordsOf | None = None,
+    ) -> None:
         self.where = path
         self._durability, self._tick, self._lock_s = durability, tick, lock_s
         self._local = threading.local()
-        self._readers: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
         self._forked = False
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
-        self._locked(lambda: connecting.prepare(path, busy_s=lock_s))
-        self._connect()
+        try:
+            self._locked(lambda: connecting.prepare(path, busy_s=lock_s))
+            self._connect()
+        except BaseException:
+            self._lock.close()  # whoever tries again and again must not run out of files
+            raise
         self._chunks_since_tidy = 0
+        self._searching = Searching(
+            path + "-search",
+            read=lambda name, values: self._read(name, *values),
+            whole=lambda body: join(body, self._blob),
+            words_of=words_of or (lambda *entry: None),
+            lock_s=lock_s,
+        )
         self._writer = Writer(path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go)
+        self._searching.begin()
         _open.add(self)
 
     # Writing: on the writer thread.
@@ -60,6 +103,9 @@ class SqliteEngine:
         try:
             self._connection = connecting.connect_writer(self.where, durability=self._durability, busy_s=self._lock_s)
             self._connection.set_wal_hook(self._grown)
+            self._lasting = self._durability == "power"
+            self._connection.execute("PRAGMA user_version").fetchall()  # the log is opened now, not later
+            self._files = self._readers.files = Files(self.where)
             self._ledger = Ledger(self._connection, self._tick)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
@@ -80,7 +126,7 @@ class SqliteEngine:
 
     def _apply(self, commits: Sequence[Commit]) -> list[Any]:
         try:
-            return self._locked(lambda: self._transact(commits))
+            return self._cleaned(commits, self._locked(lambda: self._transact(commits)))
         except HoldfastError as error:
             return [error] * len(commits)
         except Exception as error:
@@ -90,10 +136,12 @@ class SqliteEngine:
         """One transaction for all of them. The first statement takes SQLite's write lock, so what is judged stays
         so.
         """
+        self._stand(commits)
         connection, ledger = self._connection, self._ledger
         connection.execute("BEGIN IMMEDIATE")
         try:
             if connection.data_version() != self._version:
+                connecting.check_version(connection, self.where)
                 ledger.forget()
             outcomes = [ledger.apply(commit) for commit in commits]
             ledger.flush()
@@ -106,6 +154,41 @@ class SqliteEngine:
         self._version = connection.data_version()
         ledger.trim()
         return outcomes
+
+    def _stand(self, commits: Sequence[Commit]) -> None:
+        """Before a transaction: the files are still ours, and it is synced if any of its commits must last."""
+        self._files.check()
+        if not self._files.steady:
+            self._files.rescue(self._connection, self._lock)
+        self._files.claim(self._lock)
+        lasting = self._durability == "power" and not all(write.fleeting for commit in commits for write in commit)
+        if lasting != self._lasting:
+            connecting.set_lasting(self._connection, lasting)
+            self._lasting = lasting
+
+    def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
+        """What was erased is gone from all files before that is acknowledged."""
+        erased = [
+            commit[0].session if commit and commit[0].erase is not None and isinstance(outcome, Written) else None
+            for commit, outcome in zip(commits, outcomes, strict=True)
+        ]
+        gone = [self._number(session) for session in erased if session is not None]
+        if not gone:
+            return outcomes
+        try:
+            self._searching.forget(gone)
+            clean = self._locked(lambda: scrub(self._connection))
+            problem = None if clean else "a program that reads it keeps old pages"
+        except (apsw.Error, HoldfastError) as error:
+            problem = str(error) or repr(error)
+        if problem is None:
+            return outcomes
+        left = StoreUnavailable(
+            where=self.where,
+            problem=f"the session is erased, but its words may still lie in the files: {problem}",
+            remedy="When that is mended, erase the session again",
+        )
+        return [outcome if session is None else left for session, outcome in zip(erased, outcomes, strict=True)]
 
     def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try each commit alone."""
@@ -120,22 +203,29 @@ class SqliteEngine:
             return [again] * len(commits)
 
     def _reconnect(self) -> None:
-        self._connection.close(True)
+        if not self._files.steady:
+            self._locked(lambda: self._files.rescue(self._connection, self._lock))
+        with suppress(apsw.Error):  # it is closed all the same
+            self._connection.close(True)
         self._connect()
 
     def _settle(self, commit: Commit) -> Any:
         try:
-            return self._locked(lambda: self._ledger.find(commit) or self._transact([commit])[0])
+            return self._cleaned([commit], [self._locked(lambda: self._find_or_do(commit))])[0]
         except apsw.Error as error:
             return translate(error, self.where)
         except Exception as error:  # a commit that makes no sense fails alone
             return error
 
+    def _find_or_do(self, commit: Commit) -> Outcome:
+        return self._ledger.find(commit) or self._transact([commit])[0]
+
     # Housekeeping: on the writer thread, after the answers.
 
     def _tidy(self) -> None:
+        self._searching.stir()
         try:
-            if self._wal_pages > self._wal_limit:
+            if self._wal_pages > self._wal_limit and self._files.steady:
                 length, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 # A reader that holds an old page keeps the WAL from starting anew: then try again a good while later.
                 self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
@@ -152,6 +242,7 @@ class SqliteEngine:
 
     def _turn_over(self, *, all_of_it: bool = False) -> None:
         """Empties the generation that nobody needs any more, and goes on in it; the position never falls."""
+        self._stand(())
         connection, ledger = self._connection, self._ledger
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -175,37 +266,26 @@ class SqliteEngine:
                 connection.execute("ROLLBACK")
 
     def _let_go(self) -> None:
-        try:
+        with suppress(apsw.Error, HoldfastError):
             self._locked(lambda: self._turn_over(all_of_it=True))
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except (apsw.Error, HoldfastError):
-            pass  # what is in the WAL is safe there
-        self._connection.close(True)
+        with suppress(apsw.Error):  # what is in the WAL is safe there
+            if self._files.steady:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._files.leave(self._connection)
         self._lock.close()
 
     def close(self) -> None:
         if not self._forked:
+            self._searching.rest()
             self._writer.close()
-            for reader in list(self._readers):
-                reader.close(True)
+            self._searching.close()
+            self._readers.close()
 
     # Reading: on the caller's thread, each with a connection of its own.
 
     def _read(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
         self._checked()
-        try:
-            return self._reader().execute(QUERIES[name], values).fetchall()
-        except apsw.ConnectionClosedError:
-            raise StoreUnavailable(where=self.where, problem="it was closed", remedy="Open it again") from None
-        except apsw.Error as error:
-            raise translate(error, self.where) from error
-
-    def _reader(self) -> apsw.Connection:
-        reader = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = connecting.connect_reader(self.where, busy_s=self._lock_s)
-            self._readers.add(reader)
-        return reader
+        return self._readers.read(name, values)
 
     def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
         tick = self._tick()
@@ -234,12 +314,50 @@ class SqliteEngine:
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
         return self._states(self._read("sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit))
 
-    def sessions(self, tenant: str, *, before: int | None = None, limit: int = 50) -> list[SessionState]:
-        rows = self._read("sessions_by_activity", tenant, FAR_FUTURE if before is None else before, limit)
-        return self._states(rows)
+    def sessions(
+        self,
+        tenant: str,
+        *,
+        key: str | None = None,
+        state: State | None = None,
+        before: tuple[int, str] | None = None,
+        limit: int = 50,
+    ) -> list[SessionState]:
+        values = (tenant, *(before or (FAR_FUTURE, None)), state, limit)
+        if key is not None:
+            return self._states(self._read("sessions_of_key", *values, key))
+        return self._states(self._read("sessions_by_activity", *values))
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
-        return list(starmap(Entry, self._read("entries", self._number(session), after, limit)))
+    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+        number = self._number(session)
+        if not bodies:
+            return list(starmap(Entry, self._read("entries_bare", number, after, limit)))
+        if self._read("has_blobs", number):
+            return self._with_blobs(number, after, limit)
+        return list(starmap(Entry, self._read("entries", number, after, limit)))
+
+    def _with_blobs(self, number: int, after: int, limit: int) -> list[Entry]:
+        """A page of entries some of which have parts in blobs; it ends early when it grows large."""
+        page: list[Entry] = []
+        size = 0
+        while len(page) < limit and size < PAGE_BYTES_MAX:
+            some = self._read("entries", number, page[-1].seq if page else after, min(limit - len(page), 16))
+            if not some:
+                break
+            for seq, kind, turn, id, at, note, body in some:
+                whole = join(body, self._blob)
+                page.append(Entry(seq, kind, turn, id, at, note, whole))
+                size += len(whole)
+                if size >= PAGE_BYTES_MAX:
+                    break
+        return page
+
+    def _blob(self, name: int) -> bytes | None:
+        rows = self._read("blob", name)
+        return rows[0][0] if rows else None
+
+    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
+        return list(starmap(Entry, self._read("labels", self._number(session), after)))
 
     def inbox(self, session: str) -> list[Waiting]:
         return [Waiting(*row) for row in self._read("inbox", self._number(session))]
@@ -248,13 +366,58 @@ class SqliteEngine:
         return [Row(*row) for row in self._read("journal", after, self._number(session), limit)]
 
     def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
-        return [Debt(*row) for row in self._read("outbox", tenant, limit)]
+        rows = self._read("outbox", tenant, limit)
+        return [Debt(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
-        return next((Accepted(*row) for row in self._read("accepted", scope, event)), None)
+        return next((Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None)
+
+    def forks(self, tenant: str) -> list[SessionState]:
+        return self._states(self._read("forks", tenant))
+
+    def weigh(self, session: str) -> Weight:
+        return Weight(*self._read("weigh", self._number(session))[0])
+
+    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+        self._checked()
+        return self._searching.index.search(sought, limit=limit)
+
+    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+        self._checked()
+        return self._searching.index.matching(sought, limit=limit)
+
+    # Upkeep: on the caller's thread, with a connection for the time it takes.
+
+    def info(self) -> StoreInfo:
+        from holdfast.engine.sqlite.upkeep import info
+
+        self._checked()
+        with self._readers.alone() as reader:
+            return info(reader, self.where)
+
+    def check(self) -> list[Problem]:
+        from holdfast.engine.sqlite.checking import check
+
+        self._checked()
+        with self._readers.alone() as reader:
+            return check(reader, self.where)
+
+    def backup(self, to: str) -> Backup:
+        from holdfast.engine.sqlite.backup import backup
+
+        self._checked()
+        with self._readers.alone() as reader:
+            return backup(reader, self.where, to)
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._watchers.add(session, callback)
+
+
+def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
+    """The format that a store had, and the one it has after it was opened."""
+    found = connecting.version_of(path)
+    SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s).close()
+    return found, connecting.version_of(path)
 
 
 _open: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()

@@ -11,10 +11,24 @@ from typing import Any
 import apsw
 
 from holdfast.domain.entry import STARTING
-from holdfast.engine.protocol import Accepted, Commit, Outcome, Refusal, Refused, SessionState, Write, Written
+from holdfast.engine.codec import PART_BYTES_MIN, address, event_name, split
+from holdfast.engine.protocol import (
+    ACTIVE_STEP_MS,
+    Accepted,
+    Commit,
+    Outcome,
+    Refusal,
+    Refused,
+    SessionState,
+    Write,
+    Written,
+)
+from holdfast.engine.sqlite.erasing import blank
+from holdfast.engine.sqlite.packing import packed
 from holdfast.engine.sqlite.queries import QUERIES
 
 FAR_FUTURE = 1 << 62
+CLOSED, ERASED = 1, 2
 
 
 class Known:
@@ -38,7 +52,7 @@ class Known:
             id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
             fence=self.fence, turn=self.turn, holder=self.holder, lease_left_s=left, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
-            origin=self.origin,
+            origin=self.origin, erased=self.ended == ERASED,
         )  # fmt: skip
 
 
@@ -57,14 +71,16 @@ class Ledger:
         self._sessions: dict[str, Known] = {}
         self._entries: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] = []
+        self._events: dict[bytes, tuple[Known, int, bytes]] = {}
         self.position = 0
         self.generation = "a"
 
     def forget(self) -> None:
         """Another process has written, or a transaction has failed: nothing remembered counts any more."""
         self._sessions.clear()
-        self._entries.clear()
-        self._chunks.clear()
+        for gathered in (self._entries, self._chunks, self._waiting, self._events):
+            gathered.clear()
         self.position = max(self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get))
         self.generation = "b" if self.fact("generation") else "a"
 
@@ -93,6 +109,16 @@ class Ledger:
         if self._chunks:
             self._run_many(QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks)
             self._chunks.clear()
+        if self._events:
+            rows = [(name, known.n, seq, message) for name, (known, seq, message) in self._events.items()]
+            self._run_many(QUERIES["add_event"], rows)
+            self._events.clear()
+        self._flush_inbox()
+
+    def _flush_inbox(self) -> None:
+        if self._waiting:
+            self._run_many(QUERIES["add_waiting"], self._waiting)
+            self._waiting.clear()
 
     def trim(self) -> None:
         """Between transactions: remembers no more than it should. Within one, what is gathered depends on what is
@@ -120,7 +146,7 @@ class Ledger:
             accepted = self.accepted(*write.event)
             if accepted is not None:
                 return "accepted", accepted
-        if known.ended and not write.ended_too:
+        if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None):
             return "ended", None
         if write.fence is not None and (known.turn is None or known.fence != write.fence):
             return "superseded", None
@@ -128,7 +154,7 @@ class Ledger:
             return "busy", known.turn
         if write.head is not None and known.head != write.head:
             return "moved", known.head
-        if write.takes and not set(write.takes) <= {row[0] for row in self._run(QUERIES["inbox"], (known.n,))}:
+        if write.takes and not set(write.takes) <= self._inbox(known).keys():
             return "taken", None
         if write.pays is not None and self._run(QUERIES["debt"], (known.n, write.pays)).fetchone() is None:
             return "taken", None
@@ -153,21 +179,44 @@ class Ledger:
             return "moved", opening.head
         return ("taken", None) if write.takes else (None, None)
 
+    def _inbox(self, known: Known) -> dict[bytes, int]:
+        """What waits in this session, and at which seq."""
+        self._flush_inbox()
+        return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (known.n,))}
+
     def accepted(self, scope: str, event: str) -> Accepted | None:
-        row = self._run(QUERIES["accepted"], (scope, event)).fetchone()
+        gathered = self._events.get(event_name(scope, event))
+        if gathered is not None:
+            return Accepted(gathered[0].id, gathered[1], gathered[2])
+        row = self._run(QUERIES["accepted"], (event_name(scope, event),)).fetchone()
         return Accepted(*row) if row else None
 
     def find(self, commit: Commit) -> Outcome | None:
-        """What a commit in doubt came to, if it is in the log after all: its drafts' ids are its identity."""
-        drafts = [(write.session, write.drafts[0]) for write in commit if write.drafts]
+        """What a commit in doubt came to, if it was done after all: the ids of its drafts are its identity, and a
+        chunk's message and index.
+        """
         outcome = None
-        for id, draft in drafts:
-            known = self.session(id)
-            found = known and self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone()
-            if not found:
-                return None
-            outcome = Written(found[0], found[1] or 0, 0)
+        for write in commit:
+            if write.drafts or write.chunk is not None:
+                outcome = self._found(write)
+                if outcome is None:
+                    return None
         return outcome
+
+    def _found(self, write: Write) -> Written | None:
+        known = self.session(write.session)
+        if known is None:
+            return None
+        entries: list[Any] = [
+            self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone() for draft in write.drafts
+        ]
+        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE)) if write.chunk is not None else ()
+        chunk = write.chunk
+        positions = [row[0] for row in rows if chunk is not None and (row[2], row[3]) == (chunk.message, chunk.index)]
+        if not all(entries) or (chunk is not None and not positions):
+            return None
+        started = [found[1] for found, draft in zip(entries, write.drafts, strict=True) if draft.turn == STARTING]
+        return Written(entries[0][0] if entries else 0, started[0] if started else 0, positions[0] if positions else 0)
 
     def _effect(self, write: Write) -> Written:
         known = self._open(write) if write.open is not None else self._sessions[write.session]
@@ -182,20 +231,27 @@ class Ledger:
             or write.renew_s is not None
         ):
             self._move(known, write)
+        if write.erase is not None:
+            self.flush()  # what this batch has added before goes too
+            self.state_fact("journal", self.position)  # its rows go, and the position never falls
+            blank(self._connection, known.n, write.erase)
         for draft in write.drafts:
             known.head += 1
             turn = known.turn if draft.turn == STARTING else draft.turn
-            self._entries.append(
-                (known.n, known.head, draft.kind, turn, draft.id, draft.at, draft.note or None, draft.body or None)
-            )
+            body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+            kind, note, kept = packed(draft, body)
+            self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
+            if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
+                known.active_at = draft.at
+                self._run(QUERIES["save_activity"], (draft.at, known.n))
         if write.event is not None:
-            at = write.event_draft
-            self._run(QUERIES["add_event"], (*write.event, known.n, first + at, write.drafts[at].id))
+            place = write.event_draft
+            self._events[event_name(*write.event)] = (known, first + place, write.drafts[place].id)
         if write.admits or write.takes:
             self._shift_inbox(known, write, first)
         if write.owes:
             last = write.drafts[-1]
-            rows = [(known.n, owing.id, last.turn, owing.reply_to, last.at) for owing in write.owes]
+            rows = [(known.n, owing.id, last.turn, address(owing.reply_to), last.at) for owing in write.owes]
             self._run_many(QUERIES["add_debt"], rows)
         if write.pays is not None:
             self._run(QUERIES["remove_debt"], (known.n, write.pays))
@@ -208,6 +264,18 @@ class Ledger:
             known.fence if write.start is not None else 0,
             self.position if write.chunk is not None else 0,
         )
+
+    def _parted(self, known: Known, body: bytes) -> bytes:
+        """The body with its large parts kept as blobs, each once for all sessions."""
+        skeleton, parts = split(body)
+        for name, part in parts.items():
+            same = self._run(QUERIES["blob_is"], (part, name)).get
+            if same == 0:
+                return body  # another part has this name, against all odds: then this one is not cut out
+            if same is None:
+                self._run(QUERIES["add_blob"], (name, part))
+            self._run(QUERIES["add_blob_use"], (known.n, name))
+        return skeleton
 
     def _open(self, write: Write) -> Known:
         opening = write.open
@@ -235,7 +303,7 @@ class Ledger:
         if write.renew_s is not None and known.turn is not None:
             known.lease_until = self._tick() + write.renew_s
         if write.close:
-            known.ended = 1
+            known.ended = ERASED if write.erase is not None else CLOSED
             known.turn = known.holder = known.lease_until = None
         if write.unbase:
             known.base = 0
@@ -247,9 +315,9 @@ class Ledger:
 
     def _shift_inbox(self, known: Known, write: Write, first: int) -> None:
         if write.takes:
-            seqs = {row[0]: row[2] for row in self._run(QUERIES["inbox"], (known.n,))}
+            seqs = self._inbox(known)
             self._run_many(QUERIES["remove_waiting"], [(known.n, seqs[message]) for message in write.takes])
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
-            self._run(QUERIES["add_waiting"], (known.n, seq, waiting.message, waiting.waiter))
+            self._waiting.append((known.n, seq, waiting.message, waiting.waiter))

@@ -10,6 +10,11 @@ import fcntl
 import os
 import threading
 
+from holdfast.engine.sqlite.rights import make_owned
+from holdfast.errors import StoreUnavailable
+
+NOTE_BYTES = 64
+
 
 class FairLock:
     """A lock among processes, on a file of its own beside the database."""
@@ -19,18 +24,43 @@ class FairLock:
         self._file = self._open()
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            make_owned(self._path)
+            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> StoreUnavailable:
+        remedy = "Check that there is room on the disk, and that its folder is yours to write; then try again"
+        return StoreUnavailable(where=self._path, problem=error.strerror or str(error), remedy=remedy)
 
     def acquire(self, timeout_s: float) -> bool:
         """True when held; False when it could not be had in time."""
         try:
+            if os.fstat(self._file).st_nlink == 0:  # it was deleted: others queue up at a new one
+                fresh = self._open()
+                os.close(self._file)
+                self._file = fresh
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             return self._queue_up(timeout_s)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def release(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def note(self) -> bytes:
+        """What the last holder who had something to say has left for the next."""
+        return os.pread(self._file, NOTE_BYTES, 0).rstrip()
+
+    def leave_note(self, note: bytes) -> None:
+        """Only while it is held. It is written over the last one, in one piece."""
+        try:
+            os.pwrite(self._file, note.ljust(NOTE_BYTES), 0)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def close(self) -> None:
         os.close(self._file)

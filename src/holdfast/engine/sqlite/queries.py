@@ -1,24 +1,14 @@
-"""The named statements of `queries.sql`, ready to run."""
+"""The named statements of this engine's `.sql` files, ready to run."""
 
-import os
-import re
-
-_NAMED = re.compile(r"^-- name: (\w+)\n((?:.|\n)*?)(?=^-- name: |\Z)", re.MULTILINE)
+from holdfast.engine import statements
 
 
-def load(text: str) -> dict[str, str]:
-    """Name → statement, comments left out."""
-    found = {}
-    for name, body in _NAMED.findall(text):
-        lines = [line for line in body.splitlines() if not line.startswith("--")]
-        found[name] = " ".join(" ".join(lines).split()).rstrip("; ")
-    return found
+def _named(file: str) -> dict[str, str]:
+    return statements.load(statements.beside(__file__, file))
 
 
-def _beside(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-        return file.read()
-
-
-QUERIES = load(_beside("queries.sql"))
-SCHEMA = _beside("schema.sql")
+SEARCH = _named("search.sql")
+QUERIES = SEARCH | _named("filing.sql") | _named("queries.sql")
+UPKEEP = _named("upkeep.sql")
+SCHEMA = statements.beside(__file__, "schema.sql")
+MIGRATIONS = statements.migrations(__file__)

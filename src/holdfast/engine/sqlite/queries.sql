@@ -8,14 +8,6 @@ INSERT INTO session (id, tenant, key, epoch, fence, origin, opened_at, active_at
 -- An entry; the unique index repeats I-1.
 INSERT INTO entry (session, seq, kind, turn, id, at, note, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: add_chunk_a
--- A journal row in the first generation.
-INSERT INTO journal_a (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);
-
--- name: add_chunk_b
--- A journal row in the second generation.
-INSERT INTO journal_b (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);
-
 -- name: add_waiting
 -- A message into the inbox.
 INSERT OR REPLACE INTO inbox (session, seq, message, waiter) VALUES (?, ?, ?, ?);
@@ -44,7 +36,19 @@ WHERE session.tenant = ? ORDER BY outbox.at, outbox.id LIMIT ?;
 
 -- name: add_event
 -- An event is accepted.
-INSERT INTO event (scope, event, session, seq, message) VALUES (?, ?, ?, ?, ?);
+INSERT INTO event (name, session, seq, message) VALUES (?, ?, ?, ?);
+
+-- name: add_blob
+-- A large part of a payload.
+INSERT INTO blob (name, body) VALUES (?, ?);
+
+-- name: blob
+-- A large part of a payload, by its name.
+SELECT body FROM blob WHERE name = ?;
+
+-- name: save_activity
+-- A session had news.
+UPDATE session SET active_at = ? WHERE n = ?;
 
 -- name: save_turn
 -- What changes when a turn starts, is seized, renewed or ends, and when the session ends.
@@ -64,17 +68,50 @@ SELECT * FROM session_state WHERE tenant = ? AND key = ? ORDER BY epoch DESC LIM
 SELECT * FROM session_state WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT ?;
 
 -- name: sessions_by_activity
--- A page of sessions, newest first.
-SELECT * FROM session_state WHERE tenant = ? AND active_at < ? ORDER BY active_at DESC, n DESC LIMIT ?;
+-- A page of sessions, newest first, after the one with this time and id.
+SELECT * FROM session_state
+WHERE tenant = ?1 AND (active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0))
+  AND (?4 IS NULL OR ?4 = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+ORDER BY active_at DESC, n DESC LIMIT ?5;
+
+-- name: sessions_of_key
+-- The same for the sessions of one key.
+SELECT * FROM session_state
+WHERE tenant = ?1 AND (+active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0))
+  AND (?4 IS NULL OR ?4 = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+  AND key = ?6
+ORDER BY +active_at DESC, n DESC LIMIT ?5;
+
+-- name: forks
+-- Sessions that share the past of another, in the order they were made.
+SELECT * FROM session_state WHERE tenant = ? AND origin > 0 ORDER BY n;
+
+-- name: weigh
+-- Entries, messages, bytes of a session, blobs included, and the number of blobs that are its own alone.
+SELECT count(*), ifnull(sum(kind IN ('', 'message')), 0),
+       ifnull(sum(ifnull(octet_length(note), 0) + ifnull(octet_length(body), 0)), 0)
+       + ifnull((SELECT sum(octet_length(blob.body)) FROM blob_use JOIN blob ON blob.name = blob_use.blob
+                 WHERE blob_use.session = ?1), 0),
+       (SELECT count(*) FROM (SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1))
+FROM entry WHERE session = ?1;
 
 -- name: entry_by_id
 -- Where an entry with this id stands, newest first: the answer to doubt about a commit.
-SELECT seq, turn FROM (SELECT seq, turn, id FROM entry WHERE session = ?1 ORDER BY seq DESC LIMIT 5000) WHERE id = ?2;
+SELECT seq, turn FROM (SELECT seq, turn, id FROM log WHERE session = ?1 ORDER BY seq DESC LIMIT 5000) WHERE id = ?2;
 
 -- name: entries
 -- A page of the log.
-SELECT seq, kind, turn, id, at, ifnull(note, x''), ifnull(body, x'') FROM entry
+SELECT seq, kind, turn, id, at, note, body FROM log WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: entries_bare
+-- A page of the log without the payloads of messages: they are not read from the disk.
+SELECT seq, kind, turn, id, at, note, iif(kind = 'message', x'', body) FROM log
 WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: labels
+-- What was noted about messages of a session: few entries, with an index of their own.
+SELECT seq, kind, turn, id, at, ifnull(note, x''), x'' FROM entry
+WHERE session = ? AND seq > ? AND kind = 'label' ORDER BY seq;
 
 -- name: inbox
 -- What waits, in the order of acceptance.
@@ -88,19 +125,10 @@ SELECT position, turn, message, idx, body FROM (
     SELECT position, turn, message, idx, body FROM journal_b WHERE position > ?1 AND session = ?2
 ) ORDER BY position LIMIT ?3;
 
--- name: journal_spans
--- First and last position of each generation.
-SELECT (SELECT min(position) FROM journal_a), (SELECT max(position) FROM journal_a),
-       (SELECT min(position) FROM journal_b), (SELECT max(position) FROM journal_b);
-
--- name: journal_needed
--- The earliest journal position that a running turn may still need.
-SELECT min(journal) FROM session WHERE turn IS NOT NULL;
-
 -- name: accepted
 -- Where an event was accepted.
 SELECT session.id, event.seq, event.message FROM event JOIN session ON session.n = event.session
-WHERE event.scope = ? AND event.event = ?;
+WHERE event.name = ?;
 
 -- name: get_fact
 -- A fact about the store.
@@ -109,3 +137,22 @@ SELECT value FROM store WHERE name = ?;
 -- name: set_fact
 -- States a fact about the store.
 INSERT INTO store (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: blank_entries
+-- Zeros in place of all notes and bodies of a session.
+UPDATE entry SET note = iif(typeof(note) = 'blob', zeroblob(length(note)), note),
+                 body = iif(body IS NULL, NULL, zeroblob(octet_length(body))) WHERE session = ?;
+
+-- name: save_note
+-- What is left of an entry.
+UPDATE entry SET note = ?, body = NULL WHERE session = ? AND seq = ?;
+
+-- name: empty_blobs
+-- Those blobs are empty rows without a name.
+UPDATE blob SET name = NULL, body = x'' WHERE name IN (
+    SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1
+);
+
+-- name: remove_all_waiting
+-- A session's inbox.
+DELETE FROM inbox WHERE session = ?;

@@ -1,8 +1,9 @@
 -- A Holdfast store in SQLite. Owner-only file, WAL, written by one thread per process.
 
--- One row for each session. `turn` is the running turn's number; a turn may write while turn = fence.
+-- One row for each session. `ended` is 1 when it was closed and 2 when it was erased. `turn` is the running turn's number; a turn may write while turn = fence.
 -- `origin` is the seq after which its own entries begin, more than 0 if it shares the past of another.
--- `base` is the seq of the entry that a load begins with, 0 for the first one.
+-- `base` is the seq of the entry that a load begins with, 0 for the first one. `active_at` is the time of its last turn or
+-- append, to the second.
 -- The head is not here: it is the last seq in `entry`, so an append touches one table only.
 CREATE TABLE session (
     n           INTEGER PRIMARY KEY,
@@ -26,7 +27,8 @@ CREATE TABLE session (
 CREATE UNIQUE INDEX session_by_key ON session (tenant, key, epoch);
 CREATE INDEX session_by_activity ON session (tenant, active_at, n);
 
--- The log, in the order of arrival: appends of many sessions share pages. Clustering by session writes four times as much.
+-- The entries of all logs, in the order of arrival: appends of many sessions share pages. Clustering by session writes four
+-- times as much. Read them through `log`: most messages are packed.
 CREATE TABLE entry (
     n       INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
@@ -39,6 +41,35 @@ CREATE TABLE entry (
     body    BLOB
 );
 CREATE UNIQUE INDEX entry_by_seq ON entry (session, seq);
+CREATE INDEX entry_labels ON entry (session, seq) WHERE kind = 'label';
+
+-- Entries as they were given. A row without a kind is a packed message: `packing.py` says what was left out.
+-- A body that begins with a zero byte has large parts cut out of it: they are in `blob`.
+CREATE VIEW log AS
+SELECT n, session, seq, CASE kind WHEN '' THEN 'message' ELSE kind END AS kind, turn, id, at,
+       CASE note WHEN 1 THEN CAST('{"role":"assistant"}' AS BLOB) ELSE ifnull(note, x'') END AS note,
+       CASE typeof(body)
+           WHEN 'text' THEN CAST(
+               CASE note WHEN 1 THEN '{"role":"assistant","content":"' ELSE '{"role":"user","content":"' END
+               || body || '"}' AS BLOB)
+           ELSE ifnull(body, x'')
+       END AS body
+FROM entry;
+
+-- Large parts of payloads, once for each content, in the order of arrival; `name` is the beginning of their SHA-256.
+CREATE TABLE blob (
+    n    INTEGER PRIMARY KEY,
+    name INTEGER,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blob_by_name ON blob (name);
+
+-- Which sessions refer to a blob, by its name: its words go with the last of them.
+CREATE TABLE blob_use (
+    session INTEGER NOT NULL,
+    blob    INTEGER NOT NULL,
+    PRIMARY KEY (session, blob)
+) WITHOUT ROWID;
 
 -- A session with its head, as of one moment.
 CREATE VIEW session_state AS
@@ -86,14 +117,13 @@ CREATE TABLE outbox (
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 
--- Inbound events that were accepted: the same one is accepted once, for as long as the store lives.
+-- Inbound events that were accepted: the same one is accepted once, for as long as the store lives. `name` is a digest of
+-- the scope and the event id.
 CREATE TABLE event (
-    scope   TEXT    NOT NULL,
-    event   TEXT    NOT NULL,
+    name    BLOB    PRIMARY KEY,
     session INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
-    message BLOB    NOT NULL,
-    PRIMARY KEY (scope, event)
+    message BLOB    NOT NULL
 ) WITHOUT ROWID;
 
 -- Facts about the store itself.
@@ -104,10 +134,10 @@ CREATE TABLE store (
 
 -- For people who open the file by hand.
 CREATE VIEW transcript AS
-SELECT session.id AS session, session.key, entry.seq, entry.turn,
-       coalesce(json_extract(entry.note, '$.role'), 'user') AS role,
-       CAST(entry.body AS TEXT) AS payload,
-       datetime(entry.at / 1000, 'unixepoch') AS at
-FROM entry JOIN session ON session.n = entry.session
-WHERE entry.kind = 'message'
-ORDER BY session.n, entry.seq;
+SELECT session.id AS session, session.key, log.seq, log.turn,
+       coalesce(CASE WHEN log.note <> x'' THEN json_extract(CAST(log.note AS TEXT), '$.role') END, 'user') AS role,
+       CAST(log.body AS TEXT) AS payload,
+       datetime(log.at / 1000, 'unixepoch') AS at
+FROM log JOIN session ON session.n = log.session
+WHERE log.kind = 'message'
+ORDER BY session.n, log.seq;

@@ -9,10 +9,10 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
     apsw.LockedError: ("another program holds its lock", "Let that program finish, then try again"),
     apsw.FullError: ("the disk is full", "Make room, then try again; what was acknowledged is safe"),
     apsw.IOError: ("the disk answered with an error", "Check the disk, then try again; what was acknowledged is safe"),
-    apsw.ReadOnlyError: ("it can't be written", "Check the rights of the file and of its folder"),
-    apsw.CantOpenError: ("it can't be opened", "Check that its folder exists and is yours to write"),
-    apsw.PermissionsError: ("its rights forbid it", "Check the rights of the file and of its folder"),
-    apsw.AuthError: ("its rights forbid it", "Check the rights of the file and of its folder"),
+    apsw.ReadOnlyError: ("it can't be written", "Check the rights of the file and of its folder, then try again"),
+    apsw.CantOpenError: ("it can't be opened", "Check that its folder exists and is yours to write, then try again"),
+    apsw.PermissionsError: ("its rights forbid it", "Check the rights of the file and of its folder, then try again"),
+    apsw.AuthError: ("its rights forbid it", "Check the rights of the file and of its folder, then try again"),
     apsw.NoMemError: ("there is no memory left", "Free memory, then try again"),
     apsw.TooBigError: ("a message is larger than SQLite can hold", "Store large parts elsewhere and refer to them"),
     apsw.NoLFSError: ("the disk can't hold files this large", "Move the store to another disk"),
@@ -23,10 +23,10 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 
 
-def translate(error: apsw.Error, where: str) -> HoldfastError:
-    """What this driver error means to a person."""
+def translate(error: apsw.Error, where: str, *, place: str = "") -> HoldfastError:
+    """What this driver error means to a person; `place` says where in the store it was met."""
     if isinstance(error, _DAMAGE):
-        return Damaged(where=where, problem=str(error))
+        return Damaged(where=where, problem=f"{error}, met in {place}" if place else str(error))
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
             return StoreUnavailable(where=where, problem=f"{problem} ({error})", remedy=remedy)

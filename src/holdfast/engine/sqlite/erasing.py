@@ -1,0 +1,54 @@
+"""Erasing a session from the file: not only from its tables, but from every byte of it (FAULTS K7).
+
+SQLite leaves what was deleted in free pages, in the gaps of pages whose rows were moved about, and in the WAL. So
+`blank`, inside the transaction, overwrites what goes where it lies and writes small tables anew, and `scrub`, after it,
+fills the free pages with zeros and empties the WAL.
+"""
+
+import apsw
+
+from holdfast.engine.sqlite.queries import QUERIES
+
+_SCRUB_BYTES = 16 << 20
+
+
+def blank(connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]) -> None:
+    """What is left of the session are these notes, by seq."""
+    run, run_many = connection.execute, connection.executemany
+    run("PRAGMA secure_delete=ON").fetchall()
+    for name in ("blank_entries", "blank_blobs", "empty_blobs", "remove_blob_uses", "remove_all_waiting"):
+        run(QUERIES[name], (session,))
+    run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
+    debts = run(QUERIES["debts_of_others"], (session,)).fetchall()
+    chunks = run(QUERIES["chunks_of_others"], (session,)).fetchall()
+    for name in ("empty_outbox", "empty_journal_a", "empty_journal_b"):
+        run(QUERIES[name])
+    run_many(QUERIES["add_debt"], debts)
+    run_many(QUERIES["add_chunk_a"], chunks)
+
+
+def scrub(connection: apsw.Connection) -> bool:
+    """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the way of that.
+
+    Free pages are taken into a table of zeros, which is then dropped: two transactions, because pages that are freed in
+    the one that took them are not written.
+    """
+    run = connection.execute
+    run("DROP TABLE IF EXISTS scrub")
+    left = run("PRAGMA freelist_count").get * run("PRAGMA page_size").get
+    if left:
+        with connection:
+            run("CREATE TABLE scrub (zeros BLOB)")
+            while left > 0:
+                run("INSERT INTO scrub VALUES (zeroblob(?))", (min(left, _SCRUB_BYTES),))
+                left -= _SCRUB_BYTES
+        run("DROP TABLE scrub")
+    run("PRAGMA secure_delete=FAST").fetchall()
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return False
+    # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there again, words and all.
+    # The next commit syncs it.
+    run(QUERIES["set_fact"], ("scrubbed", "1"))
+    return True

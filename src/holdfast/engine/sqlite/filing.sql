@@ -1,0 +1,65 @@
+-- Statements that only a file needs: the journal in generations, blobs that sessions share, rows taken out without a trace.
+
+-- name: add_chunk_a
+-- A journal row in the first generation.
+INSERT INTO journal_a (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: add_chunk_b
+-- A journal row in the second generation.
+INSERT INTO journal_b (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: journal_spans
+-- First and last position of each generation.
+SELECT (SELECT min(position) FROM journal_a), (SELECT max(position) FROM journal_a),
+       (SELECT min(position) FROM journal_b), (SELECT max(position) FROM journal_b);
+
+-- name: journal_needed
+-- The earliest journal position that a running turn may still need.
+SELECT min(journal) FROM session WHERE turn IS NOT NULL;
+
+-- name: blob_is
+-- Whether the blob of this name has these bytes; nothing when there is none.
+SELECT body = ? FROM blob WHERE name = ?;
+
+-- name: add_blob_use
+-- A session refers to a blob.
+INSERT OR IGNORE INTO blob_use (session, blob) VALUES (?, ?);
+
+-- name: has_blobs
+-- Whether bodies of this session may have parts cut out.
+SELECT 1 FROM blob_use WHERE session = ? LIMIT 1;
+
+-- name: remove_blob_uses
+-- What a session refers to.
+DELETE FROM blob_use WHERE session = ?;
+
+-- Erasing. What goes is overwritten where it lies, at its own length, and only then made short; rows that have words in them
+-- are never deleted from among others. Both would move rows about, and leave copies in the gaps of pages.
+
+-- name: blank_blobs
+-- Zeros in place of the blobs that no other session refers to.
+UPDATE blob SET body = zeroblob(length(body)) WHERE name IN (
+    SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1
+);
+
+-- name: debts_of_others
+-- The outbox without a session's: it is emptied and written anew.
+SELECT session, id, turn, reply_to, at FROM outbox WHERE session <> ?;
+
+-- name: empty_outbox
+-- The whole outbox.
+DELETE FROM outbox;
+
+-- name: chunks_of_others
+-- The journal, both generations, without a session's, as far as running turns may need it: it is emptied and written anew.
+SELECT position, session, turn, message, idx, body FROM (SELECT * FROM journal_a UNION ALL SELECT * FROM journal_b)
+WHERE session <> ? AND position > (SELECT ifnull(min(journal), 1 << 62) FROM session WHERE turn IS NOT NULL)
+ORDER BY position;
+
+-- name: empty_journal_a
+-- The first generation of the journal.
+DELETE FROM journal_a;
+
+-- name: empty_journal_b
+-- The second generation of the journal.
+DELETE FROM journal_b;

@@ -1,0 +1,83 @@
+"""Reading beside the writer: each thread has a connection of its own, which can't write (I-18).
+
+A read looks first whether the files are still the ones that the writer uses, and afterwards whether a newer release has
+changed the store's format meanwhile. Damage is told with its place.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from holdfast.engine.sqlite import connection as connecting
+from holdfast.engine.sqlite.damage import told
+from holdfast.engine.sqlite.files import Files
+from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.trouble import translate
+from holdfast.errors import InvalidMessage, StoreUnavailable
+
+
+class Readers:
+    """The reading connections of one engine. `files` are those that its writer uses; `tell_writer` lets it see for
+    itself that they have strayed.
+    """
+
+    files: Files
+
+    def __init__(self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]) -> None:
+        self._path, self._busy_s, self._tell_writer = path, busy_s, tell_writer
+        self._local = threading.local()
+        self._all: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+
+    def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        if not self.files.look():
+            self._tell_writer()
+        try:
+            reader = self._reader()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        try:
+            rows = reader.execute(QUERIES[name], values).fetchall()
+            if reader.data_version() != self._local.version:
+                connecting.check_version(reader, self._path)
+                self._local.version = reader.data_version()
+            return rows
+        except UnicodeEncodeError as error:
+            problem = "text with lone surrogates is the name of nothing in a store"
+            raise InvalidMessage(problem=problem, place=ascii(error.object)) from None
+        except apsw.ConnectionClosedError:
+            raise StoreUnavailable(where=self._path, problem="it was closed", remedy="Open it again") from None
+        except apsw.Error as error:
+            raise told(error, self._path, reader, name, values) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[apsw.Connection]:
+        """A connection for one long piece of reading, closed at its end."""
+        self.files.check()
+        try:
+            reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+            try:
+                connecting.check_version(reader, self._path)
+                yield reader
+            finally:
+                self.files.leave(reader)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+
+    def _reader(self) -> apsw.Connection:
+        """This thread's connection."""
+        reader: apsw.Connection | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+            self._local.reader, self._local.version = reader, -1
+            self._all.add(reader)
+        return reader
+
+    def close(self) -> None:
+        for reader in list(self._all):
+            self.files.leave(reader)
+        self.files.forget()

@@ -1,0 +1,107 @@
+-- What the upkeep of a store asks: its size, its health, what a copy must hold.
+
+-- name: info_rows
+-- How many rows there are, by the last row number where none is ever removed; and when the last entry was made.
+SELECT (SELECT ifnull(max(n), 0) FROM session), (SELECT ifnull(max(n), 0) FROM entry),
+       (SELECT count(*) FROM journal_a) + (SELECT count(*) FROM journal_b),
+       (SELECT at FROM entry ORDER BY n DESC LIMIT 1);
+
+-- name: info_tenants
+-- How many tenants there are: from each to the next, by the index.
+WITH RECURSIVE each (tenant) AS (
+    SELECT min(tenant) FROM session
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM session WHERE session.tenant > each.tenant) FROM each WHERE each.tenant IS NOT NULL
+)
+SELECT count(tenant) FROM each;
+
+-- name: tables
+-- Which table or index has its root on which page.
+SELECT rootpage, name FROM sqlite_master WHERE rootpage > 0;
+
+-- name: session_name
+-- The id of a session, by its row number.
+SELECT id FROM session WHERE n = ?;
+
+-- name: some_sessions
+-- A page of all sessions.
+SELECT n, id, ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
+
+-- name: seqs
+-- How many entries a session has, the first and the last; from the index alone.
+SELECT count(*), min(seq), max(seq) FROM entry WHERE session = ?;
+
+-- name: whole_log
+-- All entries of a session after a seq.
+SELECT seq, kind, note, body FROM log WHERE session = ? AND seq > ? ORDER BY seq;
+
+-- name: doubled_ids
+-- Entries of a session that have the same id.
+SELECT min(seq), max(seq) FROM log WHERE session = ? GROUP BY id HAVING count(*) > 1 ORDER BY 1 LIMIT 10;
+
+-- name: odd_turns
+-- Turns of a session that did not start once, or whose ends are not one; none for the one that is running.
+SELECT turn, sum(kind = 'turn'), sum(kind = 'end') FROM log WHERE session = ?1 AND kind IN ('turn', 'end')
+GROUP BY turn HAVING sum(kind = 'turn') <> 1 OR sum(kind = 'end') <> (turn IS NOT ?2) ORDER BY turn LIMIT 10;
+
+-- name: turn_started
+-- Whether a turn of a session has started.
+SELECT 1 FROM log WHERE session = ? AND turn = ? AND kind = 'turn' LIMIT 1;
+
+-- name: session_head
+-- The last seq of the session with this id.
+SELECT head FROM session_state WHERE id = ?;
+
+-- name: blobs_of
+-- Which large parts a session says that it refers to.
+SELECT blob FROM blob_use WHERE session = ?;
+
+-- name: stray_entries
+-- Entries of no session.
+SELECT DISTINCT session FROM entry WHERE session NOT IN (SELECT n FROM session) LIMIT 10;
+
+-- name: stray_chunks
+-- Journal rows of no session.
+SELECT DISTINCT session FROM (SELECT session FROM journal_a UNION ALL SELECT session FROM journal_b)
+WHERE session NOT IN (SELECT n FROM session) LIMIT 10;
+
+-- name: stray_inbox
+-- Inbox rows that name no message.
+SELECT coalesce(session.id, inbox.session), inbox.seq FROM inbox
+LEFT JOIN session ON session.n = inbox.session
+LEFT JOIN log ON log.session = inbox.session AND log.seq = inbox.seq
+WHERE session.n IS NULL OR log.kind IS NOT 'message' OR log.id IS NOT inbox.message LIMIT 10;
+
+-- name: stray_outbox
+-- Replies owed by no turn.
+SELECT coalesce(session.id, outbox.session), outbox.turn FROM outbox LEFT JOIN session ON session.n = outbox.session
+WHERE session.n IS NULL OR outbox.turn NOT BETWEEN 1 AND session.fence LIMIT 10;
+
+-- name: stray_events
+-- Events that name no entry.
+SELECT coalesce(session.id, event.session), event.seq FROM event
+LEFT JOIN session ON session.n = event.session
+LEFT JOIN log ON log.session = event.session AND log.seq = event.seq
+WHERE session.n IS NULL OR log.id IS NOT event.message LIMIT 10;
+
+-- name: doubled_keys
+-- Keys with more than one session that has not ended.
+SELECT tenant, key FROM session WHERE ended = 0 AND key IS NOT NULL GROUP BY tenant, key HAVING count(*) > 1 LIMIT 10;
+
+-- name: lost_blobs
+-- Large parts that are referred to and not there.
+SELECT coalesce(session.id, blob_use.session), blob_use.blob FROM blob_use
+LEFT JOIN session ON session.n = blob_use.session LEFT JOIN blob ON blob.name = blob_use.blob
+WHERE session.n IS NULL OR blob.name IS NULL LIMIT 10;
+
+-- name: all_blobs
+-- Large parts and their names.
+SELECT name, body FROM blob WHERE name IS NOT NULL;
+
+-- name: copied_sessions
+-- What a copy must hold of the sessions.
+SELECT n, id, tenant, key, epoch FROM session ORDER BY n;
+
+-- name: copied_entries
+-- What a copy must hold of the entries.
+SELECT n, session, seq, id FROM entry ORDER BY n;

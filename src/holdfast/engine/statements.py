@@ -1,0 +1,27 @@
+"""Named statements: how the engines read their `.sql` files."""
+
+import os
+import re
+
+_NAMED = re.compile(r"^-- name: (\w+)\n((?:.|\n)*?)(?=^-- name: |\Z)", re.MULTILINE)
+
+
+def load(text: str) -> dict[str, str]:
+    """Name → statement, comments left out."""
+    found = {}
+    for name, body in _NAMED.findall(text):
+        lines = [line for line in body.splitlines() if not line.startswith("--")]
+        found[name] = " ".join(" ".join(lines).split()).rstrip("; ")
+    return found
+
+
+def beside(module: str, name: str) -> str:
+    """The text of a file beside this module."""
+    with open(os.path.join(os.path.dirname(module), name), encoding="utf-8") as file:
+        return file.read()
+
+
+def migrations(module: str) -> dict[int, str]:
+    """Version → the script that leads to it from the one before; all of them in order make what `schema.sql` makes."""
+    names = sorted(os.listdir(os.path.join(os.path.dirname(module), "migrations")))
+    return {int(name[:4]): beside(module, os.path.join("migrations", name)) for name in names if name.endswith(".sql")}

@@ -1,0 +1,50 @@
+"""What can be said of a store as a whole: its size, what is wrong with it, and that it was copied."""
+
+import msgspec
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """What is in a store and how large it is, told without reading it through.
+
+    `sessions` and `entries` are the numbers of the last ones: exact, for none is ever taken out. `free_pages` are used
+    again before the file grows; `log_pages` wait in the log to be brought into the database. `active_at` is the time of
+    the last entry, None in an empty store; `file_system` is None where the system does not tell.
+    """
+
+    where: str
+    bytes: int
+    files: dict[str, int]
+    sessions: int
+    entries: int
+    tenants: int
+    journal_rows: int
+    active_at: int | None
+    version: int
+    engine: str
+    page_bytes: int
+    pages: int
+    free_pages: int
+    log_pages: int
+    file_system: str | None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that is wrong with a store: where, what, which invariant it breaks, and what to do."""
+
+    place: str
+    problem: str
+    invariant: str | None
+    remedy: str
+
+    def __str__(self) -> str:
+        broken = f" ({self.invariant})" if self.invariant else ""
+        return f"{self.place}: {self.problem}{broken}. {self.remedy}."
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """A copy that was made and verified, and how much is in it."""
+
+    path: str
+    bytes: int
+    sessions: int
+    entries: int

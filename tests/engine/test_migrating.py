@@ -1,0 +1,88 @@
+"""Migrating: a store that an older release wrote is read by this one, and no word or promise in it is lost."""
+
+import multiprocessing
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.engine.sqlite import migrating, queries
+from holdfast.engine.sqlite.connection import APPLICATION_ID
+from holdfast.errors import AlreadyAccepted, StoreUnavailable
+from holdfast.runtime import upkeep
+
+SESSION = "11111111-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store as version 1 wrote it: plain rows, events by their text."""
+    path = tmp_path / "old.db"
+    old = apsw.Connection(str(path))
+    old.execute("PRAGMA journal_mode=WAL").fetchall()
+    old.execute(queries.MIGRATIONS[1])
+    old.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1").fetchall()
+    old.execute(
+        "INSERT INTO session (id, tenant, key, epoch, opened_at, active_at) VALUES (?, 'default', 'k', 1, 5, 5)",
+        (SESSION,),
+    )
+    rows = [
+        (1, "opened", b"0" * 16, 5, b'{"key":"k"}', None),
+        (2, "message", b"1" * 16, 6, None, b'{"role":"user","content":"asked"}'),
+        (3, "message", b"2" * 16, 7, b'{"role":"assistant"}', b'{"role":"assistant","content":"answered"}'),
+    ]
+    old.executemany("INSERT INTO entry (session, seq, kind, id, at, note, body) VALUES (1, ?, ?, ?, ?, ?, ?)", rows)
+    scope = "7 default key k"
+    old.execute("INSERT INTO event VALUES (?, 'e1', 1, 2, ?)", (scope, b"1" * 16))
+    old.close()
+    return path
+
+
+def test_a_store_of_version_1_is_read_and_goes_on(path):
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        assert session.id == SESSION
+        assert [message.text for message in session.transcript()] == ["asked", "answered"]
+        session.append("more")
+        assert [payload["content"] for payload in session.context()] == ["asked", "answered", "more"]
+    assert apsw.Connection(str(path)).execute("PRAGMA user_version").get == migrating.SCHEMA_VERSION
+
+
+def test_an_event_that_version_1_accepted_is_still_accepted_once(path):
+    with holdfast.open(path) as store:
+        with pytest.raises(AlreadyAccepted):
+            store.session("k").append("again", event_id="e1")
+        assert store.accept("k", "again", event_id="e1").again
+
+
+def test_a_migration_can_be_asked_for_and_says_what_it_did(path):
+    assert upkeep.migrate(path) == upkeep.Migrated(1, migrating.SCHEMA_VERSION)
+    assert upkeep.migrate(path) == upkeep.Migrated(migrating.SCHEMA_VERSION, migrating.SCHEMA_VERSION)
+    with pytest.raises(StoreUnavailable):
+        upkeep.migrate(path.with_name("nothing.db"))
+    assert not path.with_name("nothing.db").exists()
+
+
+def test_several_processes_that_open_an_old_store_at_once_migrate_it_once(path):
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(4) as pool:
+        assert pool.map(_appended, [str(path)] * 8) == [True] * 8
+    with holdfast.open(path) as store:
+        assert len(list(store.session("k").transcript())) == 2 + 8
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
+    monkeypatch.setattr(migrating, "MIGRATIONS", {2: queries.MIGRATIONS[2] + "; BROKEN"})
+    before = apsw.Connection(str(path)).execute("SELECT * FROM sqlite_master ORDER BY name").fetchall()
+    with pytest.raises(holdfast.HoldfastError):
+        holdfast.open(path)
+    database = apsw.Connection(str(path))
+    assert database.execute("PRAGMA user_version").get == 1
+    assert database.execute("SELECT * FROM sqlite_master ORDER BY name").fetchall() == before
+
+
+def _appended(path: str) -> bool:
+    with holdfast.open(path) as store:
+        store.session("k").append("hello")
+    return True
