@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
+from holdfast.domain.repair import INTERRUPTED
 
 FIELDS = ["role", "content", "parts", "type", "text", "tool_calls", "id", "function", "tool_call_id", "_x", "refusal"]
 
@@ -270,6 +271,33 @@ def test_what_repair_made_is_nothing_when_it_comes_back_and_a_real_result_in_its
     assert reconcile(back, shown=shown).order == ["0", "1", 0]
     real = [user("a"), call("c1"), result("c1", "files")]
     assert reconcile(real, shown=shown).new == [result("c1", "files")]
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_what_repair_made_is_never_a_message_wherever_it_comes_back(remembers: bool) -> None:
+    """FAULTS A10: the view has changed since; the call is gone from it, or answered by now."""
+    made = result("c1", INTERRUPTED)
+    listed = [user("a"), call("c1"), made, user("go on")]
+    refs: list[tuple[str, ...]] = [("0",), ("1",), (), ("2",)]
+    held = [Remembered(payload, payload, ids) for payload, ids in zip(listed, refs, strict=True)]
+    memory = {"remembered": held} if remembers else {}
+    shown: list[Shown] = [(user("a\n\ngo on"), ("0", "2"))]
+    found = reconcile(listed, shown=shown, known={"1": call("c1")}, **memory)
+    assert made not in found.new
+    late: list[Shown] = [
+        (user("a"), ("0",)), (call("c1"), ("1",)), (result("c1", "files"), ("3",)), (user("go on"), ("2",)),
+    ]  # fmt: skip
+    for presented in (listed, copy.deepcopy(listed)):
+        found = reconcile(presented, shown=late, **memory)
+        assert (found.order, found.new, found.edits) == (["0", "1", "3", "2"], [], {}), "the real one takes its place"
+
+
+def test_a_real_result_put_into_what_repair_made_is_new(handle: Handle) -> None:
+    shown: list[Shown] = [(user("a"), ("0",)), (call("c1"), ("1",)), (result("c1", INTERRUPTED), ())]
+    listed = [user("a"), call("c1"), result("c1", INTERRUPTED)]
+    _, memory = reconcile(listed, shown=shown).settle([])
+    listed[2]["content"] = "files"
+    assert reconcile(listed, shown=shown, remembered=memory).new == [result("c1", "files")]
 
 
 def test_a_leading_system_message_is_instructions_and_a_later_one_a_message(handle: Handle) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from holdfast.domain.entry import Shape
 from holdfast.domain.message import CallNote, MessageNote, target_of
 from holdfast.domain.repair import Seen
-from holdfast.domain.view import ranges, shaped, stands_alone
+from holdfast.domain.view import Ties, ranges, shaped, stands_alone
 
 
 def seen(seq: int) -> Seen:
@@ -55,10 +55,44 @@ def test_a_late_message_of_an_early_turn_stands_in_a_range_only_if_it_was_there(
     assert sorted(seqs(shaped(natural, shape, after=10))) == [1, 2, 5, 12]
 
 
-def test_an_answer_that_names_a_call_elsewhere_does_not_stand_alone():
+def calls(name: str, turn: int, *ids: str) -> Seen:
+    notes = tuple(CallNote(id, "rm") for id in ids)
+    return Seen(name, 1, turn, MessageNote(role="assistant", plain=False, calls=notes), b"")
+
+
+def answers(name: str, turn: int, *ids: str, target: str | None = None) -> Seen:
+    return Seen(name, 1, turn, MessageNote(role="tool", plain=False, answers=ids, target=target), b"")
+
+
+def tied(*messages: Seen) -> Ties:
+    ties = Ties()
+    ties.add(messages)
+    return ties
+
+
+def test_an_answer_that_names_a_call_in_what_is_kept_does_not_stand_alone() -> None:
     """FAULTS E4: a call of the same id beside it is not the call that it answers."""
-    call = MessageNote(role="assistant", plain=False, calls=(CallNote("c1", "rm"),))
-    answer = MessageNote(role="tool", plain=False, answers=("c1",), target=target_of("elsewhere", 0))
-    messages = [Seen("here", 1, 1, call, b""), Seen("answer", 2, 1, answer, b"")]
-    assert not stands_alone(messages)
-    assert stands_alone([Seen("elsewhere", 1, 1, call, b""), messages[1]])
+    named = answers("answer", 2, "c1", target=target_of("kept", 0))
+    assert not stands_alone([calls("here", 2, "c1"), named], tied(calls("kept", 1, "c1")))
+    assert stands_alone([calls("here", 2, "c1"), named], tied(calls("else", 1, "c1"), answers("its", 1, "c1")))
+    assert stands_alone([named], Ties())
+
+
+def test_an_answer_stands_alone_if_its_call_is_beside_it_or_nobody_waits_for_it_before() -> None:
+    """FAULTS E4, E3: a call of the same id that comes later is not the one, and neither is one that has an answer."""
+    open_call, done = tied(calls("kept", 1, "c1")), tied(calls("kept", 1, "c1"), answers("its", 1, "c1"))
+    for ties in (open_call, done):
+        assert stands_alone([calls("here", 2, "c1"), answers("answer", 2, "c1")], ties)
+        assert stands_alone([calls("here", 2, "c2"), answers("answer", 2, "c2")], ties)
+        assert stands_alone([calls("here", 2, "c1"), answers("answer", 2, "c1"), answers("again", 2, "c1")], ties)
+    for stray in ([answers("answer", 2, "c1")], [answers("answer", 2, "c1"), calls("later", 3, "c1")]):
+        assert not stands_alone(stray, open_call)
+        assert stands_alone(stray, done)
+
+
+def test_what_goes_on_in_a_turn_that_called_before_does_not_stand_alone() -> None:
+    """Its own turn's calls come first, wherever they stand."""
+    ties = tied(calls("kept", 1, "c1"), answers("its", 1, "c1"))
+    assert not stands_alone([answers("answer", 1, "c1")], ties)
+    assert not stands_alone([calls("here", 1, "c2"), answers("answer", 1, "c2")], ties)
+    assert stands_alone([calls("here", 2, "c1"), answers("answer", 2, "c1")], ties)

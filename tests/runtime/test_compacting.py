@@ -16,7 +16,7 @@ from holdfast.domain.entry import Entry, note_of
 from holdfast.errors import Conflict, InvalidMessage, SessionEnded
 from holdfast.testing.providers import check
 from looking import other_handle
-from talking import FORMATS, contexts, talk, texts
+from talking import FORMATS, contexts, named, talk, texts
 
 LIMIT_S = 60
 
@@ -543,6 +543,54 @@ def test_a_message_hidden_before_a_compaction_can_be_shown_after_it(path: Path, 
     session.label(question.id, visible_to_model=True)
     assert "ask 3" in str(contexts(session))
     assert_same_everywhere(path, session)
+
+
+def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(path: Path, session: Session) -> None:
+    """I-11: the summariser was not told of it, so no summary stands for it; in every handle, over compactions."""
+    talk(session, *range(4))
+    question = named(session, "ask 0")
+    session.label(question.id, visible_to_model=False)
+    first = session.compact("a summary", keep_turns=2)
+    assert first is not None
+    assert question.id not in first.covered
+    with other_handle(path, durability="process") as other:
+        began = other.get(session.id)
+        assert "ask 0" not in str(contexts(began))
+        talk(began, *range(4, 8))
+        second = began.compact("another", keep_turns=2)
+        assert second is not None
+        assert question.id not in second.covered
+        assert began._work.room.log().since > 1, "the hidden message doesn't make a load read the history"
+        for handle in (session, began):
+            assert "ask 0" not in str(contexts(handle))
+        session.label(question.id, visible_to_model=True)
+        for handle in (session, began):
+            assert texts(handle)[0].endswith("another\n\nask 0\n\nask 6")
+        assert_same_everywhere(path, session)
+        session.label(question.id, visible_to_model=False)
+        assert contexts(began) == contexts(session)
+        assert "ask 0" not in str(contexts(began))
+    assert_same_everywhere(path, session)
+    session.label(question.id, visible_to_model=True)
+    done = session.compact("a last one", keep_turns=0)
+    assert done is not None
+    assert question.id in done.covered
+    assert "ask 0" not in str(contexts(session))
+    assert_same_everywhere(path, session)
+
+
+def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(path: Path, session: Session) -> None:
+    """I-11: it was shown when the summary was made, and the summary stands for it."""
+    talk(session, *range(30))
+    session.compact("a summary", keep_turns=2)
+    shown = contexts(session)
+    for visible in (False, True):
+        session.label(named(session, "ask 3").id, visible_to_model=visible)
+        assert contexts(session) == shown
+        with other_handle(path) as other:
+            fresh = other.get(session.id)
+            assert contexts(fresh) == shown
+            assert fresh._work.room.log().since > 1
 
 
 # All of it together ---------------------------------------------------------------------------------------------------

@@ -242,6 +242,40 @@ def test_a_message_that_waited_its_turn_can_be_forked_at(path: Path, store: Stor
     assert_same_everywhere(path, fork)
 
 
+@pytest.mark.parametrize("deed", ["record", "compact", "rewind"])
+def test_what_waited_while_the_view_was_changed_is_there_in_a_fork_at_a_later_message_that_waits(
+    path: Path, store: Store, session: Session, deed: str
+) -> None:
+    """I-4, I-9: both were accepted, and the fork is made at the second."""
+    talk(session, *range(3))
+    store.accept("k", "first")
+    if deed == "record":
+        session.record(list(session.context())[2:])
+    elif deed == "compact":
+        session.compact("a summary", keep_turns=1)
+    else:
+        session.rewind(named(session, "answer 1").id)
+    fork = session.fork(at=store.accept("k", "second").message_id)
+    assert texts(fork)[-1] == "first\n\nsecond"
+    assert_same_everywhere(path, fork)
+    fork.rewind(named(fork, "first").id)
+    assert texts(fork)[-1] == "first"
+    assert_same_everywhere(path, fork)
+
+
+def test_what_waits_in_the_parents_inbox_can_not_be_rewound_to_in_the_fork(store: Store, session: Session) -> None:
+    talk(session, 0)
+    waiting = store.accept("k", "waiting").message_id
+    talk(fork := session.fork(at=None), 1)
+    with pytest.raises(NotFound):
+        fork.rewind(waiting)
+    store.accept("k", "meanwhile")
+    session.append("aside")
+    later = session.fork()
+    with pytest.raises(NotFound, match="answered in the one it comes from"):
+        later.rewind(waiting)
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_what_waits_in_the_parents_inbox_is_answered_there_only(
     store: Store, session: Session, path: Path, last: bool

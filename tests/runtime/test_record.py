@@ -422,3 +422,21 @@ def test_a_list_reloaded_in_another_process_carries_on_where_it_was(store: Store
     assert len(session.record(messages).new) == 1
     assert said(session) == ["a", "b", "", "long output", "yes", "there", "from afar", "here"]
     assert list(session.context()) == messages
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(tmp_path: Path, more: int) -> None:
+    """I-12: the turn that had taken it died unused and gave it back, after it was recorded; the view has moved it."""
+    with holdfast.open(tmp_path / "agent.db") as store, holdfast.open(tmp_path / "agent.db") as other:
+        session = store.session("k")
+        session.append("one")
+        dying = other.session("k").turn("two")
+        session.record([*session.context(), user("three"), assistant("Three.")])
+        dying._work.room.submit(fence=dying._work.number, seize=True, renew_s=0).result()
+        with session.turn("four") as turn:
+            turn.say("Four.")
+        shown = ["one\n\nthree", "Three.", "two\n\nfour", "Four."]
+        assert [payload["content"] for payload in session.context()] == shown
+        messages = [*session.context(), *[user("five")][:more]]
+        assert len(session.record(messages).new) == more
+        assert list(session.context()) == messages

@@ -5,22 +5,19 @@ boundary lies between turns, never between a call and its result. What is covere
 again.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from holdfast.domain.repair import Seen, pair
 
 
-def cut(order: Sequence[Seen], *, keep_turns: int, waiting: Collection[str] = ()) -> int:
-    """How many messages from the beginning a compaction covers that leaves the last `keep_turns` turns as they are.
-
-    `waiting` are ids of calls that wait for approval: a message that makes one of them is not covered.
-    """
+def cut(order: Sequence[Seen], *, keep_turns: int) -> int:
+    """How many messages from the beginning a compaction covers that leaves the last `keep_turns` turns as they are."""
     starts = [index for index in range(len(order)) if _begins_turn(order, index)]
     if keep_turns > 0:
         starts = [*starts[: -keep_turns + 1 or None]]
     else:
         starts.append(len(order))
-    return next((index for index in reversed(starts) if is_boundary(order, index, waiting=waiting)), 0)
+    return next((index for index in reversed(starts) if is_boundary(order, index)), 0)
 
 
 def _begins_turn(order: Sequence[Seen], index: int) -> bool:
@@ -32,15 +29,15 @@ def _begins_turn(order: Sequence[Seen], index: int) -> bool:
     return message.turn != order[index - 1].turn
 
 
-def is_boundary(order: Sequence[Seen], index: int, *, waiting: Collection[str] = ()) -> bool:
+def is_boundary(order: Sequence[Seen], index: int) -> bool:
     """Whether a cut before `order[index]` separates no result from its call, and covers no call that waits."""
+    if any(message.waiting for message in order[:index]):
+        return False
     before = {call.id for message in order[:index] for call in message.note.calls}
     after: set[str] = set()
     for message in order[index:]:
         if any(answer in before and answer not in after for answer in message.note.answers):
             return False
         after.update(call.id for call in message.note.calls)
-    if any(call in waiting for call in before):
-        return False
     # Ids are reused (FAULTS E4): which call a result answers is for the pairing to say.
     return all((call < index) == (result < index) for (call, _), (result, _) in pair(order).items())

@@ -15,11 +15,13 @@ text, never looked into by the log).
     end           TurnEnded         -                the turn's one end (I-6)
     instructions  -                 text             the system prompt from here on
     view          Shape             -                the model's view has this shape from here on
+    rewind        Rewound           -                the model's view went back to a message
     label         Labelled          -                a message got labels (I-13)
     retract       Retracted         -                messages taken out of the model's view
     compaction    Compacted         payload          a summary stands for what it covers (I-11)
     post          Posted            -                a try to send a reply that was owed (I-23)
     closed        Closed            -                the session ended: no more turns
+    erased        Erased            -                its words were taken out of the store (I-21)
 """
 
 from typing import Any, Literal
@@ -27,6 +29,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.errors import Damaged
 
 Kind = Literal[
     "opened",
@@ -39,11 +42,13 @@ Kind = Literal[
     "end",
     "instructions",
     "view",
+    "rewind",
     "label",
     "retract",
     "compaction",
     "post",
     "closed",
+    "erased",
 ]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
 
@@ -140,8 +145,25 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     restored: tuple[int, ...] = ()
 
 
+class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The view goes back to the message `to`. The last rewind says all: it takes up what still counts of earlier ones.
+
+    `gone`: messages that are out of the view, as spans of seqs. `turns`: those of which nothing is left, as spans of
+    the seqs at which they began: what comes of them later is gone as well. `cut`: turns of which a beginning is left.
+    `ranges`: the shape from here on, where the view goes back to what a summary covers or a list has dropped; none when
+    the shape stays as it was.
+    """
+
+    to: str = ""
+    gone: tuple[tuple[int, int], ...] = ()
+    turns: tuple[tuple[int, int], ...] = ()
+    cut: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
 class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the order shown.
+    """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the order shown. `aside`:
+    seqs of messages that were hidden among the covered ones; they follow the summary once they are shown again.
 
     It is all that a load needs to begin with: the edits of what is shown, the seq of the instructions, and `since`,
     the first entry that what is shown depends on.
@@ -152,11 +174,15 @@ class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: dict[int, Edit] = {}
     instructions: int = 0
     since: int = 1
+    aside: tuple[int, ...] = ()
 
 
 class Labelled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`seq` is the message's: a load that begins after it can tell whether it matters."""
+
     message: str
     labels: dict[str, Any] = {}
+    seq: int = 0
 
 
 class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -180,6 +206,15 @@ class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
     moved: tuple[str, ...] = ()
 
 
+class Erased(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an erasure took: so many entries, messages among them, and bytes of payloads."""
+
+    entries: int = 0
+    messages: int = 0
+    bytes: int = 0
+    reason: str = ""
+
+
 NOTES: dict[str, type[msgspec.Struct]] = {
     "opened": Opened,
     "message": MessageNote,
@@ -190,11 +225,13 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "decision": Decided,
     "end": TurnEnded,
     "view": Shape,
+    "rewind": Rewound,
     "label": Labelled,
     "retract": Retracted,
     "compaction": Compacted,
     "post": Posted,
     "closed": Closed,
+    "erased": Erased,
 }
 
 _encode = msgspec.json.Encoder().encode
@@ -222,9 +259,17 @@ def note_of(kind: str, note: bytes) -> Any:
     try:
         value = _decoders[kind](note or b"{}")
     except msgspec.DecodeError:
-        value = msgspec.convert(thaw(note), NOTES[kind], strict=False)
+        value = _converted(kind, thaw(note))
     if len(note) <= 96:
         if len(_plain_notes) >= _PLAIN_NOTES_MAX:
             _plain_notes.clear()
         _plain_notes[kind, note] = value
     return value
+
+
+def _converted(kind: str, value: Any) -> Any:
+    """A note that holds what JSON alone can't, lone surrogates; `Damaged` when it is not one."""
+    try:
+        return msgspec.convert(value, NOTES[kind], strict=False)
+    except msgspec.ValidationError as error:
+        raise Damaged(where="a note", problem=f"it is not that of a {kind} any more ({error})") from error

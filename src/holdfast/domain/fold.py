@@ -6,17 +6,21 @@ turns and their ends, and the instructions. Every process that folds the same en
 Turns stand in the order in which they started, a message outside a turn where it was said; late messages stand in
 their own turn. A message in the inbox stands nowhere until a turn takes it. `order` only grows at its end while
 `revision` stays the same, so what was computed from its beginning can be kept.
+
+Three things lie on top of each other: how the messages are arranged (a shape, a summary in front), what of that is
+gone (a rewind), what is hidden (a label, a retraction). Each has entries of its own, and none undoes another.
 """
 
 from collections.abc import Collection, Iterable
 
 import msgspec
 
-from holdfast.domain.entry import Compacted, Edit, Entry, Shape, note_of
+from holdfast.domain.entry import Compacted, Edit, Entry, Rewound, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
+from holdfast.domain.rewind import away
 from holdfast.domain.turn import Ask, TurnRecord
-from holdfast.domain.view import ranges, shaped, without
+from holdfast.domain.view import named, put_after, ranges, shaped, without
 
 Unit = list[Seen] | Seen
 """What stands together: the messages of a turn, or one message outside a turn."""
@@ -43,12 +47,19 @@ class Log:
         self.shape: Shape | None = None
         self.shape_seq = 0
         self._joined: set[int] = set()  # accepted before the shape, taken after it
+        self.rewinds: list[tuple[int, Rewound]] = []
+        self.covered: dict[str, str] = {}
+        self.loads_since = 1  # where a load begins since the last compaction
+        self._summary = 0
+        self._fronts: dict[int, int] = {}
+        self.aside: tuple[int, ...] = ()
         self.asks: dict[tuple[str, int], Ask] = {}
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._unit_of_turn: dict[int, list[Seen]] = {}
         self._inbox: dict[str, Seen] = {}
         self._taken_by: dict[str, int] = {}
+        self.elsewhere: set[str] = set()  # told here, answered in another session
         self._order: list[Seen] = []
         self._stale = False
 
@@ -78,6 +89,18 @@ class Log:
             else:
                 out.append(unit)
         return out
+
+    @property
+    def told(self) -> list[Seen]:
+        """All messages that stand somewhere, and each summary in front of what was kept when it was made."""
+        standing = self.standing
+        stands = {seen.seq for seen in standing}
+        front = {seq: first for seq, first in self._fronts.items() if first in stands}
+        before: dict[int, list[Seen]] = {}
+        for seen in standing:
+            if seen.seq in front:
+                before.setdefault(front[seen.seq], []).append(seen)
+        return [seen for kept in standing if kept.seq not in front for seen in (*before.get(kept.seq, ()), kept)]
 
     @property
     def messages(self) -> list[Seen]:
@@ -114,12 +137,15 @@ class Log:
             for index, seen in enumerate(placed)
             if seen.id not in covered and (index > last or seen.id not in self.hidden)
         ]
+        stands = {seen.seq for seen in standing}
+        left = [seen.seq for seen in placed[: last + 1] if seen.id not in covered and seen.id in self.hidden]
         return Compacted(
             covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
             ranges=ranges(standing, [seen.seq for seen in kept]),
             edits={seen.seq: Edit(seen.note, thaw(seen.body)) for seen in kept if seen.seq in self.edits},
             instructions=self.instructions_seq,
             since=self._earliest(kept),
+            aside=(*(seq for seq in self.aside if seq not in stands), *left),
         )
 
     def _earliest(self, kept: Iterable[Seen]) -> int:
@@ -142,6 +168,8 @@ class Log:
                     handler(self, entry)
                 continue
             note = note_of("message", entry.note)
+            if note.erased:
+                continue
             seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
             if note.inbox:
                 self._inbox[seen.id] = seen
@@ -161,10 +189,18 @@ class Log:
             unit.append(seen)
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
-        if unit is self._units[-1] and not self._stale and seen.id not in self.hidden:
+        if unit is self._units[-1] and not self._stale and seen.id not in self.hidden and not self._may_be_gone(seen):
             self._order.append(seen)
         else:
             self._stale = True
+
+    def _may_be_gone(self, seen: Seen) -> bool:
+        return bool(self.rewinds) and self.born(seen) < self.rewinds[-1][0]
+
+    def born(self, seen: Seen) -> int:
+        """The seq at which a message's turn began; its own, outside a turn."""
+        turn = self.turns.get(seen.turn) if seen.turn is not None else None
+        return turn.seq if turn is not None else seen.seq
 
     def _of_turn(self, number: int) -> list[Seen]:
         unit = self._unit_of_turn.get(number)
@@ -179,33 +215,72 @@ class Log:
         return [message for message in placed if message.id not in self.hidden] if self.hidden else placed
 
     @property
-    def placed(self) -> list[Seen]:
-        """The messages of the view in order, those too that a label or a retraction hides: it may be lifted."""
+    def arranged(self) -> list[Seen]:
+        """The messages as the last shape or summary arranges them; those too that are gone or hidden, for they may be
+        brought back.
+        """
         natural = self.standing
-        if self.shape is not None:
-            natural = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
-        if self.edits:
-            natural = [self.worded(message) for message in natural]
-        return self._awaited(natural) if self.asks else natural
+        if self.shape is None:
+            return natural
+        order = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
+        if not self.aside:
+            return order
+        stands = {message.seq: message for message in natural}
+        return put_after(order, self._summary, [stands[seq] for seq in self.aside if seq in stands])
 
     @property
-    def waiting_calls(self) -> set[str]:
-        """Ids of the calls that wait for approval, or have it and were not run yet."""
-        return {ask.call_id for ask in self.asks.values() if ask.is_open}
+    def gone(self) -> set[int]:
+        """Seqs of the messages that the view has gone back from."""
+        return self.gone_after(-1) if self.rewinds else set()
+
+    def gone_after(self, place: int) -> set[int]:
+        """What was gone after the rewind at this place; of what has come since, what would be."""
+        made, note = self.rewinds[place]
+        return away(note, self.standing, made=made, born=self.born)
+
+    @property
+    def placed(self) -> list[Seen]:
+        """The messages of the view in order, those too that a label or a retraction hides: it may be lifted."""
+        order, gone = self.arranged, self.gone
+        if gone:
+            order = [message for message in order if message.seq not in gone]
+        if self.edits:
+            order = [self.worded(message) for message in order]
+        return self._awaited(order) if self.asks else order
+
+    def summary_of(self, id: str, shown: Collection[str]) -> str | None:
+        """The summary among those shown that stands for this message."""
+        while id in self.covered:
+            id = self.covered[id]
+            if id in shown:
+                return id
+        return None
+
+    def away_since(self) -> dict[str, int]:
+        """The messages that are gone, by id, each with the seq of the rewind that took it away."""
+        since: dict[int, int] = {}
+        for place, (made, _) in enumerate(self.rewinds):
+            since = {seq: since.get(seq, made) for seq in self.gone_after(place)}
+        return {seen.id: since[seen.seq] for seen in self.standing if seen.seq in since}
 
     def ask_for(self, call_id: str, digest: str) -> Ask | None:
-        """The newest open ask for exactly this call."""
+        """The newest open ask for exactly this call, unless the view has gone back from it: then it is asked anew."""
         fitting = [ask for ask in self.asks.values() if ask.is_open and (ask.call_id, ask.digest) == (call_id, digest)]
-        return fitting[-1] if fitting else None
+        gone = self.gone if fitting else ()
+        left = {seen.id for seen in self.standing if seen.seq not in gone} if gone else None
+        return next((ask for ask in reversed(fitting) if left is None or ask.message in left), None)
 
     def _awaited(self, messages: list[Seen]) -> list[Seen]:
-        """Marks the calls that wait: they are shown as waiting, not as interrupted (FAULTS E7)."""
-        waiting: dict[str, tuple[str, ...]] = {}
+        """Marks the calls that wait, or that the running turn has started with an approval from before it: neither is
+        shown as interrupted (FAULTS E7).
+        """
+        marks: dict[str, dict[str, tuple[str, ...]]] = {}
         for ask in self.asks.values():
-            if ask.is_open:
-                waiting[ask.message] = (*waiting.get(ask.message, ()), ask.call_id)
+            if ask.is_open or (ask.started_in is not None and ask.started_in == self.running):
+                mark, mine = "waiting" if ask.is_open else "started", marks.setdefault(ask.message, {})
+                mine[mark] = (*mine.get(mark, ()), ask.call_id)
         return [
-            msgspec.structs.replace(message, waiting=waiting[message.id]) if message.id in waiting else message
+            msgspec.structs.replace(message, **marks[message.id]) if message.id in marks else message
             for message in messages
         ]
 
@@ -229,6 +304,9 @@ class Log:
     def _taken(self, entry: Entry) -> None:
         note = note_of("take", entry.note)
         number = entry.turn or 0
+        if number not in self.turns:  # it began before the first entry that was read
+            self._goes_on_lost = True
+            return
         self.turns[number].takes.extend(note.takes)
         self._take(number, note.takes)
 
@@ -267,6 +345,7 @@ class Log:
         turn.end, turn.reason, turn.error, turn.ended_at = note.end, note.reason, note.error, entry.at
         if self.running == turn.number:
             self.running = None
+        self._stale |= any(ask.started_in == turn.number for ask in self.asks.values())
         unit = self._unit_of_turn.get(turn.number, [])
         if self.shape is not None and note.returns:
             back = {message.seq for message in unit if message.id in note.returns}
@@ -288,31 +367,48 @@ class Log:
         parted = note_of("opened", entry.note).parent_seq
         if any(seen.seq == parted for seen in self._inbox.values()):
             for seen in self._inbox.values():
+                self._joined.add(seen.seq)
                 self._place(seen)
+        else:
+            self.elsewhere.update(self._inbox)
         for turn in self.turns.values():
             if turn.end is None:
                 turn.end, turn.reason, turn.ended_at = "interrupted", "the session was forked", entry.at
         self.running = self.closed = None
+        self._stale |= bool(self.asks)
         self._inbox.clear()
 
     def _instructed(self, entry: Entry) -> None:
-        self.instructions, self.instructions_seq = thaw(entry.body), entry.seq
+        self.instructions, self.instructions_seq = thaw(entry.body) if entry.body else None, entry.seq
 
     def _compacted(self, entry: Entry) -> None:
         note = note_of("compaction", entry.note)
-        self._units.append(Seen(entry.id.hex(), entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
+        if entry.body:  # else it was erased
+            self._units.append(Seen(entry.id.hex(), entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
         self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
-        self.shape, self.shape_seq, self._joined = Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq, set()
-        self._shows_lost = any(first < self.since for first, _ in note.ranges)
-        self._stale = True
+        self.covered.update((seen.id, entry.id.hex()) for seen in named(self.standing, note.covers))
+        self._summary, self.aside, self.loads_since = entry.seq, note.aside, note.since
+        if note.ranges:
+            self._fronts[entry.seq] = note.ranges[0][0]
+        self._show(Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq)
 
     def _shaped(self, entry: Entry) -> None:
         note = note_of("view", entry.note)
-        self.shape, self.shape_seq, self._joined = note, entry.seq, set()
-        self._shows_lost = any(first < self.since for first, _ in note.ranges)
         for seq in note.restored:
             self.edits.pop(seq, None)
         self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})
+        self._show(note, entry.seq)
+
+    def _show(self, shape: Shape, seq: int) -> None:
+        self.shape, self.shape_seq, self._joined = shape, seq, set()
+        self._shows_lost = any(first < self.since for first, _ in shape.ranges)
+        self._stale = True
+
+    def _rewound(self, entry: Entry) -> None:
+        note = note_of("rewind", entry.note)
+        self.rewinds.append((entry.seq, note))
+        if note.ranges:
+            self._show(Shape(note.ranges), entry.seq)
         self._stale = True
 
     def _labelled(self, entry: Entry) -> None:
@@ -320,6 +416,7 @@ class Log:
         self.labels.setdefault(note.message, {}).update(note.labels)
         if "visible_to_model" in note.labels:
             (self.hidden.discard if note.labels["visible_to_model"] else self.hidden.add)(note.message)
+            self._shows_lost |= note.seq < self.since and note.seq in self.aside and note.message not in self.hidden
             self._stale = True
 
     def _retracted(self, entry: Entry) -> None:
@@ -328,9 +425,16 @@ class Log:
 
     def _closed(self, entry: Entry) -> None:
         note = note_of("closed", entry.note)
-        self.closed = note.reason
+        if self.closed is None:  # closed once more, it says only where what still waited has gone
+            self.closed = note.reason
         for id in note.moved:
             self._inbox.pop(id, None)
+
+    def _erased(self, entry: Entry) -> None:
+        """All words are gone, from here too."""
+        revision = self.revision
+        vars(self).update(vars(Log()))
+        self.head, self.revision, self.closed, self._stale = entry.seq, revision, "erased", True
 
 
 _HANDLERS = {
@@ -342,9 +446,11 @@ _HANDLERS = {
     "end": Log._turn_ended,
     "instructions": Log._instructed,
     "view": Log._shaped,
+    "rewind": Log._rewound,
     "label": Log._labelled,
     "retract": Log._retracted,
     "compaction": Log._compacted,
     "opened": Log._opened,
     "closed": Log._closed,
+    "erased": Log._erased,
 }

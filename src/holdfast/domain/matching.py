@@ -6,7 +6,7 @@ here. Known messages are *atoms* (a merged payload is taken apart where its seam
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from holdfast.domain.alignment import align
 from holdfast.domain.fingerprint import Fingerprint, fingerprint, is_same, stamp_of, worded
 from holdfast.domain.message import Payload
+from holdfast.domain.repair import MADE
 
 Wording = Callable[[str], Payload | None]
 """How the view words a message, by id; None when that isn't known."""
@@ -35,7 +36,8 @@ class Claim(msgspec.Struct):
     """A presented payload, or a stretch of its text, and the message it turned out to show.
 
     `at` is the place in the presented list, `text` the stretch (None: the whole payload), `place` the atom's place,
-    `believed` the wording it was matched by. `certain`: by object or stamp, not by what it says.
+    `believed` the wording it was matched by. `certain`: by object or stamp, not by what it says. `made`: it is what
+    repair shows in the place of a result.
     """
 
     at: int
@@ -45,15 +47,18 @@ class Claim(msgspec.Struct):
     believed: Payload | None = None
     place: int | None = None
     certain: bool = False
+    made: bool = False
 
 
 class Base(msgspec.Struct):
     """The known messages in one order. `objects`: the caller's objects and the places of the atoms they showed.
-    `alias`: another wording of an atom to the one it is aligned by."""
+    `alias`: another wording of an atom to the one it is aligned by. `spent`: messages that only their object or their
+    stamp can name."""
 
     atoms: list[Atom]
     objects: dict[int, list[tuple[Payload, list[int]]]]
     alias: dict[Fingerprint, Fingerprint]
+    spent: Collection[str] = ()
 
 
 def lay_base(
@@ -63,6 +68,7 @@ def lay_base(
     used: set[str],
     wording: Wording,
     said: Sequence[Payload],
+    spent: Collection[str] = (),
 ) -> Base:
     """What a handle remembers, and between it, after its neighbour, what the view shows besides."""
     is_said = _Said(said)
@@ -75,30 +81,35 @@ def lay_base(
     at |= {part: at[id(atom)] for part, atom in fused.items()}
     objects: dict[int, list[tuple[Payload, list[int]]]] = {}
     for held, payload, parts in owned:
-        if held is not None:
+        if held is not None and parts:
             objects.setdefault(id(held), []).append((payload, [at[id(part)] for part in parts]))
-    return Base(atoms, objects, alias)
+    return Base(atoms, objects, alias, spent)
 
 
 def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[Fingerprint, Fingerprint]]:
     places = {ref: index for index, atom in enumerate(own) for ref in atom.refs}
     alias: dict[Fingerprint, Fingerprint] = {}
     besides: dict[int, list[Atom]] = {}
+    moved: set[int] = set()
     cursor = -1
     for atom in view:
-        if atom.refs and atom.refs[0] in places:
-            cursor = places[atom.refs[0]]
-            if atom.print != own[cursor].print and len(atom.refs) == len(own[cursor].refs):
-                alias[atom.print] = own[cursor].print
-        else:
+        place = places.get(atom.refs[0]) if atom.refs else None
+        if place is None:
             besides.setdefault(cursor, []).append(atom)
+            continue
+        if atom.print != own[place].print and len(atom.refs) == len(own[place].refs):
+            alias[atom.print] = own[place].print
+        if place < cursor and place not in moved:  # the view moved it: its turn gave it back, and another took it
+            moved.add(place)
+            besides.setdefault(cursor, []).append(own[place])
+        cursor = max(cursor, place)
     # What the view shows before anything remembered stands right before that, not in front of what is no longer shown.
     shown = {ref for atom in view for ref in atom.refs}
     first = next((index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own))
     atoms: list[Atom] = []
     for index, atom in enumerate(own):
         atoms += besides.get(-1, ()) if index == first else ()
-        atoms += [atom, *besides.get(index, ())]
+        atoms += [*([] if index in moved else [atom]), *besides.get(index, ())]
     return atoms + (besides.get(-1, []) if first == len(own) else []), alias
 
 
@@ -113,6 +124,26 @@ class _Said:
         if self._prints is None:
             self._prints = {fingerprint(payload) for payload in self._said}
         return print in self._prints
+
+
+class Echo:
+    """Whether a message may be what a caller's list shows: it says the same as a payload there or as a part of one, or
+    has its calls, its answers or its stamp. For looking through a long history without keeping it.
+    """
+
+    def __init__(self, said: Sequence[Payload]) -> None:
+        prints = [fingerprint(payload) for payload in said]
+        self._lines = {line for print in prints for line in print.text.split("\n")}
+        self._ids = {id for print in prints for id in (*print.answers, *(id for id, _, _ in print.calls))}
+        self._stamps = {stamp for payload in said if (stamp := stamp_of(payload))}
+        self._prints = set(prints)
+
+    def __call__(self, payload: Payload) -> bool:
+        print = fingerprint(payload)
+        if print.plain:
+            return print.text.split("\n", 1)[0] in self._lines or stamp_of(payload) in self._stamps
+        ids = {*print.answers, *(id for id, _, _ in print.calls)}
+        return not self._ids.isdisjoint(ids) or print in self._prints or stamp_of(payload) in self._stamps
 
 
 def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[int, Atom]]:
@@ -133,6 +164,8 @@ def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording, is_sa
     """A merged payload as its messages, if its seams are known: by their own wordings, or as each is one paragraph.
     One with more than words in it is taken apart only if the caller doesn't show it as it is."""
     whole = fingerprint(payload)
+    if not refs and is_made(whole):
+        return []
     if len(refs) < 2 or (not whole.plain and is_said(whole)):
         return [Atom(refs, payload, whole)]
     single = [wording(ref) for ref in refs]
@@ -160,6 +193,9 @@ def match(body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tupl
     _match_calls(claims, base)
     _doubt_the_tail(claims, base)
     _match_answers(claims, base)
+    for claim in claims:
+        if claim.made and claim.refs is None:
+            claim.refs = ()
     return _match_merged(claims, base)
 
 
@@ -170,6 +206,9 @@ def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[
     waiting: list[tuple[int, Payload, Fingerprint]] = []
     for at, payload in enumerate(body):
         said = fingerprint(payload)
+        if is_made(said):
+            claims.append(Claim(at, said, made=True))
+            continue
         entries = base.objects.get(id(payload))
         if entries and (found := _same_object(at, payload, said, entries, base)):
             claims += found
@@ -182,10 +221,19 @@ def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[
             claims.append(Claim(at, said, refs=refs, certain=True))
         else:
             waiting.append((at, payload, said))
+    for atom in base.atoms if base.spent else ():
+        atom.taken |= any(ref in base.spent for ref in atom.refs)
     seams = _Seams(base.atoms)
     for at, _, said in waiting:
         claims += [Claim(at, said._replace(text=text), text) for text in seams.cut(said)] or [Claim(at, said)]
     return sorted(claims, key=lambda claim: claim.at)
+
+
+def is_made(said: Fingerprint) -> bool:
+    """Whether this is nothing but what repair shows in the place of results."""
+    if not said.answers or said.calls or said.other:
+        return False
+    return MADE.issuperset(said.text.split(GLUE)) and len(said.text.split(GLUE)) == len(said.answers)
 
 
 def _stamps(base: Base) -> dict[str, int | None]:
@@ -315,7 +363,8 @@ def _doubt_the_tail(claims: Sequence[Claim], base: Base) -> None:
 
 
 def _match_answers(claims: Sequence[Claim], base: Base) -> None:
-    """A result follows its call: the one known answer to a call is what the caller shows as its answer, reworded."""
+    """A result follows its call: the one known answer to a call is what the caller shows as its answer, reworded, or
+    came after repair had shown that there is none."""
     given: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     asked: dict[str, int] = {}
     for place, atom in enumerate(base.atoms):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.errors import InvalidMessage
+from holdfast.errors import Damaged, InvalidMessage
 
 Role = Literal["system", "user", "assistant", "tool"]
 Payload = dict[str, Any] | list[Any]
@@ -95,6 +95,7 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     unread. `partial`: its stream was cut. `late`: stored by a turn that had already been superseded (I-7).
     `inbox`: accepted, waiting for a turn to take it (I-4). `failed`: a tool's outcome that is an error.
     `target`: the call that it answers, by message and place, where that is known beyond its id (`target_of`).
+    `erased`: its words were taken out of the store; it stands nowhere but in the transcript (I-21).
     """
 
     role: Role = "user"
@@ -113,6 +114,7 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage | None = None
     model: str | None = None
     origin: str | None = None
+    erased: bool = False
 
 
 def target_of(message: str, index: int) -> str:
@@ -145,11 +147,14 @@ def freeze(payload: Any) -> bytes:
 
 
 def thaw(body: bytes) -> Any:
-    """The value that was frozen."""
+    """The value that was frozen; `Damaged` when these are not its bytes any more (I-18)."""
     try:
         return _decode(body)
     except msgspec.DecodeError:
-        return json.loads(body)
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            raise Damaged(where="a payload", problem=f"it is not JSON any more ({error})") from error
 
 
 def thaw_all(bodies: list[bytes]) -> list[Any]:

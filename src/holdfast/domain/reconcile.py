@@ -1,6 +1,6 @@
 """Reconcile: what is new in a list that the caller keeps, changes and records again? (I-12, FAULTS B1-B7)
 
-    reconcile(presented, *, shown, remembered=(), known={}) -> Reconciled
+    reconcile(presented, *, shown, remembered=(), known={}, gone=(), spent=()) -> Reconciled
     Reconciled.settle(ids) -> order, remembered          once the new messages have ids
     remember(remembered, *, handed) -> remembered        after a context was given out
 
@@ -26,6 +26,12 @@ message and others; one that changed otherwise is the same message in another wo
 now and `known` how the view words single messages before repair, in view or not: a mapping, asked only where payloads
 differ. None of them may share objects with what callers were given.
 
+What a rewind has taken away (`gone`) is not brought back by a list that still has it, nor is it taken for what somebody
+says again. Such a message is known by its object or its stamp. By its words alone it is known in the list of a caller
+that was not told of the rewind; in that of one that was (`spent`), the same words are said again. The list itself tells
+more: one with an object of what is gone is from before; one with objects of the rest, but none of that, was cut. And if
+all that a list has of it is the first message, at its very end, though more had been said then, that is said again.
+
 The passes after the walk live in `matching`; `fingerprint` reads payloads, `alignment` lays sequences side by side.
 
 What can't be told, and what is then chosen:
@@ -45,7 +51,7 @@ What can't be told, and what is then chosen:
 * Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from types import MappingProxyType
@@ -54,7 +60,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.fingerprint import fingerprint, is_same, snapshot, stamp_of, worded
-from holdfast.domain.matching import GLUE, Claim, lay_base, match
+from holdfast.domain.matching import GLUE, Claim, is_made, lay_base, match
 from holdfast.domain.message import Payload
 
 Shown = tuple[Payload, tuple[str, ...]]
@@ -100,6 +106,13 @@ class Reconciled(msgspec.Struct):
     edits: dict[str, Payload]
     anchors: list[Remembered | Anchor]
 
+    @property
+    def puzzles(self) -> bool:
+        """Whether something new stands before something known, or nothing is known: the list may be older than the
+        view."""
+        known = [isinstance(ref, str) for ref in self.order]
+        return not all(known) and (not any(known) or True in known[known.index(False) :])
+
     def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
         """The order and what the handle remembers, once the new messages have these ids."""
         anchors = [anchor.settle(ids) if isinstance(anchor, Anchor) else anchor for anchor in self.anchors]
@@ -116,6 +129,8 @@ def reconcile(
     shown: Sequence[Shown],
     remembered: Sequence[Remembered] = (),
     known: Mapping[str, Payload] = _NOTHING,
+    gone: Collection[str] = (),
+    spent: Collection[str] = (),
 ) -> Reconciled:
     """Matches a presented list to what is stored. `shown` and `remembered` are without instructions.
 
@@ -123,26 +138,97 @@ def reconcile(
     and is presented unchanged leaves no trace. Presenting the same list again gives the same order, and nothing new.
     """
     instructions, body = _split_instructions(presented)
+    result = Reconciled(instructions, [], [], {}, [])
     wordings = _Wordings(shown, known)
     held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
-    result = Reconciled(instructions, [], [], {}, [])
-    walked = _walk(result, body, held, wordings)
+    spent = _spent(body, held, gone, spent) if gone else ()
+    _match(result, body, held, wordings, shown=shown if remembered else (), spent=spent)
+    if gone and not spent and _repeats(result, held, gone):
+        result = Reconciled(instructions, [], [], {}, [])
+        _match(result, body, held, wordings, shown=shown if remembered else (), spent=gone)
+    return result
+
+
+def _match(
+    result: Reconciled,
+    body: Sequence[Payload],
+    held: Sequence[Remembered],
+    wordings: "_Wordings",
+    *,
+    shown: Sequence[Shown],
+    spent: Collection[str],
+) -> None:
+    """Fills the result: what is as remembered, from the front, then the rest. `shown`: what may be known besides."""
+    walked = _walk(result, body, held, wordings, spent)
+    left = held[walked:]
+    if walked < min(len(body), len(shown)) and _begins_with_the_view(body, held, shown):
+        walked, left = len(shown), _take_the_view(result, body, held, shown)
     if walked < len(body):
         used = {ref for ref in result.order if isinstance(ref, str)}
         rest = body[walked:]
         base = lay_base(
-            [(entry.object, entry.snapshot, entry.refs) for entry in held[walked:]],
-            shown=_besides(shown, used) if remembered else (),
+            [(entry.object, entry.snapshot, entry.refs) for entry in left],
+            shown=_besides(shown, used),
             used=used,
             wording=wordings.single,
             said=rest,
+            spent=spent,
         )
         _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
-    return result
 
 
-def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown]) -> list[Remembered]:
+def _begins_with_the_view(body: Sequence[Payload], held: Sequence[Remembered], shown: Sequence[Shown]) -> bool:
+    """Whether the list begins with all that the view shows, as it shows it: then it was loaded, whatever the handle
+    remembers of earlier shapes. The caller's own objects may say otherwise."""
+    if len(body) < len(shown):
+        return False
+    owned = {id(entry.object): entry.refs for entry in held if entry.object is not None}
+    pairs = zip(body, shown, strict=False)
+    return all(payload == words and owned.get(id(payload), refs) == refs for payload, (words, refs) in pairs)
+
+
+def _take_the_view(
+    result: Reconciled, body: Sequence[Payload], held: Sequence[Remembered], shown: Sequence[Shown]
+) -> Sequence[Remembered]:
+    """The beginning of the list is what the view shows; returns what the handle remembers after all of that."""
+    result.edits.clear()
+    result.order[:] = [ref for _, refs in shown for ref in refs]
+    pairs = zip(body, shown, strict=False)
+    result.anchors[:] = [Remembered(payload, snapshot(payload), refs) for payload, (_, refs) in pairs]
+    visible = set(result.order)
+    last = max((place for place, entry in enumerate(held) if visible.intersection(entry.refs)), default=-1)
+    return held[last + 1 :]
+
+
+def _spent(
+    body: Sequence[Payload], held: Sequence[Remembered], gone: Collection[str], spent: Collection[str]
+) -> Collection[str]:
+    """What is gone and can't be known by its words in this list: the objects in the list have the last word."""
+    is_gone = [any(ref in gone for ref in entry.refs) for entry in held]
+    stamps = {stamp_of(entry.snapshot) for entry, away in zip(held, is_gone, strict=True) if away} - {None}
+    owned = {id(entry.object): away for entry, away in zip(held, is_gone, strict=True) if entry.object is not None}
+    shows = {owned[id(payload)] for payload in body if id(payload) in owned}
+    if True in shows or any(stamp_of(payload) in stamps for payload in body):
+        return ()
+    if False not in shows:
+        return spent
+    cut = [entry.refs for entry, away in zip(held, is_gone, strict=True) if away and entry.object is not None]
+    return set(spent).union(*cut).intersection(gone)
+
+
+def _repeats(result: Reconciled, held: Sequence[Remembered], gone: Collection[str]) -> bool:
+    """Whether all that the list has of what is gone is the first message of it, at its end, and not the whole."""
+    shows = [any(ref in gone for ref in anchor.refs) for anchor in result.anchors]
+    if not any(shows) or shows.index(True) < len(shows) - 1:
+        return False
+    last = result.anchors[-1].refs
+    places = [place for place, entry in enumerate(held) if any(ref in gone for ref in entry.refs)]
+    return any(ref in last for ref in held[places[0]].refs) and len(places) > 1
+
+
+def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown], as_is: bool = True) -> list[Remembered]:
     """What a handle remembers after it gave out a context: its own objects, and between them what it hadn't seen.
+    `as_is`: the caller got these very objects.
 
     Without it, a message that was loaded here, and meanwhile hidden by another handle, would be taken for a new one.
     """
@@ -154,7 +240,7 @@ def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown]) -> li
         before = [own[ref] for ref in refs if ref in own]
         if len(before) < len(refs) and all(set(entry.refs) <= set(refs) for entry in before):
             after.setdefault(id(before[-1] if before else last), []).append(
-                Remembered(payload, snapshot(payload), refs)
+                Remembered(payload if as_is else None, snapshot(payload), refs)
             )
             covered.update(id(entry) for entry in before)
         if before:
@@ -182,7 +268,13 @@ def _split_instructions(presented: Sequence[Payload]) -> tuple[str | None, Seque
     return (GLUE.join(text for text in texts if text), presented[len(texts) :]) if texts else (None, presented)
 
 
-def _walk(result: Reconciled, body: Sequence[Payload], held: Sequence[Remembered], wordings: "_Wordings") -> int:
+def _walk(
+    result: Reconciled,
+    body: Sequence[Payload],
+    held: Sequence[Remembered],
+    wordings: "_Wordings",
+    spent: Collection[str],
+) -> int:
     """Takes what is remembered, from the front, as long as the list says the same; returns how far it came.
 
     A payload that isn't the remembered object must not be another's either: after a dropped head, the second "yes"
@@ -192,10 +284,12 @@ def _walk(result: Reconciled, body: Sequence[Payload], held: Sequence[Remembered
     objects: set[int] | None = None
     for payload, entry, (words, ids) in zip(body, held, chain(wordings.view, repeat(_NOT_SHOWN)), strict=False):
         refs = entry.refs
+        if not refs and (ids or words != payload):
+            break  # repair made it, and shows something else there now: a result may have come since
         if payload is not entry.object or payload != entry.snapshot:
             if objects is None:
                 objects = {id(other.object) for other in held}
-            if payload is not entry.object and id(payload) in objects:
+            if payload is not entry.object and (id(payload) in objects or any(ref in spent for ref in refs)):
                 break
             if payload != entry.snapshot and not is_same(payload, entry.snapshot):
                 break
@@ -215,8 +309,9 @@ def _word(
     wordings: "_Wordings",
     believed: Payload | None = None,
 ) -> tuple[str, ...]:
-    """Notes an edit where the view words these messages otherwise; returns those that stay in the order."""
-    if not refs or not wordings.differ(refs, payload, believed=believed):
+    """Notes an edit where the view words these messages otherwise; returns those that stay in the order. What repair
+    had shown before a result came is no wording of it."""
+    if not refs or not wordings.differ(refs, payload, believed=believed) or is_made(fingerprint(payload)):
         return refs
     result.edits[refs[0]] = payload
     return refs[:1]

@@ -33,13 +33,16 @@ from holdfast.domain.message import (
 INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
 RUNNING = "[no result yet: the call is still running]"
 WAITING = "[waiting for approval]"
+MADE = frozenset((INTERRUPTED, RUNNING, WAITING))
+"""What repair puts in the place of a result. Nobody has said it, and it is never stored (FAULTS A10)."""
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """A message as the view holds it: in the order the model should see it.
 
     `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in
-    it that wait for approval. `body` is the frozen payload, the caller's edited version where a shape has one.
+    it that wait for approval; `started`: of those that had to wait and that the running turn has started. `body` is the
+    frozen payload, the caller's edited version where a shape has one.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     running: bool = False
     waiting: tuple[str, ...] = ()
     at: int = 0
+    started: tuple[str, ...] = ()
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -283,7 +287,7 @@ class _Arranging:
         if call_id in message.waiting:
             words = WAITING
         else:
-            words = RUNNING if message.running else INTERRUPTED
+            words = RUNNING if message.running or call_id in message.started else INTERRUPTED
         return Step("tool", None, (Piece(Result(call_id, words, error=True)),))
 
 

@@ -49,6 +49,7 @@ def digest_of(name: str, arguments: str) -> str:
 Asks = Mapping[tuple[str, int], Ask]
 """Asks by message and place of the call in it."""
 _NO_ASKS: Asks = {}
+_NOTHING_SAID: Mapping[str, Sequence[str]] = {}
 
 
 class TurnRecord(msgspec.Struct):
@@ -68,7 +69,9 @@ class TurnRecord(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call that the model or the agent made. `outcome` is the id of the message that answers it."""
+    """A call that the model or the agent made. `arguments` is JSON text as it was said; `outcome` is the id of the
+    message that answers it.
+    """
 
     call_id: str
     name: str
@@ -76,6 +79,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     turn: int | None
     state: CallState
     outcome: str | None = None
+    arguments: str = ""
 
 
 def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:
@@ -84,9 +88,15 @@ def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:
     return list(dict.fromkeys(address for address in asked if address is not None))
 
 
-def tool_calls(seen: Sequence[Seen], *, running: int | None, asks: Asks = _NO_ASKS) -> list[ToolCall]:
+def tool_calls(
+    seen: Sequence[Seen],
+    *,
+    running: int | None,
+    asks: Asks = _NO_ASKS,
+    said: Mapping[str, Sequence[str]] = _NOTHING_SAID,
+) -> list[ToolCall]:
     """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown
-    (I-22).
+    (I-22). `said`: the arguments of a message's calls, by its id.
     """
     pairs = pair(seen)
     calls = []
@@ -94,7 +104,9 @@ def tool_calls(seen: Sequence[Seen], *, running: int | None, asks: Asks = _NO_AS
         for index in range(len(message.note.calls)):
             answer = pairs.get((at, index))
             outcome = seen[answer[0]] if answer is not None else None
-            calls.append(_state(message, index, outcome, running, asks.get((message.id, index))))
+            call = _state(message, index, outcome, running, asks.get((message.id, index)))
+            arguments = said.get(message.id, ())[index : index + 1]
+            calls.append(msgspec.structs.replace(call, arguments=arguments[0]) if arguments else call)
     return calls
 
 

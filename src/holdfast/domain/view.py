@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from holdfast.domain.entry import Shape
 from holdfast.domain.message import target_of
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import Seen, pair
 
 
 def shaped(natural: Sequence[Seen], shape: Shape, *, after: int, joined: Collection[int] = ()) -> list[Seen]:
     """The natural order as this shape shows it; what was said after seq `after` follows, and what waited in the inbox
     then and was taken since (`joined`)."""
-    out = _named(natural, shape)
+    out = named(natural, shape.ranges)
     given = {message.seq for message in out}
     out.extend(
         message for message in natural if (message.seq > after or message.seq in joined) and message.seq not in given
@@ -27,14 +27,15 @@ def shaped(natural: Sequence[Seen], shape: Shape, *, after: int, joined: Collect
 def without(natural: Sequence[Seen], shape: Shape, gone: Collection[int]) -> Shape:
     """The shape for a natural order from which these messages are taken: a range must not fall with its end."""
     left = [message for message in natural if message.seq not in gone]
-    shown = [message.seq for message in _named(natural, shape) if message.seq not in gone]
+    shown = [message.seq for message in named(natural, shape.ranges) if message.seq not in gone]
     return replace(shape, ranges=ranges(left, shown))
 
 
-def _named(natural: Sequence[Seen], shape: Shape) -> list[Seen]:
+def named(natural: Sequence[Seen], ranges: Sequence[tuple[int, int]]) -> list[Seen]:
+    """The messages in these ranges over the natural order."""
     place = {message.seq: index for index, message in enumerate(natural)}
     out: list[Seen] = []
-    for first, last in shape.ranges:
+    for first, last in ranges:
         if first in place and last in place:
             out.extend(natural[place[first] : place[last] + 1])
     return out
@@ -55,9 +56,40 @@ def ranges(natural: Sequence[Seen], shown: Sequence[int]) -> tuple[tuple[int, in
     return tuple(out)
 
 
-def settled(order: Sequence[Seen], kept: int, running: int | None) -> int:
+def put_after(order: list[Seen], seq: int, more: Sequence[Seen]) -> list[Seen]:
+    """The order with these messages after the one of this seq, but for those that it has; as it is without that one."""
+    at = next((index for index, message in enumerate(order) if message.seq == seq), None)
+    if at is None:
+        return order
+    given = {message.seq for message in order}
+    return [*order[: at + 1], *(message for message in more if message.seq not in given), *order[at + 1 :]]
+
+
+class Ties:
+    """What messages that come later may be tied to in these: calls, those that nobody has answered, and the turns that
+    call or answer."""
+
+    def __init__(self) -> None:
+        self.calls: set[str] = set()
+        self.open: set[str] = set()
+        self.turns: set[int | None] = set()
+
+    def add(self, messages: Sequence[Seen]) -> None:
+        tools = [message for message in messages if message.note.calls or message.note.answers]
+        if not tools:
+            return
+        pairs = pair(tools)
+        self.turns |= {message.turn for message in tools} - {None}
+        for index, message in enumerate(tools):
+            for place, call in enumerate(message.note.calls):
+                self.calls.add(target_of(message.id, place))
+                if (index, place) not in pairs:
+                    self.open.add(call.id)
+
+
+def settled(order: Sequence[Seen], kept: int, running: int | None, before: Ties) -> int:
     """The last place before which nothing changes any more: between a plain answer and a plain user message, where no
-    format merges anything, and in front of which every result has its call."""
+    format merges anything, and where no result is parted from its call. `before`: of what is kept already."""
     for index in range(len(order) - 1, kept, -1):
         message, previous = order[index], order[index - 1]
         if message.turn is not None and message.turn == running == previous.turn:
@@ -68,16 +100,30 @@ def settled(order: Sequence[Seen], kept: int, running: int | None) -> int:
             and message.note.role == "user"
             and previous.note.role == "assistant"
         ):
-            return index if stands_alone(order[kept:index]) else kept
+            part, rest = Ties(), Ties()
+            part.add(order[kept:index])
+            rest.add(order[index:])
+            return index if part.turns.isdisjoint(rest.turns) and stands_alone(order[kept:index], before) else kept
     return kept
 
 
-def stands_alone(messages: Sequence[Seen]) -> bool:
-    """Whether every answer in these messages answers a call in them."""
-    called = {call.id for message in messages for call in message.note.calls}
-    named = {target_of(message.id, place) for message in messages for place in range(len(message.note.calls))}
-    notes = [message.note for message in messages if message.note.answers]
-    return all(note.target in named if note.target else called.issuperset(note.answers) for note in notes)
+def stands_alone(messages: Sequence[Seen], before: Ties) -> bool:
+    """Whether no answer in these messages answers a call in what stands before them (FAULTS E4: ids are reused, so
+    which one it answers is for the pairing to say)."""
+    tools = [message for message in messages if message.note.calls or message.note.answers]
+    if not tools or not before.calls:
+        return True
+    if not before.turns.isdisjoint(message.turn for message in tools):
+        return False
+    made = {(message.turn, call.id) for message in tools for call in message.note.calls if message.turn is not None}
+    answered = set(pair(tools).values())
+    for index, message in enumerate(tools):
+        if message.note.target in before.calls:
+            return False
+        for place, call_id in enumerate(message.note.answers if message.note.target is None else ()):
+            if call_id in before.open and (index, place) not in answered and (message.turn, call_id) not in made:
+                return False
+    return True
 
 
 def live(messages: Sequence[Seen], running: int | None) -> Sequence[Seen]:

@@ -1,24 +1,26 @@
 """Going back and going elsewhere: rewinding the view, and forking a session.
 
-Neither touches what happened. A rewind is a view entry; a fork is a new session whose log begins with its parent's,
-up to the point where they part, without a copy of it.
+Neither touches what happened. A rewind is one entry, which says what is gone from the view; a fork is a new session
+whose log begins with its parent's, up to the point where they part, without a copy of it.
 """
 
-from holdfast.domain.entry import Opened, Shape, note_of
+from functools import partial
+
+from holdfast.domain.entry import Opened, Rewound, note_of
 from holdfast.domain.fold import Log
-from holdfast.domain.repair import Seen
-from holdfast.domain.view import ranges
+from holdfast.domain.line import back_to
 from holdfast.engine.protocol import Opening, Refused, SessionState, Write
 from holdfast.errors import Conflict, NotFound, SessionBusy
 from holdfast.runtime.clock import mint_session
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.recovery import settle_if_dead
 from holdfast.runtime.room import Room
+from holdfast.runtime.transcript import find
 
 
 def rewind(room: Room, to_message: str) -> Plan[None]:
-    """The view ends with this message from now on. Rewinding to a later message, or to one that a summary covers,
-    brings back what was said up to it.
+    """The view ends with this message from now on, and is what led to it. Rewinding to a message that was rewound away
+    brings it back; rewinding to one that a summary covers, or that a list has dropped, shows what was said up to it.
     """
     while True:
         state = yield from settle_if_dead(room)
@@ -26,26 +28,27 @@ def rewind(room: Room, to_message: str) -> Plan[None]:
             raise SessionBusy(session_id=room.id, turn_id=room.turn_name(state.turn))
         log = yield Read(room.history)
         with room.lock:
-            head, note = log.head, _back_to(log, to_message)
-        outcome = yield room.submit(drafts=(room.draft("view", note),), head=head, idle=True, unbase=True)
+            head, note = log.head, _back_to(room, log, to_message)
+        draft = room.draft("rewind", note)
+        outcome = yield room.submit(drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges))
         if not isinstance(outcome, Refused):
+            room.went_back = max(room.went_back, outcome.seq)
             return
         if outcome.why == "ended":
             raise (yield Read(room.ended))
 
 
-def _back_to(log: Log, to_message: str) -> Shape:
-    shown = _up_to(log.placed, to_message)
-    if shown is None:
-        shown = _up_to([seen for seen in log.standing if seen.note.origin != "summary"], to_message)
-    if shown is None:
+def _back_to(room: Room, log: Log, to_message: str) -> Rewound:
+    if to_message in log.waiting:
+        problem = f"message `{to_message}` waits in its inbox, and no view has it before a turn has taken it"
+        raise Conflict(session_id=room.id, problem=problem)
+    note = back_to(log, to_message)
+    if note is None and to_message in log.elsewhere:
+        hint = "it waited when this session was forked, and is answered in the one it comes from"
+        raise NotFound(what="message to go back to", name=to_message, hint=hint)
+    if note is None:
         raise NotFound(what="message", name=to_message, hint="take the id from Session.transcript()")
-    return Shape(ranges(log.standing, [seen.seq for seen in shown]))
-
-
-def _up_to(order: list[Seen], id: str) -> list[Seen] | None:
-    index = next((index for index, seen in enumerate(order) if seen.id == id), None)
-    return None if index is None else order[: index + 1]
+    return note
 
 
 def _before_waiting(room: Room, head: int) -> int:
@@ -63,9 +66,7 @@ def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     if at is None:
         head = yield Read(lambda: _before_waiting(room, state.head))
     else:
-        log = yield Read(room.history)
-        with room.lock:
-            found = next((seen for seen in log.messages if seen.id == at), None)
+        found = yield Read(partial(find, room, at))
         if found is None:
             raise NotFound(what="message", name=at, hint="take the id from Session.transcript()")
         head = found.seq

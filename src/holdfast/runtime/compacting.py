@@ -54,7 +54,7 @@ def _covered(room: Room, keep_turns: int) -> Plan[list[Seen]]:
     log = yield Read(room.log)
     with room.lock:
         order = log.order
-        covered = list(order[: cut(order, keep_turns=keep_turns, waiting=log.waiting_calls)])
+        covered = list(order[: cut(order, keep_turns=keep_turns)])
     return [] if all(seen.note.origin == "summary" for seen in covered) else covered
 
 

@@ -1,9 +1,13 @@
 """Recording a caller's own list: what is new goes into the transcript, the list's shape becomes the view (I-12).
 
+A list has the last word on how messages are arranged, not on what was done to the view by name. What a rewind took away
+stays away, what a label hides stays hidden, and what a summary covers is shown as that summary, though the list may be
+older than all of these and still have it (I-11, I-13).
+
 The commit is guarded by the head it was computed from: if anybody has written meanwhile, it is computed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,15 +17,16 @@ from msgspec.structs import replace
 from holdfast.domain.entry import Draft, Edit, Shape
 from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
+from holdfast.domain.matching import Echo
 from holdfast.domain.message import MessageNote, freeze, thaw
-from holdfast.domain.reconcile import Reconciled, Remembered, reconcile, remember
+from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import Seen
 from holdfast.domain.view import ranges
 from holdfast.engine.protocol import Refused
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.runtime.drive import Plan, Read
-from holdfast.runtime.room import Room, speak
+from holdfast.runtime.room import PAGE, Room, speak
 
 _NO_NOTE = MessageNote()
 
@@ -34,10 +39,11 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Memory:
-    """What one handle presented last, by format."""
+    """What one handle presented last, by format, and up to which seq the log went then."""
 
     def __init__(self) -> None:
         self.anchors: dict[str, list[Remembered]] = {}
+        self.heads: dict[str, int] = {}
 
 
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
@@ -60,75 +66,134 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
     attempt = first
     while True:
         if attempt.drafts:
-            outcome = yield room.submit(drafts=attempt.drafts, head=attempt.head)
+            outcome = yield room.submit(drafts=attempt.drafts, head=attempt.head, unbase=attempt.shows_past)
             if isinstance(outcome, Refused):
                 if outcome.why == "ended":
                     raise (yield Read(room.ended))
                 attempt = yield Read(partial(_Attempt, room, memory, first.frozen(), format))
                 continue
         memory.anchors[format] = attempt.anchors if attempt is first else _rebound(attempt.anchors, payloads)
+        memory.heads[format] = attempt.head + len(attempt.drafts)
         room.contexts.forget_given(format)
-        return Recorded(attempt.new, attempt.head + len(attempt.drafts))
+        return Recorded(attempt.new, memory.heads[format])
 
 
 class _Attempt:
-    """What recording this list means for the log as it is now."""
+    """What recording this list means for the log as it is now. `shows_past`: it shows what a load would not read."""
 
     def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str) -> None:
-        shape = registry.get(format)
-        self._format = format
-        log = room.log()
+        self._room, self._format, self._payloads = room, format, payloads
+        self._log = log = room.log()
+        self.shows_past = False
         with room.lock:
             self.head = log.head
-            shown = room.contexts.shown(log, shape)
-            remembered, given = memory.anchors.get(format, []), room.contexts.given(log, format)
-            if given:
-                remembered = remember(remembered, handed=given)
-            found = reconcile(payloads, shown=shown, remembered=remembered, known=_Wordings(log))
-            messages = tuple(self._message(room, payload, format) for payload in found.new)
+            shown = room.contexts.shown(log, registry.get(format))
+            found = self._found(memory, shown)
+            messages = tuple(room.message(speak(payload, format), turn=None) for payload in found.new)
             self.new = tuple(draft.id.hex() for draft in messages)
             order, self.anchors = found.settle(self.new)
             self._leading = [snapshot(payload) for payload in payloads[: len(payloads) - len(self.anchors)]]
             changed = found.instructions is not None and found.instructions != log.instructions
             prompt = (room.draft("instructions", body=freeze(found.instructions)),) if changed else ()
-            view = self._view(room, log, found, order, shown, messages, len(prompt))
+            view = self._view(found, order, shown, first=log.head + 1 + len(prompt))
         self.drafts: tuple[Draft, ...] = (*prompt, *messages, *view)
 
     def frozen(self) -> list[Any]:
         """The list as it was when this was asked."""
         return [*self._leading, *(anchor.snapshot for anchor in self.anchors)]
 
-    def _message(self, room: Room, payload: Any, format: str) -> Draft:
-        return room.message(speak(payload, format), turn=None)
+    def _found(self, memory: Memory, shown: list[Shown]) -> Reconciled:
+        """The list beside what the handle remembers and the view shows; and, when that leaves a puzzle, beside all that
+        was ever said.
+        """
+        log, room, heard = self._log, self._room, memory.heads.get(self._format, 0)
+        remembered, given = memory.anchors.get(self._format, []), room.contexts.given(log, self._format)
+        away = log.away_since() if log.rewinds and log.rewinds[-1][0] > heard else {}
+        gone = {id for id, at in away.items() if at > heard}
+        spent = {id for id in gone if away[id] <= max(room.learned, room.went_back)}
+        recorded = {ref for entry in remembered for ref in entry.refs}
+        if given:
+            remembered = remember(remembered, handed=given, as_is=False)
+        facts: dict[str, Any] = {"shown": shown, "known": _Wordings(log), "gone": gone}
+        # Whoever recorded these, has only looked since, and presents all of them again has not cut them off.
+        kept = {id for id in spent & recorded if away[id] > room.went_back}
+        if len(kept) > 1:
+            found = reconcile(self._payloads, remembered=remembered, spent=spent - kept, **facts)
+            if kept.issubset(found.order):
+                return found
+        found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
+        known = {id for _, ids in shown for id in ids}.union(*(entry.refs for entry in remembered))
+        past = self._past(found, known, unheard=max(heard, room.learned), untold=gone - spent)
+        if past:
+            handed = [(payload, refs) for payload, refs in past if refs[0] not in spent]
+            remembered = remember(remembered, handed=handed, as_is=False)
+            found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
+        return found
 
-    def _view(
-        self,
-        room: Room,
-        log: Log,
-        found: Reconciled,
-        order: list[str],
-        shown: Any,
-        messages: tuple[Draft, ...],
-        skip: int,
-    ) -> tuple[Draft, ...]:
+    def _past(self, found: Reconciled, known: set[str], *, unheard: int, untold: set[str]) -> list[Shown]:
+        """What was said and may be in the list though it is not known, between what is known; in natural order.
+
+        If the list seems older than the view, that is all there ever was; else what the handle was never told of: said
+        after the seq `unheard`, or taken away since (`untold`).
+        """
+        log = self._log
+        if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
+            is_told, history = Echo(self._payloads), self._room.history()
+            payloads = dict(self._read(is_told, up_to=log.since)) if history is not log else {}
+            here = {seen.seq: thaw(log.worded(seen).body) for seen in log.standing}
+            kept = {seen.seq for seen in log.standing if seen.id in untold}
+            payloads |= {seq: payload for seq, payload in here.items() if seq in kept or is_told(payload)}
+            return [(payloads[seen.seq], (seen.id,)) for seen in history.told if seen.seq in payloads]
+        if not found.new or (not untold and unheard >= log.head):
+            return []
+        more = untold | {seen.id for seen in log.standing if seen.seq > unheard} - known
+        told = [log.worded(seen) for seen in log.told if seen.id in more or seen.id in known] if more else []
+        return [(thaw(seen.body), (seen.id,)) for seen in told]
+
+    def _read(self, is_told: Echo, *, up_to: int) -> Iterator[tuple[int, Any]]:
+        """What was said before this seq and may be in the list, by seq; read page by page (I-24)."""
+        after = 0
+        while after < up_to - 1 and (page := self._room.page(after, min(PAGE, up_to - 1 - after))):
+            for entry in page:
+                if entry.kind in ("message", "compaction") and entry.body and is_told(payload := thaw(entry.body)):
+                    yield entry.seq, payload
+            after = page[-1].seq
+
+    def _view(self, found: Reconciled, order: list[str], shown: list[Shown], *, first: int) -> tuple[Draft, ...]:
         """The view entry that makes the context equal the caller's list, if its shape is not the natural one."""
-        visible = {id for _, ids in shown for id in ids}
-        now = [seen.id for seen in log.order]
-        natural = [id for id in now if id in visible] + list(self.new)
-        if order == natural and not found.edits:
+        log, visible = self._log, {id for _, ids in shown for id in ids}
+        now = [seen.id for seen in log.arranged]
+        order, whole = self._allowed(order, now)
+        present = set(order)
+        edits = {id: payload for id, payload in found.edits.items() if id in present}
+        if not edits and order == [id for id in now if id in visible] + list(self.new):
             return ()
-        first = log.head + 1 + skip
-        seqs = {seen.id: seen.seq for seen in log.standing}
-        seqs |= {id: first + index for index, id in enumerate(self.new)}
-        order = [id for id in order if id in seqs]
         kept = _with_unseen(order, now, visible)
-        everything = [
-            *log.standing,
-            *(Seen(draft.id.hex(), seqs[draft.id.hex()], None, _NO_NOTE, b"") for draft in messages),
-        ]
-        edits, restored = _edits(log, found, seqs, self._format)
-        note = Shape(ranges(everything, [seqs[id] for id in kept]), edits, restored)
-        return (room.draft("view", note),)
+        if not edits and kept == [*now, *self.new]:
+            return ()
+        seqs = {seen.id: seen.seq for seen in whole.standing}
+        self.shows_past = any(seqs[id] < log.loads_since for id in kept if id in seqs)
+        seqs |= {id: first + index for index, id in enumerate(self.new)}
+        everything = [*whole.standing, *(Seen(id, seqs[id], None, _NO_NOTE, b"") for id in self.new)]
+        worded, restored = _edits(log, edits, seqs, self._format)
+        return (self._room.draft("view", Shape(ranges(everything, [seqs[id] for id in kept]), worded, restored)),)
+
+    def _allowed(self, order: list[str], now: list[str]) -> tuple[list[str], Log]:
+        """The caller's order as far as a list has a say in it, and a log that knows all of its messages."""
+        here = {*now, *self.new}
+        is_known = here.issuperset(order)
+        log = self._log if is_known else self._room.history()
+        gone = log.gone
+        if is_known and not gone:
+            return order, log
+        away = {seen.id for seen in log.standing if seen.seq in gone}
+        known = here.union(seen.id for seen in log.standing)
+        out: dict[str, None] = {}
+        for id in order:
+            shown = id if id in here else log.summary_of(id, here) or id
+            if shown in known and shown not in away:
+                out[shown] = None
+        return list(out), log
 
 
 def _rebound(anchors: list[Remembered], payloads: list[Any]) -> list[Remembered]:
@@ -165,26 +230,37 @@ class _Wordings(dict[str, Any]):
 
 
 def _with_unseen(order: list[str], now: list[str], visible: set[str]) -> list[str]:
-    """The caller's order, with what repair doesn't show (a stray, a blank) left where it stood."""
-    present = set(order)
+    """The caller's order, with what its list can't have (hidden, gone, a stray, a blank) left beside the neighbour it
+    had; between two messages that the list has dropped, it is dropped with them.
+    """
+    present = {None, *order}  # before the first message and after the last one there is always a place
+    before: dict[str | None, list[str]] = {}
     after: dict[str | None, list[str]] = {}
-    previous = None
-    for id in now:
-        if id in visible:
-            previous = id
-        elif id not in present:
-            after.setdefault(previous, []).append(id)
-    out = list(after.get(None, ()))
+    previous = last = None
+    unseen: list[str] = []
+    for id in [*now, None]:
+        if id is not None and id not in visible and id not in present:
+            unseen.append(id)
+            continue
+        if unseen and previous in present:
+            after[previous] = unseen
+        elif unseen and id is not None and id in present:
+            before[id] = unseen
+        elif unseen and id is None:
+            after.setdefault(last, []).extend(unseen)
+        previous, last, unseen = id, id if id in present else last, []
+    out = after.get(None, [])
     for id in order:
-        out.append(id)
-        out.extend(after.get(id, ()))
+        out += [*before.get(id, ()), id, *after.get(id, ())]
     return out
 
 
-def _edits(log: Log, found: Reconciled, seqs: dict[str, int], format: str) -> tuple[dict[int, Edit], tuple[int, ...]]:
+def _edits(
+    log: Log, found: dict[str, Any], seqs: dict[str, int], format: str
+) -> tuple[dict[int, Edit], tuple[int, ...]]:
     bodies = {seen.id: seen.body for seen in log.standing}
     edits, restored = {}, []
-    for id, payload in found.edits.items():
+    for id, payload in found.items():
         if id in bodies and thaw(bodies[id]) == payload:
             restored.append(seqs[id])
         else:

@@ -1,0 +1,58 @@
+"""Erasure: what is left of an entry when its words are taken out of the store (I-1, I-21).
+
+A tombstone keeps what the log is built of (that there was a message, of which role, in which turn; how a turn ended;
+what was spent) and nothing that anybody said, named or sent: no payload, no reason, no error, no address, no event id.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import (
+    CallStarted,
+    Closed,
+    Compacted,
+    Decided,
+    Entry,
+    Labelled,
+    Opened,
+    Posted,
+    Retracted,
+    Shape,
+    Taken,
+    TurnEnded,
+    TurnStarted,
+    note_of,
+    noted,
+)
+from holdfast.domain.message import MessageNote
+
+
+def tombstone(entry: Entry) -> bytes:
+    """The note that stays when this entry is erased."""
+    left = _LEFT.get(entry.kind)
+    return noted(left(note_of(entry.kind, entry.note))) if left is not None else b""
+
+
+def _message(note: MessageNote) -> MessageNote:
+    return MessageNote(role=note.role, plain=False, late=note.late, usage=note.usage, erased=True)
+
+
+_LEFT: dict[str, Any] = {
+    "opened": lambda note: Opened(note.key, note.epoch, note.previous, note.parent, note.parent_seq),
+    "message": _message,
+    "turn": lambda note: TurnStarted(note.takes),
+    "take": lambda note: Taken(note.takes),
+    "call": lambda note: CallStarted("", note.message, note.index),
+    "ask": lambda note: replace(note, call_id="", digest=""),
+    "decision": lambda note: Decided("", note.message, note.approved, "", note.index),
+    "end": lambda note: TurnEnded(note.end, returns=note.returns),
+    "view": lambda note: Shape(note.ranges),
+    "rewind": lambda note: note,
+    "label": lambda note: Labelled(note.message, seq=note.seq),
+    "retract": lambda note: Retracted(note.messages),
+    "compaction": lambda note: Compacted(note.covers, note.ranges),
+    "post": lambda note: Posted(note.owed, note.end),
+    "closed": lambda note: Closed(moved=note.moved),
+    "erased": lambda note: note,
+}
