@@ -21,9 +21,10 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.follow import Event
 from holdfast.runtime.message import Message
 from holdfast.runtime.posting import Owed, Receipt
-from holdfast.runtime.session import Session, SessionInfo
+from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.store import open_store as open
+from holdfast.runtime.summing import SessionInfo
 from holdfast.runtime.turn import Turn
 
 if TYPE_CHECKING:

@@ -122,6 +122,76 @@ def test_a_compaction_covers_no_call_that_waits(session):
     assert session.compact("All of it.", keep_turns=0) is not None
 
 
+def test_an_approved_call_that_runs_in_a_later_turn_is_shown_as_running_until_that_ends(session, path):
+    """I-10: it was asked for in another turn; no outcome yet is not interrupted."""
+    two = [{"id": id, "type": "function", "function": {"name": "rm", "arguments": "{}"}} for id in ("c1", "c2")]
+    with session.turn("Delete them.") as turn:
+        turn.add({"role": "assistant", "content": None, "tool_calls": two})
+        turn.call("rm", "{}", call_id="c1", needs_approval=True)
+    session.decide("c1", True, by="ann")
+
+    def shown(handle):
+        return [payload["content"] for payload in handle.context() if payload["role"] == "tool"]
+
+    with other_handle(path) as other:
+        theirs = other.session("k")
+        with session.turn("Go on.") as turn:
+            assert not turn.call("rm", "{}", call_id="c1").waiting
+            for handle in (session, theirs):
+                assert "still running" in shown(handle)[0]
+                assert "interrupted" in shown(handle)[1]
+            assert states(theirs) == ["open", "unknown"]
+        for handle in (session, theirs):
+            assert ["interrupted" in words for words in shown(handle)] == [True, True]
+        assert states(theirs) == ["unknown", "unknown"]
+
+
+def test_a_fork_does_not_show_what_runs_in_its_parent_as_running(session):
+    ask(session)
+    session.decide("c1", True, by="ann")
+    with session.turn("Go on.") as turn:
+        turn.call("rm", {"path": "/x"}, call_id="c1")
+        fork = session.fork()
+        assert "still running" in str(session.context())
+        assert "still running" not in str(fork.context())
+
+
+def test_a_call_tells_its_arguments_as_they_were_said(session, path):
+    """So that an approved one can be run by whoever finds it; after a compaction, from pages of the log."""
+    said = [
+        {"id": "c1", "type": "function", "function": {"name": "rm", "arguments": '{"path":  "/x"}'}},
+        {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": ""}},
+    ]
+    with session.turn("Look.") as turn:
+        turn.add({"role": "assistant", "content": "Now:", "tool_calls": said})
+        turn.call("rm", {"path": "/y", "force": True})
+        turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "rm", "input": {"a": 1}}]},
+                 format="anthropic")  # fmt: skip
+    arguments = ['{"path":  "/x"}', "", '{"path":"/y","force":true}', '{"a":1}']
+    assert [call.arguments for call in session.calls()] == arguments
+    for number in range(3):
+        with session.turn(f"Question {number}.") as turn:
+            turn.say("Answer.")
+    assert session.compact("All of it.", keep_turns=1) is not None
+    with other_handle(path) as other:
+        assert [call.arguments for call in other.session("k").calls()] == arguments
+
+
+def test_a_call_that_waits_where_no_load_looks_can_be_decided(session, path):
+    """It was hidden, or rewound away, before a compaction; `calls` lists it, so it can be answered."""
+    ask(session)
+    session.label(list(session.transcript())[1].id, visible_to_model=False)
+    for number in range(3):
+        with session.turn(f"Question {number}.") as turn:
+            turn.say("Answer.")
+    assert session.compact("All of it.", keep_turns=1) is not None
+    with other_handle(path) as other:
+        theirs = other.session("k")
+        assert states(theirs) == ["waiting"]
+        theirs.decide("c1", False, by="ann")
+        assert states(theirs) == states(session) == ["denied"]
+
+
 def test_the_async_face_decides_alike(path):
     async def story():
         async with holdfast.open_async(path) as store:

@@ -112,6 +112,22 @@ def test_a_session_that_is_not_to_be_made_is_not_found(store: Store) -> None:
     assert made.epoch == 1
 
 
+def test_looking_for_a_key_whose_session_has_ended_finds_that_and_makes_nothing(store: Store) -> None:
+    """I-18: it can be read; the next one is made by whoever wants to speak."""
+    old = store.session("k")
+    old.end("over")
+    assert store.session("k", create=False).id == old.id
+    assert store.session("k").epoch == old.epoch + 1
+
+
+def test_a_beginning_that_fits_several_ids_names_them(store: Store) -> None:
+    ids = sorted(store.session(f"key {number}").id for number in range(17))
+    first = next(id[0] for id in ids if sum(other[0] == id[0] for other in ids) > 1)
+    with pytest.raises(NotFound) as caught:
+        store.get(first)
+    assert caught.value.candidates == tuple(id for id in ids if id[0] == first)
+
+
 # Ids -----------------------------------------------------------------------------------------------------------------
 
 

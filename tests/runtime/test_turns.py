@@ -5,6 +5,7 @@ Fault classes A1, A2, A3, A6, A7, A9, I7, I8 of FAULTS.md.
 
 import gc
 import threading
+import weakref
 
 import pytest
 
@@ -316,6 +317,16 @@ def test_a_turn_that_is_dropped_without_an_end_is_ended_by_the_next_one_who_look
         second.say("Yes.")
     found = ends(store, session.id)
     assert [len(each) for each in found.values()] == [1, 1] and found[1][0] in ("abandoned", "interrupted")
+
+
+def test_a_turn_that_was_renewed_is_missed_as_soon_as_it_is_dropped(store):
+    """I-6: nothing that its renewals left behind keeps it alive until the garbage is collected."""
+    turn = store.session("k").turn("Hi")
+    turn._work.renew()
+    turn.say("Hello.")
+    missed = weakref.ref(turn._work)
+    del turn
+    assert missed() is None
 
 
 # Settling what the dead have left.

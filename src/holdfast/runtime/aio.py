@@ -6,27 +6,33 @@ anything waits, and drives it on the event loop.
 
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.routing import Policy
 from holdfast.domain.turn import CallId, ToolCall
+from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
 from holdfast.runtime.clock import World
 from holdfast.runtime.compacting import Compaction, Summary
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan
+from holdfast.runtime.erasing import Erasure
 from holdfast.runtime.follow import Event, following, next_events
-from holdfast.runtime.loop import arun, in_background
+from holdfast.runtime.listing import Page
+from holdfast.runtime.loop import arun, obtained, seen_through
 from holdfast.runtime.message import Message
 from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.recording import Recorded
-from holdfast.runtime.room import PAGE
-from holdfast.runtime.session import SessionInfo, SessionWork
+from holdfast.runtime.searching import Hit
+from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
+from holdfast.runtime.summing import SessionInfo, TurnInfo
+from holdfast.runtime.transcript import TELLING
 from holdfast.runtime.working import TurnWork, ending_of
 
 
@@ -55,8 +61,11 @@ class AsyncTurn:
                     if text:
                         yield text
             stream.finish()
-        finally:
-            await arun(work.close_stream(stream))
+        except BaseException:
+            with suppress(HoldfastError):  # what is on its way out is raised on, a cancellation above all
+                await arun(work.close_stream(stream))
+            raise
+        await arun(work.close_stream(stream))
 
     def say(self, text: str) -> Awaitable[str]:
         """Stores text as a whole message and gives it back to be shown."""
@@ -106,11 +115,11 @@ class AsyncTurn:
     ) -> None:
         if error is None:
             end, reason = self._work.clean_end
-            await arun(self._work.finish(end, reason))
+            await arun(self._work.leave(end, reason))
             return
         end, reason, text = ending_of(error)
         try:
-            await arun(self._work.finish(end, reason, text))
+            await arun(self._work.leave(end, reason, text))
         except HoldfastError as trouble:
             error.add_note(f"The turn could not be ended either: {trouble}")
 
@@ -177,13 +186,17 @@ class AsyncSession:
         """All messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
-            page, seq = await arun(self._work.messages(after, PAGE))
+            page, seq = await arun(self._work.messages(after, TELLING))
             if seq == after:
                 return
             for message in page[:left]:
                 yield message
             after = seq
             left = None if left is None else left - len(page)
+
+    def head(self) -> Awaitable[int]:
+        """The seq of its last entry."""
+        return arun(self._work.head())
 
     async def entries(self, after: int = 0) -> AsyncIterator[Entry]:
         """The log after seq `after`."""
@@ -209,6 +222,10 @@ class AsyncSession:
     def calls(self) -> Awaitable[list[ToolCall]]:
         """Every tool call with its state: open, waiting, approved, denied, done, failed or unknown."""
         return arun(self._work.calls())
+
+    def turns(self, after: int = 0, limit: int | None = None) -> Awaitable[list[TurnInfo]]:
+        """The turns with numbers above `after`: how each ended, and what it spent."""
+        return arun(self._work.turns(after, limit))
 
     def info(self) -> Awaitable[SessionInfo]:
         """State, counts, title, usage."""
@@ -315,9 +332,58 @@ class AsyncStore:
         """Ends the key's current session and binds a new one."""
         return AsyncSession(await arun(self._work.reset(key, reason=reason)))
 
+    def sessions(
+        self,
+        *,
+        key: str | None = None,
+        state: str | None = None,
+        text: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Awaitable[Page]:
+        """A page of sessions, newest activity first."""
+        return arun(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        role: str | None = None,
+        tool: str | None = None,
+        state: str | None = None,
+        key: str | None = None,
+        session: str | None = None,
+        since: int | datetime | None = None,
+        until: int | datetime | None = None,
+    ) -> Awaitable[list[Hit]]:
+        """Messages of all sessions that have all of these words, newest first; see `Store.search`."""
+        filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
+        return arun(self._work.search(text, limit=limit, session=session, **filters))
+
+    def erase(self, session_id: str, *, preview: bool = False) -> Awaitable[Erasure]:
+        """Takes all words of a session out of the store; an audit entry stays."""
+        return arun(self._work.erase(session_id, preview=preview))
+
+    def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
+        """Erases the sessions that had no news for so many days; tells which ones, unless `preview` is False."""
+        return arun(self._work.retain(days, preview=preview))
+
+    def info(self) -> Awaitable[StoreInfo]:
+        """What is in this store and how large it is, all tenants together; cheap."""
+        return arun(self._work.info())
+
+    def check(self) -> Awaitable[list[Problem]]:
+        """Looks for damage and broken promises in the whole store, and changes nothing."""
+        return arun(self._work.check())
+
+    def backup(self, to: str | os.PathLike[str]) -> Awaitable[Backup]:
+        """Copies the whole store, as of one moment, to a new file while others write; the copy was verified."""
+        return arun(self._work.backup(to))
+
     async def close(self) -> None:
         """Lets go of the store, after what was submitted is done."""
-        await in_background(self._work.close)
+        await seen_through(self._work.close)
 
     async def __aenter__(self) -> "AsyncStore":
         return self
@@ -339,7 +405,8 @@ class Opening:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
-        return AsyncStore(await in_background(lambda: StoreWork(self._where, **self._options)))
+        work = await obtained(lambda: StoreWork(self._where, **self._options), let_go=StoreWork.close)
+        return AsyncStore(work)
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()

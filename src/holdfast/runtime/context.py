@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.domain.fold import Log
 from holdfast.domain.message import thaw_all
 from holdfast.domain.repair import Seen, repair
-from holdfast.domain.view import live, settled, stands_alone
+from holdfast.domain.view import Ties, live, settled, stands_alone
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
 from holdfast.formats.shaping import is_plain_dialogue
@@ -108,11 +108,11 @@ class Contexts:
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
             kept = self._kept[shape.name] = _Kept(log.revision)
-        cut = settled(order, kept.count, running)
+        cut = settled(order, kept.count, running, kept.ties)
         if cut > kept.count:
             kept.extend(order[kept.count : cut], shape)
         tail = order[kept.count :]
-        if not stands_alone(tail):
+        if not stands_alone(tail, kept.ties):
             kept, tail = _Kept(log.revision), order
         steps = repair(live(tail, running), registry.read)
         return kept, shape.shape(steps, used=set(kept.used), first=not kept.payloads)
@@ -127,9 +127,11 @@ class _Kept:
         self.payloads: list[Any] = []
         self.ids: list[tuple[str, ...]] = []
         self.used: set[str] = set()
+        self.ties = Ties()
 
     def extend(self, messages: Sequence[Seen], shape: Format) -> None:
         self.count += len(messages)
+        self.ties.add(messages)
         if is_plain_dialogue(messages, shape.name):
             # What a long history mostly is, and what every format passes on unread.
             self.payloads += thaw_all([message.body for message in messages])

@@ -13,20 +13,23 @@ A commit is shielded: when its caller is interrupted or cancelled while it waits
 through and then raises at that `yield`, so a plan always knows whether what it asked for was done.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.protocol import Engine, Outcome, Ticket
+from holdfast.errors import HoldfastError
 
 T = TypeVar("T")
 Plan = Generator[Any, Any, T]
 
 
 class Read(NamedTuple):
-    """Something to be read from the store."""
+    """Something to be read from the store. What is `slow` may take a good while, and no other read waits for it."""
 
     work: Callable[[], Any]
+    slow: bool = False
 
 
 class Await(NamedTuple):
@@ -69,6 +72,13 @@ def _wait(request: Any) -> Any:
         if not request.done:
             request.result()  # interrupted while it was on its way: see it through first
         raise
+
+
+def outcome_of(ticket: Ticket) -> Outcome | None:
+    """What became of a commit whose caller was interrupted while it waited; None when the store could not say."""
+    with contextlib.suppress(HoldfastError):
+        return ticket.result() if ticket.done else None
+    return None
 
 
 def _news(pause: Pause) -> None:

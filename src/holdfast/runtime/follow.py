@@ -24,9 +24,8 @@ from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import Row
-from holdfast.formats import registry
 from holdfast.runtime.drive import Pause, Plan, Read, run
-from holdfast.runtime.message import text_of
+from holdfast.runtime.message import parts_of, text_of
 from holdfast.runtime.room import Room
 
 PAGE = 500
@@ -63,7 +62,7 @@ class Follower:
         """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
         while seq:
             after = max(0, seq - PAGE)
-            for entry in reversed(self._room.page(after, seq - after)):
+            for entry in reversed(self._room.page(after, seq - after, bodies=False)):
                 if entry.kind == "turn":
                     return entry.turn or 0
                 if entry.kind == "message":
@@ -106,7 +105,7 @@ class Follower:
         known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
         self._finished.add(entry.id)
         note = note_of("message", entry.note)
-        text = text_of([piece.part for piece in registry.read(note.format, entry.body)])
+        text = text_of(parts_of(note, entry.body))
         return Event(self._cursor(), "entry", entry, name, text[known:])
 
     def _chunk(self, row: Row) -> Event | None:

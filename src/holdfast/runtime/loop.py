@@ -24,7 +24,7 @@ async def arun(plan: Plan[T]) -> T:
         while True:
             try:
                 if type(request) is Read:
-                    answer = await in_background(request.work)
+                    answer = await in_background(request.work, slow=request.slow)
                 elif type(request) is Await:
                     answer = request.work()
                     if isinstance(answer, Awaitable):
@@ -42,9 +42,26 @@ async def arun(plan: Plan[T]) -> T:
         return stop.value
 
 
-async def in_background(work: Callable[[], T]) -> T:
+async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
     """Runs what may block on another thread."""
-    return await asyncio.get_running_loop().run_in_executor(_readers(), work)
+    return await asyncio.get_running_loop().run_in_executor(_slow_readers() if slow else _readers(), work)
+
+
+async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
+    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it is there."""
+    under_way = _readers().submit(work)
+    try:
+        return await asyncio.wrap_future(under_way)
+    except asyncio.CancelledError:
+        under_way.add_done_callback(
+            lambda done: None if done.cancelled() or done.exception() is not None else let_go(done.result())
+        )
+        raise
+
+
+async def seen_through(work: Callable[[], T]) -> T:
+    """The same for what has to be done: it is, though the caller may be cancelled and not wait for it."""
+    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(_readers(), work))
 
 
 async def _landed(ticket: Ticket) -> Any:
@@ -64,7 +81,8 @@ async def _news(pause: Pause) -> None:
     news = asyncio.Event()
     stop = pause.engine.watch(pause.session, lambda: _tell(loop, news.set))
     try:
-        await asyncio.wait_for(news.wait(), pause.seconds)
+        async with asyncio.timeout(pause.seconds):  # `wait_for` swallows a cancellation that comes with the news
+            await news.wait()
     except TimeoutError:
         pass
     finally:
@@ -114,3 +132,8 @@ def _landing(loop: asyncio.AbstractEventLoop) -> _Landing:
 @lru_cache(maxsize=1)
 def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(4, thread_name_prefix="holdfast-reader")
+
+
+@lru_cache(maxsize=1)
+def _slow_readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, thread_name_prefix="holdfast-slow-reader")

@@ -1,17 +1,20 @@
 """A message as a reader sees it."""
 
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.domain.message import Part, Refusal, Text, Usage, thaw
+from holdfast.domain.message import MessageNote, Part, Refusal, Text, Usage, thaw
 from holdfast.domain.repair import Seen
+from holdfast.errors import Damaged
 from holdfast.formats import registry
 
 
 class Message:
     """One message of a transcript: who spoke, what, in which turn, and what became of it.
 
-    `state` is "complete", "partial" (its stream was cut) or "pending" (accepted, no turn has taken it). `late`:
-    stored by a turn that had been superseded. `payload` is exactly what was stored, in `format`.
+    `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken it) or "erased" (its
+    words are gone). `late`: stored by a turn that had been superseded. `payload` is exactly what was stored, in
+    `format`.
     """
 
     def __init__(
@@ -30,15 +33,21 @@ class Message:
         self.reply_to = seen.note.reply_to
         self.finish = seen.note.finish
         self.model = seen.note.model
-        self.state = "partial" if seen.note.partial else "pending" if pending else "complete"
+        self.state = _state(seen.note, pending)
 
     @property
     def payload(self) -> Any:
-        return thaw(self._seen.body)
+        return None if self._seen.note.erased else self._read(thaw)
 
     @property
     def parts(self) -> list[Part]:
-        return [piece.part for piece in registry.read(self.format, self._seen.body)]
+        return self._read(lambda body: parts_of(self._seen.note, body))
+
+    def _read(self, work: Callable[[bytes], Any]) -> Any:
+        try:
+            return work(self._seen.body)
+        except Damaged as error:
+            raise Damaged(where=f"entry {self.seq}, message {self.id}", problem=error.problem) from error
 
     @property
     def text(self) -> str:
@@ -52,6 +61,17 @@ class Message:
     def __repr__(self) -> str:
         text = self.text
         return f"<Message {self.seq} {self.role} {self.state} {text[:40]!r}{'…' if len(text) > 40 else ''}>"
+
+
+def _state(note: MessageNote, pending: bool) -> str:
+    if note.erased:
+        return "erased"
+    return "partial" if note.partial else "pending" if pending else "complete"
+
+
+def parts_of(note: MessageNote, body: bytes) -> list[Part]:
+    """A neutral reading of this payload; nothing of one that was erased."""
+    return [] if note.erased else [piece.part for piece in registry.read(note.format, body)]
 
 
 def text_of(parts: list[Part]) -> str:

@@ -70,7 +70,9 @@ class Owed:
 
 def owed(room: Room, debt: Debt) -> OwedWork:
     """A debt with the words that are owed: all that the turn said."""
-    log = room.history()
+    log = room.log()
+    if debt.turn not in log.turns:
+        log = room.history()
     with room.lock:
         said = [seen for seen in log.of_turn(debt.turn) if seen.note.role == "assistant"]
     texts = [Message(room.told(seen), turn=None).text for seen in said]

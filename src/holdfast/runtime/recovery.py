@@ -6,11 +6,13 @@ living writer's turn has a short lease for that, so that others let it finish; w
 seizer was killed between the two) does the same again.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from holdfast.domain.entry import End, TurnEnded
-from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write
-from holdfast.runtime.drive import Plan, Read
+from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write, Written
+from holdfast.errors import HoldfastError, TurnInterrupted
+from holdfast.runtime.drive import Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
@@ -27,12 +29,17 @@ def is_dead(state: SessionState) -> bool:
 
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
-    """The session's state, once no dead turn stands in it."""
-    state = yield Read(room.state)
-    while is_dead(state):
-        yield from settle(room, state, end="abandoned", reason=_cause(state))
+    """The session's state, once no dead turn stands in it, nor one that this process has left."""
+    while True:
         state = yield Read(room.state)
-    return state
+        left = room.keeper.take_left(room.id, state.turn)
+        if left is not None:
+            with contextlib.suppress(TurnInterrupted):
+                yield from left.leave_again()
+        elif is_dead(state) or room.keeper.gave_up((room.id, state.fence)):
+            yield from settle(room, state, end="abandoned", reason=_cause(state))
+        else:
+            return state
 
 
 def settle(
@@ -48,9 +55,23 @@ def settle(
     is_asked = end != "abandoned" and state.fence == state.turn
     asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
     lease_s = SETTLE_S if is_asked else None
-    outcome = yield room.submit(drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
-    if isinstance(outcome, Refused):
-        return False
+    ticket = room.submit(drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
+    try:
+        outcome = yield ticket
+        if isinstance(outcome, Refused):
+            return False
+        last = yield from _last_write(room, state, end, reason)
+        outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
+    except BaseException as cut:
+        if isinstance(outcome_of(ticket), Written):
+            yield from _leave(room, state.fence + 1, cut)
+        raise
+    return is_asked or not isinstance(outcome, Refused)
+
+
+def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[Write]:
+    """The write that ends a seized turn: its one end, what it had delivered, and what it gives back."""
+    assert state.turn is not None
     rows = yield Read(lambda: _journal(room, state))
     log = yield Read(room.log)
     with room.lock:
@@ -65,7 +86,7 @@ def settle(
     if not ended:
         note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
         drafts.append(room.draft("end", note, turn=state.turn))
-    last = Write(
+    return Write(
         room.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
@@ -73,8 +94,16 @@ def settle(
         ended_too=True,
         admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
     )
-    outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
-    return is_asked or not isinstance(outcome, Refused)
+
+
+def _leave(room: Room, fence: int, cut: BaseException) -> Plan[None]:
+    """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for the lease."""
+    try:
+        left = room.submit(fence=fence, renew_s=0, ended_too=True)
+        if not isinstance(cut, GeneratorExit):
+            yield left
+    except HoldfastError:
+        room.keeper.give_up((room.id, fence))
 
 
 def _journal(room: Room, state: SessionState) -> list[Row]:

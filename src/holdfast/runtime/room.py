@@ -15,11 +15,12 @@ from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken, freeze, thaw
 from holdfast.domain.repair import Seen
-from holdfast.engine.protocol import Engine, SessionState, Ticket, Write
-from holdfast.errors import InvalidMessage, NotFound, SessionEnded
+from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, SessionState, Ticket, Write
+from holdfast.errors import Damaged, InvalidMessage, NotFound, SessionEnded
 from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.context import Context, Contexts
+from holdfast.runtime.damage import located
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.message import Message
 
@@ -38,6 +39,12 @@ class Room:
         self._history: Log | None = None
         self._parent: Room | None = None
         self._begun = self._whole = False
+        self._erased: tuple[str, ...] = ()
+        self.learned = self.went_back = 0  # the seqs up to which its holder has seen the view, and has rewound it
+        self._labels: dict[str, dict[str, Any]] | None = None
+        self._labelled = 0
+        self.sums: Any = None
+        """What `summing` has added up so far."""
         self.contexts = Contexts()
 
     def other(self, state: SessionState) -> "Room":
@@ -50,13 +57,13 @@ class Room:
         name = f"key {self.key}" if self.key is not None else f"session {self.id}"
         return f"{len(self.tenant)} {self.tenant} {name}"
 
-    def page(self, after: int, limit: int = PAGE) -> list[Entry]:
+    def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the end."""
         if after < self.origin:
-            page = self._past().page(after, min(limit, self.origin - after))
+            page = self._past().page(after, min(limit, self.origin - after), bodies=bodies)
             if page:
                 return page
-        return self.engine.entries(self.id, after=max(after, self.origin), limit=limit)
+        return self.engine.entries(self.id, after=max(after, self.origin), limit=limit, bodies=bodies)
 
     def _past(self) -> "Room":
         if self._parent is None:
@@ -72,15 +79,40 @@ class Room:
         looks at more than one thing in it.
         """
         with self.lock:
-            if not self._begun:
-                self._begin()
-            while page := self.page(self._log.head):
-                self._log.add(page)
-                if self._log.lost:
-                    self._log, self._whole, self.contexts = Log(), True, Contexts()
-                elif len(page) < PAGE and self._log.head > self.origin:
-                    break  # a short page of its own log is the last one
+            try:
+                self._forget_what_was_erased()
+                if not self._begun:
+                    self._begin()
+                while page := self.page(self._log.head):
+                    self._log.add(page)
+                    if self._log.lost:
+                        self._log, self._whole, self.contexts = Log(), True, Contexts()
+                    elif len(page) < PAGE and self._log.head > self.origin and not _is_full(page):
+                        break  # a short page of its own log is the last one
+            except Damaged as error:
+                raise self._damaged(error) from error
             return self._log
+
+    def _forget_what_was_erased(self) -> None:
+        """A fork loses what any of those that it shares its past with has lost, though it was read before (I-21)."""
+        erased = self._erased_past()
+        if erased != self._erased:
+            self._erased = erased
+            self._forget()
+
+    def _erased_past(self) -> tuple[str, ...]:
+        if not self.origin:
+            return ()
+        past = self._past()
+        return (*((past.id,) if past.state().erased else ()), *past._erased_past())
+
+    def _forget(self) -> None:
+        self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()
+
+    def _damaged(self, error: Damaged) -> Damaged:
+        """The error with its place; what was half read is forgotten, so that the next one who looks meets it too."""
+        self._forget()
+        return located(error, self.engine.where, self.id, self.page)
 
     def history(self) -> Log:
         """The log, up to date, from its first entry on: what the transcript is told from. After a compaction it is
@@ -92,8 +124,8 @@ class Room:
                 return log
             if self._history is None:
                 self._history = Log()
-            while page := self.page(self._history.head):
-                self._history.add(replace(entry, body=b"") if entry.kind == "message" else entry for entry in page)
+            while page := self.page(self._history.head, bodies=False):
+                self._history.add(page)
             return self._history
 
     def _begin(self) -> None:
@@ -104,7 +136,7 @@ class Room:
         if base:
             note = note_of("compaction", self.page(base - 1, 1)[0].note)
             told = self.page(note.instructions - 1, 1)[0].body if note.instructions else None
-            self._log.begin(note, thaw(told) if told is not None else None)
+            self._log.begin(note, thaw(told) if told else None)
 
     def _base(self) -> int:
         """The seq of the last compaction, this session's own or one that it shares."""
@@ -118,15 +150,30 @@ class Room:
         """What the model sees now, in this format."""
         log = self.log()
         with self.lock:
-            return self.contexts.make(log, format)
+            self.learned = log.head
+            try:
+                return self.contexts.make(log, format)
+            except Damaged as error:
+                raise self._damaged(error) from error
 
-    def messages(self, *, after: int = 0, limit: int = PAGE) -> tuple[list[Message], int]:
-        """A page of the transcript, and the seq to go on after; the same seq again at the end."""
-        page = self.page(after, limit)
-        log = self.history()
+    def labels(self) -> dict[str, dict[str, Any]]:
+        """What is noted about each message that has labels."""
         with self.lock:
-            found = [self._message(entry, log) for entry in page if entry.kind == "message"]
-        return found, page[-1].seq if page else after
+            if self._labels is None:
+                shared = self._past().labels_until(self.origin) if self.origin else {}
+                self._labels, self._labelled = shared, self.origin
+            for entry in self.engine.labels(self.id, after=self._labelled):
+                _put(self._labels, entry)
+                self._labelled = entry.seq
+            return self._labels
+
+    def labels_until(self, seq: int) -> dict[str, dict[str, Any]]:
+        """The same as of this entry."""
+        found = self._past().labels_until(min(seq, self.origin)) if self.origin else {}
+        for entry in self.engine.labels(self.id, after=self.origin):
+            if entry.seq <= seq:
+                _put(found, entry)
+        return found
 
     def pending(self) -> list[Message]:
         """What waits in the inbox, in the order it was accepted."""
@@ -151,14 +198,6 @@ class Room:
         """A message of this session, to be stored in the one that follows it."""
         found = next(message for message in self.log().messages if message.id == id.hex())
         return Draft("message", None, id, found.at, noted(found.note), found.body)
-
-    def _message(self, entry: Entry, log: Log) -> Message:
-        note = note_of("message", entry.note)
-        id = entry.id.hex()
-        turn = entry.turn if entry.turn is not None else log.turn_of(id)
-        seen = Seen(id, entry.seq, turn, note, entry.body, False, (), entry.at)
-        pending = note.inbox and id in log.waiting
-        return Message(seen, turn=self.turn_name(turn), pending=pending, labels=log.labels.get(id))
 
     def state(self) -> SessionState:
         state = self.engine.state(self.id)
@@ -189,6 +228,15 @@ class Room:
 
     def turn_name(self, number: int | None) -> str | None:
         return None if number is None else turn_id(self.id, number)
+
+
+def _put(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
+    note = note_of("label", entry.note)
+    labels[note.message] = {**labels.get(note.message, {}), **note.labels}
+
+
+def _is_full(page: list[Entry]) -> bool:
+    return sum(len(entry.body) for entry in page) >= PAGE_BYTES_MAX
 
 
 def speak(message: Any, format: str, **facts: Any) -> Spoken:

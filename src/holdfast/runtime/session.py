@@ -1,48 +1,33 @@
 """A session: one conversation, from its first message to its end; what can be asked of it and done with it."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Closed, Decided, Draft, Entry, Labelled
-from holdfast.domain.message import Usage, freeze, target_of
-from holdfast.domain.turn import Ask, ToolCall, tool_calls
-from holdfast.engine.protocol import Refused, SessionState, Write
+from holdfast.domain.message import freeze, target_of
+from holdfast.domain.turn import Ask, ToolCall
+from holdfast.engine.protocol import Commit, Refused, Write
 from holdfast.errors import NotFound
 from holdfast.runtime.branching import fork, rewind
+from holdfast.runtime.calls import calls
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.follow import Event, follow
 from holdfast.runtime.message import Message
 from holdfast.runtime.recovery import settle, settle_if_dead
-from holdfast.runtime.room import PAGE, Room, speak
+from holdfast.runtime.room import Room, speak
 from holdfast.runtime.starting import Wish, already, start
+from holdfast.runtime.summing import SessionInfo, TurnInfo, info, turns
+from holdfast.runtime.transcript import TELLING, find, messages
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
 
 if TYPE_CHECKING:
     from holdfast.runtime.compacting import Compaction, Summary
     from holdfast.runtime.recording import Memory, Recorded
-
-
-class SessionInfo(msgspec.Struct, frozen=True):
-    """What a session is at a glance. Times are in milliseconds since 1970."""
-
-    id: str
-    key: str | None
-    epoch: int
-    tenant: str
-    state: str
-    title: str
-    head: int
-    messages: int
-    turns: int
-    pending: int
-    running: str | None
-    usage: Usage
-    opened_at: int
-    active_at: int
 
 
 class SessionWork:
@@ -88,12 +73,10 @@ class SessionWork:
 
     def label(self, message_id: str, labels: dict[str, Any]) -> Plan[None]:
         freeze(labels)
-        log = yield Read(self.room.history)
-        with self.room.lock:
-            known = any(message.id == message_id for message in log.messages)
-        if not known:
+        known = yield Read(partial(find, self.room, message_id))
+        if known is None:
             raise NotFound(what="message", name=message_id, hint="take the id from Session.transcript()")
-        yield from self._note("label", Labelled(message_id, labels))
+        yield from self._note("label", Labelled(message_id, labels, known.seq))
 
     def _note(self, kind: str, note: Any = None, *, body: bytes = b"") -> Plan[None]:
         outcome = yield self.room.submit(drafts=(self.room.draft(kind, note, body=body),))
@@ -104,7 +87,7 @@ class SessionWork:
         """Answers the newest call of this id that waits. A denial is also the call's outcome."""
         call_id = str(call_id)
         while True:
-            log = yield Read(self.room.log)
+            log = yield Read(self.room.history)
             with self.room.lock:
                 waiting = [ask for ask in log.asks.values() if ask.call_id == call_id and ask.approved is None]
                 head = log.head
@@ -147,28 +130,44 @@ class SessionWork:
                 return True
 
     def end(self, reason: str) -> Plan[None]:
-        """Ends the session: stops what runs, then closes. Ending an ended session changes nothing."""
+        """Ends the session. What runs is stopped in the same commit: whoever waits gets no turn that would be ended at
+        once. Ending an ended session changes nothing.
+        """
+        room = self.room
+
+        def close(last: Write) -> Plan[Commit]:
+            closed = room.draft("closed", Closed(reason))
+            return (replace(last, drafts=(*last.drafts, closed), close=True),)
+            yield  # a plan that waits for nothing
+
         while True:
-            yield from self.stop(reason)
-            draft = self.room.draft("closed", Closed(reason))
-            outcome = yield self.room.submit(drafts=(draft,), idle=True, close=True)
-            if not isinstance(outcome, Refused) or outcome.why != "busy":
+            state = yield from settle_if_dead(room)
+            if state.ended:
                 return
+            if state.turn is None:
+                yield room.submit(drafts=(room.draft("closed", Closed(reason)),), idle=True, close=True)
+            else:
+                yield from settle(room, state, end="interrupted", reason=f"stopped: {reason}", also=close)
 
     def calls(self) -> Plan[list[ToolCall]]:
         yield from settle_if_dead(self.room)
-        log = yield Read(self.room.history)
-        with self.room.lock:
-            return tool_calls(log.standing, running=log.running, asks=log.asks)
+        return (yield Read(lambda: calls(self.room)))
 
     def info(self) -> Plan[SessionInfo]:
         state = yield from settle_if_dead(self.room)
-        return (yield Read(lambda: _info(self.room, state)))
+        return (yield Read(lambda: info(self.room, state)))
+
+    def turns(self, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
+        yield from settle_if_dead(self.room)
+        return (yield Read(lambda: turns(self.room, after=after, limit=limit)))
 
     def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
         if after == 0:
             yield from settle_if_dead(self.room)
-        return (yield Read(lambda: self.room.messages(after=after, limit=limit)))
+        return (yield Read(lambda: messages(self.room, after=after, limit=limit)))
+
+    def head(self) -> Plan[int]:
+        return (yield Read(lambda: self.room.state().head))
 
     def entries(self, after: int) -> Plan[list[Entry]]:
         return (yield Read(lambda: self.room.page(after)))
@@ -176,24 +175,6 @@ class SessionWork:
     def pending(self) -> Plan[list[Message]]:
         yield from settle_if_dead(self.room)
         return (yield Read(self.room.pending))
-
-
-def _info(room: Room, state: SessionState) -> SessionInfo:
-    log = room.history()
-    with room.lock:
-        messages = log.messages
-        own = [message.note.usage for message in messages if message.seq > room.origin]
-        usage = [spent for spent in own if spent is not None]
-        total = Usage(*(sum(getattr(spent, field) for spent in usage) for field in Usage.__struct_fields__))
-        first = next((message for message in messages if message.note.role == "user"), None)
-        title = Message(room.told(first), turn=None).text if first is not None else ""
-        return SessionInfo(
-            id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant,
-            state="ended" if state.ended else "running" if state.turn is not None else "open",
-            title=" ".join(title.split())[:80], head=state.head, messages=len(messages), turns=len(log.turns),
-            pending=len(log.waiting), running=room.turn_name(state.turn), usage=total,
-            opened_at=state.opened_at, active_at=state.last_at,
-        )  # fmt: skip
 
 
 class Session:
@@ -239,12 +220,16 @@ class Session:
         """All messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
-            page, seq = run(self._work.messages(after, PAGE))
+            page, seq = run(self._work.messages(after, TELLING))
             if seq == after:
                 return
             yield from page[:left]
             after = seq
             left = None if left is None else left - len(page)
+
+    def head(self) -> int:
+        """The seq of its last entry."""
+        return run(self._work.head())
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """The log after seq `after`."""
@@ -269,6 +254,10 @@ class Session:
     def info(self) -> SessionInfo:
         """State, counts, title, usage."""
         return run(self._work.info())
+
+    def turns(self, after: int = 0, limit: int | None = None) -> list[TurnInfo]:
+        """The turns with numbers above `after`: how each ended, and what it spent."""
+        return run(self._work.turns(after, limit))
 
     def instructions(self, text: str | None = None) -> str | None:
         """Reads the system prompt, or sets a new version of it."""

@@ -18,7 +18,7 @@ from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, SessionState, Start, Waiting, Write, Written
 from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
-from holdfast.runtime.drive import Pause, Plan, Read
+from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone, myself
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
@@ -76,13 +76,15 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
                 yield from _meet(room, state, wish)
             else:
                 waiting = yield Read(partial(room.engine.inbox, room.id))
+                if wish.accepted and all(each.message != wish.id for each in waiting):
+                    raise (yield Read(partial(_taken, room, wish)))
                 write = first_write(room, wish, waiting)
                 outcome = yield from commit_start(room, (write,))
                 if isinstance(outcome, Written):
                     return started(room, wish, outcome.turn, took=bool(write.takes))
                 yield from _refused(room, wish, outcome)
-    except BaseException:
-        _stop_waiting(room, wish)
+    except BaseException as cut:
+        yield from _stop_waiting(room, wish, cut)
         raise
 
 
@@ -118,7 +120,7 @@ def commit_start(room: Room, commit: Commit) -> Plan[Outcome]:
     try:
         return (yield ticket)
     except BaseException as error:
-        outcome = ticket.result() if ticket.done else None
+        outcome = outcome_of(ticket)
         if isinstance(outcome, Written):
             left = room.submit(fence=outcome.turn, seize=True, renew_s=0, ended_too=True)
             if not isinstance(error, GeneratorExit):
@@ -147,7 +149,7 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
     yield Pause(room.engine, room.id, POLL_S)
 
 
-def _stop_waiting(room: Room, wish: Wish) -> None:
+def _stop_waiting(room: Room, wish: Wish, cut: BaseException) -> Plan[None]:
     """The caller no longer waits; its message was accepted and stays, for whichever turn comes next. After a reset it
     waits in the key's new session."""
     if wish.spoken is None:
@@ -157,7 +159,10 @@ def _stop_waiting(room: Room, wish: Wish) -> None:
         for place in {room.id, current.id if current is not None else room.id}:
             for waiting in room.engine.inbox(place):
                 if waiting.message == wish.id:
-                    room.engine.submit((Write(place, admits=(replace(waiting, waiter=None),), ended_too=True),))
+                    free = Write(place, admits=(replace(waiting, waiter=None),), ended_too=True)
+                    ticket = room.engine.submit((free,))
+                    if not isinstance(cut, GeneratorExit):
+                        yield ticket  # the caller's own next turn is to find it free
 
 
 def _elsewhere(room: Room, on_ended: Callable[[Room], Plan[Room]] | None) -> Plan[Room]:
@@ -177,7 +182,8 @@ def _refused(room: Room, wish: Wish, refused: Refused) -> Plan[None]:
 
 
 def _taken(room: Room, wish: Wish) -> AlreadyAccepted:
-    """Somebody else's turn took the message of a caller that seemed gone: its work is done there."""
+    """Somebody else's turn took the message of a caller that seemed gone, and its work is done there; or it was erased
+    while it waited. A turn never starts without the message it was asked for with."""
     return already(room, wish.event_id or wish.id.hex(), Accepted(room.id, 0, wish.id))
 
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.message import USUAL_FORMAT, Spoken
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Commit, Opening, Refused, SessionState, Waiting, Write, Written
+from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.clock import RealWorld, World, mint, mint_session
@@ -26,19 +26,39 @@ from holdfast.runtime.starting import Wish, already, commit_start, first_write, 
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+    from holdfast.runtime.erasing import Erasure
+    from holdfast.runtime.listing import Page, Wanted
+    from holdfast.runtime.searching import Hit
+
 LATEST_MAX = 10_000
+CANDIDATES_MAX = 10
 
 
 class StoreWork:
     """The plans of a store; `Store` and `AsyncStore` are its faces."""
 
-    def __init__(self, where: str | os.PathLike[str], *, durability: str, tenant: str, world: World | None) -> None:
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        durability: str,
+        tenant: str,
+        world: World | None,
+        engine: Engine | None = None,
+    ) -> None:
         if not isinstance(tenant, str) or not tenant:
             raise InvalidMessage(problem="a tenant is a name, not nothing", place="tenant")
+        _check_unicode(tenant, "tenant")
         self.world = world or RealWorld()
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
-        self.engine = open_engine(where, durability=durability, tick=self.world.tick)
+        self.engine = engine or open_engine(
+            where, durability=durability, tick=self.world.tick, chance=self.world.chance, words_of=_words_of
+        )
         self.keeper = Keeper(self.world.tick)
         self._latest: dict[str, Room] = {}
 
@@ -47,6 +67,7 @@ class StoreWork:
         for turn in self.keeper.held():
             with contextlib.suppress(HoldfastError):
                 run(turn.finish("interrupted", "the store was closed"))
+        self.keeper.end_left()
         self.keeper.close()
         self.engine.close()
 
@@ -60,6 +81,8 @@ class StoreWork:
             state = yield Read(lambda: self.engine.current(self.tenant, key))
             if state is None and not create:
                 raise NotFound(what="session for the key", name=key, hint="Store.session(key) makes one")
+            if state is not None and state.ended and not create:
+                return SessionWork(self.room(state))  # it can be read; looking makes nothing (I-18)
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
                 return SessionWork(self.room(state))
             made = yield from self._replace(state, key, self._reason(state, reset) or "replaced")
@@ -143,14 +166,68 @@ class StoreWork:
 
     def get(self, session_id: str) -> Plan[SessionWork]:
         known = session_id if session_id.isascii() else ""  # ids are; and not all that is Unicode can be asked for
-        found = (yield Read(lambda: self.engine.find(self.tenant, known, 2))) if known else []
+        found = (yield Read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX))) if known else []
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
             return SessionWork(self.room((exact or found)[0]))
         hint = (
             "several begin so: give more of the id" if found else "ids are those of Session.id, or the beginning of one"
         )
-        raise NotFound(what="session", name=session_id, hint=hint)
+        candidates = tuple(state.id for state in found)
+        raise NotFound(what="session", name=session_id, hint=hint, candidates=candidates)
+
+    def sessions(
+        self, *, key: str | None, state: str | None, text: str | None, after: str | None, limit: int
+    ) -> "Plan[Page]":
+        from holdfast.runtime.listing import listing, wanted  # for those who list: a turn needs nothing of it
+
+        asked = wanted(key=key, state=state, after=after, limit=limit)
+        if text is None:
+            return listing(self.engine, self.tenant, self.room, asked)
+        return self._found(asked, text)
+
+    def _found(self, asked: "Wanted", text: str) -> "Plan[Page]":
+        from holdfast.runtime.listing import MATCHING_MAX, listing
+        from holdfast.runtime.searching import sought
+
+        question = sought(self.tenant, text, key=asked.key, state=asked.state)
+        matching = yield Read(lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True)
+        return (yield from listing(self.engine, self.tenant, self.room, asked, set(matching)))
+
+    def search(self, text: str, *, limit: int, session: str | None, **filters: Any) -> "Plan[list[Hit]]":
+        """Messages that have these words, newest first."""
+        from holdfast.runtime.searching import search, sought
+
+        question = sought(self.tenant, text, **filters)
+        if session is not None:
+            question = replace(question, session=(yield from self.get(session)).room.id)
+        return (yield from search(self.engine, question, limit))
+
+    def erase(self, session_id: str, *, preview: bool) -> "Plan[Erasure]":
+        from holdfast.runtime.erasing import erase
+
+        return (yield from erase((yield from self.get(session_id)).room, preview=preview))
+
+    def retain(self, days: float, *, preview: bool) -> "Plan[list[Erasure]]":
+        from holdfast.runtime.erasing import retain
+
+        now = self.world.now()
+        return retain(self.engine, self.tenant, self.room, now=now, days=days, preview=preview)
+
+    def info(self) -> "Plan[StoreInfo]":
+        from holdfast.runtime.upkeep import info
+
+        return info(self.engine)
+
+    def check(self) -> "Plan[list[Problem]]":
+        from holdfast.runtime.upkeep import check
+
+        return check(self.engine)
+
+    def backup(self, to: str | os.PathLike[str]) -> "Plan[Backup]":
+        from holdfast.runtime.upkeep import backup
+
+        return backup(self.engine, to)
 
     def _is_due(self, state: SessionState, reset: Policy | None) -> Plan[bool]:
         """Whether the policy asks for a new session; never while a turn is running."""
@@ -176,10 +253,11 @@ class StoreWork:
         room, made = self.room(state), []
 
         def close(last: Write) -> Plan[Commit]:
-            new, (closing, opening) = yield Read(lambda: self._replacement(room.state(), key, reason))
+            new, (*closing, opening) = yield Read(lambda: self._replacement(room.state(), key, reason))
             made.append(new)
-            drafts = (*last.drafts, *closing.drafts)
-            return replace(last, drafts=drafts, close=True, head=closing.head, takes=closing.takes), opening
+            for one in closing:  # none when somebody else has ended it by now, and then this commit is refused
+                last = replace(last, drafts=(*last.drafts, *one.drafts), close=True, head=one.head, takes=one.takes)
+            return last, opening
 
         yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)
         now = yield Read(lambda: self.engine.current(self.tenant, key))
@@ -196,13 +274,16 @@ class StoreWork:
         drafts = [room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))]
         writes: list[Write] = []
         waiting: tuple[Waiting, ...] = ()
-        if state is not None and not state.ended:
-            old = self.room(state)
+        if state is not None:
             waiting = tuple(self.engine.inbox(state.id))
+        if state is not None and (waiting or not state.ended):
+            old = self.room(state)
             drafts += [old.again(w.message) for w in waiting]
             closed = old.draft("closed", Closed(reason, moved=tuple(w.message.hex() for w in waiting)))
             takes = tuple(w.message for w in waiting)
-            writes.append(Write(state.id, (closed,), idle=True, close=True, head=state.head, takes=takes))
+            # One that was ended before is closed once more, to say where what still waited in it has gone.
+            guards: dict[str, Any] = {"idle": True, "head": state.head, "ended_too": state.ended}
+            writes.append(Write(state.id, (closed,), close=True, takes=takes, **guards))
         admits = tuple(replace(w, seq=0) for w in waiting)
         writes.append(Write(new.id, tuple(drafts), open=Opening(self.tenant, key, epoch), admits=admits))
         return room, writes
@@ -222,15 +303,27 @@ def _started(opening: Write, first: Write) -> Write:
     )
 
 
+def _words_of(*entry: Any) -> Any:
+    """What can be found in an entry; loaded for those who search."""
+    from holdfast.runtime.searching import words_of
+
+    return words_of(*entry)
+
+
 def _check_key(key: str) -> None:
     if not isinstance(key, str) or not key:
         raise InvalidMessage(
             problem="a key is a name, not nothing: without one there is no session to mean", place="key"
         )
+    _check_unicode(key, "key")
+
+
+def _check_unicode(name: str, place: str) -> None:
+    """What sessions are found by is compared and sorted by the engine, so it must be text that can be (H7)."""
     try:
-        key.encode()
+        name.encode()
     except UnicodeEncodeError:
-        raise InvalidMessage(problem="a key is Unicode text; this one has lone surrogates", place="key") from None
+        raise InvalidMessage(problem=f"a {place} is Unicode text; this one has lone surrogates", place=place) from None
 
 
 class Store:
@@ -283,6 +376,63 @@ class Store:
     def reset(self, key: str, *, reason: str = "command") -> Session:
         """Ends the key's current session and binds a new one."""
         return Session(run(self._work.reset(key, reason=reason)))
+
+    def sessions(
+        self,
+        *,
+        key: str | None = None,
+        state: str | None = None,
+        text: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> "Page":
+        """A page of sessions, newest activity first: those of a key, in a state ("open", "running" or "ended"), in
+        which a text was said. `after` is the `next` of the page before.
+        """
+        return run(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        role: str | None = None,
+        tool: str | None = None,
+        state: str | None = None,
+        key: str | None = None,
+        session: str | None = None,
+        since: "int | datetime | None" = None,
+        until: "int | datetime | None" = None,
+    ) -> "list[Hit]":
+        """Messages of all sessions that have all of these words, newest first; "words in quotes" next to each other,
+        the last word also as the beginning of one. Without any words, all messages. `state` is that of the session
+        ("open", "running", "ended") or of the message ("complete", "partial"); `tool` is one that the message calls or
+        answers for.
+        """
+        filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
+        return run(self._work.search(text, limit=limit, session=session, **filters))
+
+    def erase(self, session_id: str, *, preview: bool = False) -> "Erasure":
+        """Takes all words of a session out of the store, its blobs and the search index included; an audit entry stays.
+        With `preview`, tells what that would take.
+        """
+        return run(self._work.erase(session_id, preview=preview))
+
+    def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
+        """Erases the sessions that had no news for so many days; tells which ones, unless `preview` is False."""
+        return run(self._work.retain(days, preview=preview))
+
+    def info(self) -> "StoreInfo":
+        """What is in this store and how large it is, all tenants together; cheap."""
+        return run(self._work.info())
+
+    def check(self) -> "list[Problem]":
+        """Looks for damage and broken promises in the whole store, and changes nothing."""
+        return run(self._work.check())
+
+    def backup(self, to: str | os.PathLike[str]) -> "Backup":
+        """Copies the whole store, as of one moment, to a new file while others write; the copy was verified."""
+        return run(self._work.backup(to))
 
     def close(self) -> None:
         """Lets go of the store, after what was submitted is done."""

@@ -1,6 +1,7 @@
 """The face of a turn for threads: a context manager whose every step is durable before it shows."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -41,9 +42,13 @@ class Turn:
                 if text:
                     yield text
             stream.finish()
-        finally:
+        except BaseException:
             source.close()
-            run(work.close_stream(stream))
+            with suppress(HoldfastError):  # what is on its way out is raised on, Ctrl-C above all
+                run(work.close_stream(stream))
+            raise
+        source.close()
+        run(work.close_stream(stream))
 
     def say(self, text: str) -> str:
         """Stores text as a whole message and gives it back to be shown."""
@@ -95,11 +100,11 @@ class Turn:
     ) -> None:
         if error is None:
             end, reason = self._work.clean_end
-            run(self._work.finish(end, reason))
+            run(self._work.leave(end, reason))
             return
         end, reason, text = ending_of(error)
         try:
-            run(self._work.finish(end, reason, text))
+            run(self._work.leave(end, reason, text))
         except HoldfastError as trouble:
             error.add_note(
                 f"The turn could not be ended either: {trouble}"

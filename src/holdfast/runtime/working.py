@@ -5,6 +5,7 @@ of it is delivered and no state of it changes. What it had done before it knew (
 is stored all the same, under its own turn and marked late, and the caller is told (I-7).
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.turn import Ask, CallId, addresses, digest_of
 from holdfast.engine.protocol import Owing, Refused, Write, Written
-from holdfast.errors import NotFound, TurnInterrupted
+from holdfast.errors import HoldfastError, NotFound, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
@@ -49,6 +50,8 @@ class TurnWork:
         self.ended = False
         self._lock = threading.RLock()
         self._streams: list[Stream] = []
+        self._unstored: list[Draft] = []  # messages that the store could not take; the turn's end has them
+        self._leaving: tuple[End, str | None, str | None] = ("interrupted", None, None)
         self._calls: list[OpenCall] = []
         self._cut_off = False
         room.keeper.hold(self, _orphan(room, number))
@@ -91,7 +94,7 @@ class TurnWork:
     def renew(self) -> bool:
         """Asks for more time; the keeper calls this and does not wait."""
         if not self.ended:
-            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s)
+            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
             ticket.then(lambda _: self._renewed(ticket))
         return not self.ended
 
@@ -144,7 +147,11 @@ class TurnWork:
         self._cut_off = not stream.complete
         if spoken is not None and not self.ended:
             draft = self.room.message(spoken, turn=self.number, id=stream.id)
-            yield from self._write(drafts=(draft,))
+            try:
+                yield from self._write(drafts=(draft,))
+            except OperatorNeeded:
+                self._unstored.append(draft)
+                raise
             self._note_calls(draft.id.hex(), spoken.note)
 
     # Tools.
@@ -192,7 +199,12 @@ class TurnWork:
             place, drafts = (message.id.hex(), 0), (message,)
         if needs_approval:
             drafts += (self.room.draft("ask", Asked(id, place[0], digest, place[1]), turn=self.number),)
-        yield from self._write(drafts=drafts)
+        try:
+            yield from self._write(drafts=drafts)
+        except OperatorNeeded:
+            if asked is not None:
+                asked.started = asked.waiting = False  # so that it can be made again
+            raise
         if asked is None:
             with self._lock:
                 self._calls.append(OpenCall(id, *place, started=True, waiting=needs_approval))
@@ -225,7 +237,12 @@ class TurnWork:
         part = {"type": "result", "call_id": call_id, "content": text} | ({"error": True} if error else {})
         target = target_of(known.message, known.index) if known is not None else None
         note = MessageNote(role="tool", format="holdfast", plain=False, answers=(call_id,), target=target, failed=error)
-        return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
+        try:
+            return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
+        except OperatorNeeded:
+            if known is not None:
+                known.answered = False  # so that it can be answered again
+            raise
 
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
         log = yield Read(self.room.history)
@@ -245,9 +262,9 @@ class TurnWork:
                 return []
             ids = tuple(message.hex() for message in free)
             draft = self.room.draft("take", Taken(ids), turn=self.number)
+            self._took = True  # before it is known: a caller that is cancelled here has taken them, and owes the answer
             outcome = yield self.room.submit(fence=self.number, drafts=(draft,), takes=free)
             if isinstance(outcome, Written):
-                self._took = True
                 return (yield Read(partial(self.room.pick, ids)))
             if outcome.why != "taken":
                 self._over()
@@ -275,18 +292,47 @@ class TurnWork:
         """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before."""
         if self.ended:
             return
+        try:
+            owes = (yield from self._owes()) if end == "completed" else ()
+        except BaseException as cut:
+            if not isinstance(cut, Exception | GeneratorExit):
+                with contextlib.suppress(HoldfastError):
+                    yield from self._finish(*ending_of(cut))  # its caller is leaving: nobody else would end it
+            raise
+        yield from self._finish(end, reason, error, owes)
+
+    def _finish(self, end: End, reason: str | None, error: str | None, owes: tuple[Owing, ...] = ()) -> Plan[None]:
         with self._lock:
             streams, self._streams = self._streams, []
-        drafts = []
+            drafts, self._unstored = self._unstored, []
         for stream in streams:
             spoken = stream.message()
             if spoken is not None:
                 drafts.append(self.room.message(spoken, turn=self.number, id=stream.id))
         note = TurnEnded(end, reason=reason, error=error)
-        drafts.append(self.room.draft("end", note, turn=self.number))
-        owes = (yield from self._owes()) if end == "completed" else ()
-        yield from self._write(drafts=tuple(drafts), finish=True, owes=owes)
+        last = self.room.draft("end", note, turn=self.number)
+        try:
+            yield from self._write(drafts=(*drafts, last), finish=True, owes=owes)
+        except OperatorNeeded:
+            self._unstored = drafts
+            raise
         self._over()
+
+    def leave(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
+        """The block is left: `finish`. If the store can't take the turn's end now, it is stored as soon as it can, by
+        whoever looks next or by the keeper: nobody works on the turn any more, so nobody should wait for it.
+        """
+        self._leaving = (end, reason, error)
+        try:
+            yield from self.finish(end, reason, error)
+        except BaseException:
+            if not self.ended:
+                self.room.keeper.leave((self.room.id, self.number), self)
+            raise
+
+    def leave_again(self) -> Plan[None]:
+        """Leaves as it was left."""
+        return self.leave(*self._leaving)
 
     def _owes(self) -> Plan[tuple[Owing, ...]]:
         """Whom this turn's answer is owed to: those who asked for it with an address."""

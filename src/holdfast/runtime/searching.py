@@ -1,0 +1,163 @@
+"""Searching: what can be found in a message, and what a finder is shown of it.
+
+The words of people and models can be found, the names and arguments of tool calls, and what tools answered; reasoning,
+instructions and summaries can't. A message belongs to the session whose log holds it: a fork's past is found in its
+parent.
+
+Answers are newest first, in the order of arrival: that is stable, and the same for every page.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.entry import note_of
+from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, thaw
+from holdfast.domain.seeking import TEXT_MAX, Found, Sought, Words, asked, snippet
+from holdfast.engine.protocol import Engine
+from holdfast.errors import InvalidMessage
+from holdfast.formats import registry
+from holdfast.runtime.drive import Plan, Read
+
+LIMIT_MAX = 1000
+_OF_SESSIONS = ("open", "running", "ended")
+_OF_MESSAGES = ("complete", "partial")
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A message that was found. `snippet` is the text around the first place, in one line, `marks` are the places in
+    it, from and up to; `at` is in milliseconds since 1970.
+    """
+
+    session_id: str
+    key: str | None
+    seq: int
+    message_id: str
+    role: str
+    at: int
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+
+
+def sought(
+    tenant: str,
+    text: str,
+    *,
+    role: str | None = None,
+    tool: str | None = None,
+    state: str | None = None,
+    key: str | None = None,
+    session: str | None = None,
+    since: int | datetime | None = None,
+    until: int | datetime | None = None,
+) -> Sought:
+    """What the caller asks for, checked."""
+    if not isinstance(text, str):
+        raise InvalidMessage(problem=f"one looks for words, not for a {type(text).__name__}", place="text")
+    _check("role", role, _ROLES)
+    _check("state", state, (*_OF_SESSIONS, *_OF_MESSAGES))
+    return Sought(
+        tenant, asked(text), role=role, tool=tool, key=_storable(key), session=session,
+        partial=state == "partial" if state in _OF_MESSAGES else None,
+        state=state if state in _OF_SESSIONS else None,
+        since=_time("since", since), until=_time("until", until),
+    )  # fmt: skip
+
+
+def search(engine: Engine, question: Sought, limit: int) -> Plan[list[Hit]]:
+    """The newest messages that answer."""
+    if not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise InvalidMessage(problem=f"a search gives 1 to {LIMIT_MAX} messages, not {limit}", place="limit")
+    return [_hit(found) for found in (yield Read(lambda: engine.search(question, limit=limit), slow=True))]
+
+
+def _hit(found: Found) -> Hit:
+    shown, marks = snippet(found.words.text, found.places)
+    entry = found.entry
+    return Hit(found.session, found.key, entry.seq, entry.id.hex(), found.words.role, entry.at, shown, marks)
+
+
+def words_of(kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]) -> Words | None:
+    """What can be found in an entry. `earlier` gives the notes of messages before it that have these bytes in them."""
+    if kind != "message" or not body:
+        return None
+    said: MessageNote = note_of("message", note)
+    tools = dict.fromkeys(call.name for call in said.calls)
+    for id in said.answers:
+        tools |= dict.fromkeys(_callers(id, earlier))
+    return Words(_text(said.format, body)[:TEXT_MAX], said.role, said.partial, tuple(tools))
+
+
+def _callers(id: str, earlier: Callable[[bytes], Iterable[bytes]]) -> Iterator[str]:
+    """The name of the tool that was called under this id, last before its answer."""
+    needle = msgspec.json.encode(id.encode("utf-8", "replace").decode())[1:-1]
+    for note in earlier(needle):
+        for call in note_of("message", note).calls:
+            if call.id == id:
+                yield call.name
+                return
+
+
+def _text(format: str, body: bytes) -> str:
+    try:
+        pieces = registry.read(format, body)
+    except InvalidMessage:  # of a format that is not known here
+        return "\n".join(_strings(thaw(body)))
+    return "\n".join(text for piece in pieces if (text := _said(piece.part)))
+
+
+def _said(part: Part) -> str:
+    match part:
+        case Text(text) | Refusal(text):
+            return text
+        case Call(_, name, arguments):
+            return f"{name} {_readable(arguments)}"
+        case Result(_, content):
+            return _readable(content)
+        case _:
+            return ""
+
+
+def _readable(said: str) -> str:
+    """What a program said as people would look for it: JSON that has escapes in it without them."""
+    if "\\" in said and said.lstrip()[:1] in ("{", "["):
+        try:
+            return " ".join(_strings(thaw(said.encode("utf-8", "surrogatepass"))))
+        except (ValueError, RecursionError):  # not JSON, or not all of it, or nothing that anybody would read
+            pass
+    return said
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield f"{name}:"
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif value is not None:
+        yield str(value)
+
+
+def _check(place: str, given: str | None, known: tuple[str, ...]) -> None:
+    if given is not None and given not in known:
+        raise InvalidMessage(problem=f"{given!r} is none of {', '.join(known)}", place=place)
+
+
+def _storable(key: str | None) -> str | None:
+    """No key has lone surrogates in it: one that has them is a key of no session."""
+    return key if key is None or key.isascii() else key.encode("utf-8", "replace").decode()
+
+
+def _time(place: str, given: int | datetime | None) -> int | None:
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise InvalidMessage(problem="a time without a zone could be any; give it one", place=place)
+        return int(given.timestamp() * 1000)
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and abs(given) < 1 << 62):
+        return given
+    raise InvalidMessage(problem="a time is a datetime, or milliseconds since 1970", place=place)

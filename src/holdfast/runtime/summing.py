@@ -1,0 +1,137 @@
+"""What a session comes to: counts, turns and usage, added up page by page (I-17, I-24).
+
+Sums are derived: nothing stores them. A handle remembers how far it has added, so that asking again costs only what is
+new.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.entry import End, Entry, note_of
+from holdfast.domain.message import Usage
+from holdfast.engine.protocol import SessionState
+from holdfast.runtime.room import Room
+from holdfast.runtime.transcript import opening
+
+OPENING = 8
+"""Among so many entries from the beginning, the first message of a session is looked for."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What a session is at a glance. Times are in milliseconds since 1970."""
+
+    id: str
+    key: str | None
+    epoch: int
+    tenant: str
+    state: str
+    title: str
+    head: int
+    messages: int
+    turns: int
+    pending: int
+    running: str | None
+    usage: Usage
+    opened_at: int
+    active_at: int
+
+
+class TurnInfo(msgspec.Struct, frozen=True):
+    """What a turn came to. `end` is None while it runs; `usage` is of the messages that were said in it."""
+
+    id: str
+    number: int
+    started_at: int
+    ended_at: int | None = None
+    end: End | None = None
+    reason: str | None = None
+    error: str | None = None
+    messages: int = 0
+    usage: Usage = Usage()
+
+
+class Sums(msgspec.Struct):
+    """What was added up so far, up to entry `seq`."""
+
+    seq: int = 0
+    messages: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+def info(room: Room, state: SessionState) -> SessionInfo:
+    """State, counts, title and usage; what a fork shares is counted as messages, and its usage only where it was
+    spent (FAULTS J3).
+    """
+    with room.lock:
+        sums = room.sums = _added_up(room, room.sums or Sums())
+    return SessionInfo(
+        id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant, state=state_of(state),
+        title="" if state.erased else title(room), head=state.head, messages=sums.messages, turns=sums.turns,
+        pending=len(room.engine.inbox(room.id)), running=room.turn_name(state.turn), usage=sums.usage,
+        opened_at=state.opened_at, active_at=state.last_at,
+    )  # fmt: skip
+
+
+def turns(room: Room, *, after: int, limit: int | None) -> list[TurnInfo]:
+    """The turns with numbers above `after`, in order."""
+    found: dict[int, TurnInfo] = {}
+    seq = 0
+    while page := room.page(seq, bodies=False):
+        seq = page[-1].seq
+        for entry in page:
+            if entry.turn is not None and entry.turn > after:
+                _tell_turn(room, found, entry)
+    ordered = [found[number] for number in sorted(found)]
+    return ordered if limit is None else ordered[:limit]
+
+
+def _tell_turn(room: Room, found: dict[int, TurnInfo], entry: Entry) -> None:
+    number = entry.turn
+    assert number is not None
+    if entry.kind == "turn":
+        found[number] = TurnInfo(room.turn_name(number) or "", number, entry.at)
+    known = found.get(number)
+    if known is None:
+        return
+    note: Any = note_of(entry.kind, entry.note) if entry.kind in ("message", "turn", "take", "end") else None
+    if entry.kind == "message":
+        found[number] = replace(known, messages=known.messages + 1, usage=_sum(known.usage, note.usage))
+    elif entry.kind in ("turn", "take"):
+        found[number] = replace(known, messages=known.messages + len(note.takes))
+    elif entry.kind == "end" and known.end is None:
+        left = known.messages - len(note.returns)
+        told = {"end": note.end, "reason": note.reason, "error": note.error}
+        found[number] = replace(known, ended_at=entry.at, messages=left, **told)
+
+
+def _added_up(room: Room, sums: Sums) -> Sums:
+    while page := room.page(sums.seq, bodies=False):
+        sums.seq = page[-1].seq
+        for entry in page:
+            if entry.kind == "turn":
+                sums.turns += 1
+            elif entry.kind == "message":
+                sums.messages += 1
+                usage = note_of("message", entry.note).usage
+                if usage is not None and entry.seq > room.origin:
+                    sums.usage = _sum(sums.usage, usage)
+    return sums
+
+
+def _sum(one: Usage, other: Usage | None) -> Usage:
+    if other is None:
+        return one
+    return Usage(*(getattr(one, field) + getattr(other, field) for field in Usage.__struct_fields__))
+
+
+def state_of(state: SessionState) -> str:
+    return "ended" if state.ended else "running" if state.turn is not None else "open"
+
+
+def title(room: Room) -> str:
+    """The beginning of the first thing that a user said, in a line."""
+    first = next((message for message in opening(room, OPENING) if message.role == "user"), None)
+    return " ".join(first.text.split())[:80] if first is not None else ""

@@ -1,0 +1,88 @@
+"""The transcript, page by page, without folding the history: memory is bounded by the page (I-24).
+
+An entry says most of what a message is. What was said about it later is looked for where it can be: labels are few and
+have an index; who took a message from the inbox stands a little further on in the log.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.message import MessageNote
+from holdfast.domain.repair import Seen
+from holdfast.runtime.message import Message
+from holdfast.runtime.room import Room
+
+TELLING = 500
+"""How many entries of a transcript are read at once."""
+_FURTHER = 200
+
+
+def messages(room: Room, *, after: int = 0, limit: int = TELLING) -> tuple[list[Message], int]:
+    """A page of the transcript, and the seq to go on after; the same seq again at the end."""
+    page = room.page(after, limit)
+    said = [(entry, note_of("message", entry.note)) for entry in page if entry.kind == "message"]
+    accepted = {entry.id.hex() for entry, note in said if note.inbox}
+    waiting = {each.message.hex() for each in room.engine.inbox(room.id)} if accepted else set()
+    takers = _takers(_from(room, page), accepted - waiting)
+    labels = room.labels()
+    found = [_message(room, entry, note, takers, waiting, labels) for entry, note in said]
+    return found, page[-1].seq if page else after
+
+
+def opening(room: Room, count: int) -> list[Message]:
+    """The messages among the first entries of a session."""
+    page = room.page(0, count)
+    said = ((entry, note_of("message", entry.note)) for entry in page if entry.kind == "message")
+    return [_message(room, entry, note, {}, set(), {}) for entry, note in said]
+
+
+def find(room: Room, id: str) -> Entry | None:
+    """The message with this id, without its payload."""
+    after = 0
+    while page := room.page(after, bodies=False):
+        after = page[-1].seq
+        for entry in page:
+            if entry.kind == "message" and entry.id.hex() == id:
+                return entry
+    return None
+
+
+def _message(
+    room: Room,
+    entry: Entry,
+    note: MessageNote,
+    takers: dict[str, int | None],
+    waiting: set[str],
+    labels: dict[str, dict[str, Any]],
+) -> Message:
+    id = entry.id.hex()
+    turn = entry.turn if entry.turn is not None else takers.get(id)
+    seen = Seen(id, entry.seq, turn, note, entry.body, False, (), entry.at)
+    known = None if note.erased else labels.get(id)
+    return Message(seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels=known)
+
+
+def _from(room: Room, page: list[Entry]) -> Iterator[Entry]:
+    """This page, and the log after it as far as somebody reads."""
+    while page:
+        yield from page
+        page = room.page(page[-1].seq, _FURTHER, bodies=False)
+
+
+def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | None]:
+    """Which turn took each of these messages from the inbox and kept it: what a turn gave back, another one took."""
+    takers: dict[str, int | None] = {}
+    if not accepted:
+        return takers
+    unsettled = set(accepted)
+    for entry in entries:
+        if entry.kind in ("turn", "take"):
+            takers.update((id, entry.turn) for id in note_of(entry.kind, entry.note).takes if id in accepted)
+        elif entry.kind == "end":
+            for id in note_of("end", entry.note).returns:
+                takers.pop(id, None)
+            unsettled.difference_update(id for id, turn in takers.items() if turn == entry.turn)
+            if not unsettled:
+                break
+    return takers

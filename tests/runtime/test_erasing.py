@@ -1,0 +1,280 @@
+"""Erasing: a canary is nowhere in any file of the store, and everything else is where it was (I-21, FAULTS K6-K8)."""
+
+import random
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.errors import NotFound, SessionEnded
+from looking import HandWorld, other_handle
+from procs import child
+
+CANARY = "Xanthocephalus"
+LARGE = f"{CANARY} " * 5_000
+
+
+def files_with(path, word=CANARY):
+    """The files of the store in which this word is, in any case."""
+    needle = word.lower().encode()
+    return [file.name for file in sorted(path.parent.iterdir()) if needle in file.read_bytes().lower()]
+
+
+def told_everywhere(store, key="k"):
+    """A session with the canary in every place that words can get to."""
+    store.accept(key, f"accepted {CANARY}", event_id=f"event {CANARY}", reply_to=f"reply to {CANARY}")
+    session = store.session(key)
+    session.instructions(f"You are {CANARY}.")
+    with session.turn(f"Hello {CANARY}", event_id=f"another {CANARY}", reply_to=f"me, {CANARY}") as turn:
+        for _ in turn.deliver(iter([CANARY[:5], CANARY[5:], " said in chunks ", CANARY])):
+            pass
+        call = turn.call(f"tool_{CANARY}", {"q": CANARY}, call_id=f"call_{CANARY}")
+        turn.result(call, LARGE)
+    with pytest.raises(RuntimeError), session.turn(f"again {CANARY}") as turn:
+        turn.say(f"I fail: {CANARY}")
+        raise RuntimeError(CANARY)
+    first = next(session.transcript())
+    session.label(first.id, note=CANARY)
+    session.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": LARGE}}]})
+    session.record([*session.context(), {"role": "user", "content": f"recorded {CANARY}"}])
+    session.compact(f"They spoke of {CANARY}.", keep_turns=0)
+    with session.turn("once more") as turn:
+        turn.retract(f"because {CANARY}")
+    with session.turn("ask") as turn:
+        turn.call("rm", {"path": CANARY}, needs_approval=True)
+    session.decide(session.calls()[-1].call_id, True, by=CANARY)
+    store.outbox()[0].failed(CANARY)
+    session.stop(CANARY)
+    session.append(f"last {CANARY}")
+    return session
+
+
+def test_a_canary_is_nowhere_in_any_file_after_an_erasure(store, path):
+    session = told_everywhere(store)
+    assert files_with(path)
+    store.erase(session.id)
+    assert files_with(path) == []
+    store.close()
+    assert files_with(path) == []
+
+
+def test_a_canary_that_was_searched_for_is_not_in_the_search_file_either(store, path):
+    session = told_everywhere(store)
+    assert store.search(CANARY)
+    assert "agent.db-search" in files_with(path, CANARY[-8:])  # an index shortens what words have in common
+    store.erase(session.id)
+    assert files_with(path, CANARY[-8:]) == []
+    assert store.search(CANARY) == []
+
+
+def test_a_canary_among_many_sessions_is_gone_and_theirs_stay(store, path):
+    """Pages are shared, rows move, journal rows were deleted long ago: what is erased was everywhere."""
+    chance = random.Random(7)
+    others = [store.session(f"other {number}") for number in range(30)]
+    erased = store.session("erased")
+    for number in range(400):
+        session = chance.choice([*others, erased, erased])
+        word = CANARY if session is erased else "Agelaius"
+        size = chance.choice([1, 1, 40, 400, 8000])
+        if chance.random() < 0.3:
+            with session.turn(f"{word} {number}", reply_to=f"{word} {number}") as turn:
+                for _ in turn.deliver(iter([f"{word} "] * min(size, 30))):
+                    pass
+        else:
+            session.append(f"{word} {number} " * size)
+    before = {other.id: [message.payload for message in other.transcript()] for other in others}
+    owed = {debt.id for debt in store.outbox(limit=1000) if debt.session_id != erased.id}
+    store.erase(erased.id)
+    assert files_with(path) == []
+    assert {other.id: [message.payload for message in other.transcript()] for other in others} == before
+    assert {debt.id for debt in store.outbox(limit=1000)} == owed
+    assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").get == "ok"
+
+
+def test_erasing_one_session_after_another_leaves_nothing_of_any(store, path):
+    """Each erasure moves rows about among those that are erased later."""
+    chance = random.Random(11)
+    words = [f"{CANARY}{number:02d}" for number in range(10)]
+    sessions = {word: store.session(word[-2:]) for word in words}
+    for _ in range(250):
+        word = chance.choice(words)
+        if chance.random() < 0.4:
+            with sessions[word].turn(word, reply_to=word, event_id=f"{word} {chance.random()}") as turn:
+                list(turn.deliver(iter([word, " ", word * chance.choice([1, 200])])))
+        else:
+            sessions[word].append(f"{word} " * chance.choice([1, 10, 100, 5000]))
+        if chance.random() < 0.05:
+            assert store.search(word) is not None
+    chance.shuffle(words)
+    for done, word in enumerate(words, 1):
+        store.erase(sessions[word].id)
+        assert [gone for gone in words[:done] if files_with(path, gone)] == []
+        for left in words[done:]:
+            assert all(left in message.text for message in sessions[left].transcript() if message.role == "user")
+
+
+ERASE = """
+import holdfast
+store = holdfast.open(sys.argv[1])
+say("ready")
+store.erase(sys.argv[2])
+say("done")
+hear()
+"""
+
+
+def test_an_erasure_that_was_killed_can_be_done_again(path):
+    """Killed at any point, the session is as it was or erased whole; asked again, nothing of it is left."""
+    for spins in (0, 1_000, 20_000, 100_000, 200_000, 400_000, 800_000):
+        with holdfast.open(path) as store:
+            session = told_everywhere(store, key=f"killed after {spins}")
+        with child(ERASE, path, session.id) as other:
+            other.wait_for("ready")
+            for _ in range(spins):
+                pass
+            other.kill()
+        with holdfast.open(path) as store:
+            states = {message.state == "erased" for message in store.get(session.id).transcript()}
+            assert len(states) == 1
+            store.erase(session.id)
+        assert files_with(path) == []
+
+
+def test_an_erasure_leaves_the_places_of_the_entries_and_an_audit_entry(store):
+    session = told_everywhere(store)
+    before = [(entry.seq, entry.kind, entry.turn, entry.id) for entry in session.entries()]
+    erasure = store.erase(session.id)
+    after = list(session.entries())
+    assert [(entry.seq, entry.kind, entry.turn, entry.id) for entry in after[:-1]] == before
+    assert after[-1].kind == "erased" and erasure.done
+    assert (erasure.entries, erasure.messages) == (len(before), sum(kind == "message" for _, kind, *_ in before))
+    told = list(session.transcript())
+    assert {(message.state, message.payload, message.text) for message in told} == {("erased", None, "")}
+    assert [message.id for message in told] == [id.hex() for _, kind, _, id in before if kind == "message"]
+
+
+def test_a_preview_tells_what_an_erasure_takes_and_takes_nothing(store):
+    session = told_everywhere(store)
+    before = list(session.entries())
+    preview = store.erase(session.id, preview=True)
+    assert list(session.entries()) == before and not preview.done
+    done = store.erase(session.id)
+    fields = ("entries", "messages", "bytes", "blobs", "forks")
+    assert [getattr(done, name) for name in fields] == [getattr(preview, name) for name in fields]
+    assert preview.blobs == 1 and preview.bytes > len(LARGE)
+
+
+def test_an_erased_session_is_over_for_every_handle_and_its_key_goes_on(store, path):
+    session = told_everywhere(store)
+    with other_handle(path) as far:
+        elsewhere = far.get(session.id)
+        assert any(CANARY in str(payload) for payload in elsewhere.context())
+        store.erase(session.id)
+        for handle in (session, elsewhere):
+            assert list(handle.context()) == [] and handle.pending() == [] and handle.instructions() is None
+            with pytest.raises(SessionEnded):
+                handle.append("late")
+            with pytest.raises(SessionEnded):
+                handle.turn("late")
+            assert handle.info().state == "ended" and handle.info().title == ""
+    assert store.session("k").id != session.id and store.session("k").epoch == session.epoch + 1
+
+
+def test_late_words_of_a_turn_do_not_come_back_into_an_erased_session(store, path):
+    session = store.session("k")
+    turn = session.turn("go")
+    call = turn.call("slow", {})
+    store.erase(session.id)
+    with pytest.raises(holdfast.HoldfastError):
+        turn.result(call, f"late {CANARY}")
+    assert files_with(path) == []
+    assert [entry.kind for entry in session.entries()][-1] == "erased"
+
+
+def test_an_event_of_an_erased_session_is_not_taken_for_a_new_one(store):
+    told_everywhere(store)
+    session = store.session("k")
+    store.erase(session.id)
+    again = store.accept("k", "redelivered", event_id=f"event {CANARY}")
+    assert again.again and again.session_id == session.id
+
+
+def test_erasing_twice_changes_nothing_but_the_audit(store, path):
+    session = told_everywhere(store)
+    store.erase(session.id)
+    before = list(session.entries())
+    again = store.erase(session.id)
+    after = list(session.entries())
+    assert again.done and after[: len(before)] == before and [e.kind for e in after[len(before) :]] == ["erased"]
+    assert files_with(path) == []
+
+
+def test_a_fork_loses_the_past_it_shared_and_keeps_its_own_words(store, path):
+    session = told_everywhere(store)
+    fork = session.fork()
+    fork.append("my own words")
+    assert store.erase(session.id, preview=True).forks == (fork.id,)
+    store.erase(session.id)
+    assert files_with(path) == []
+    assert [message.text for message in fork.transcript() if message.state != "erased"] == ["my own words"]
+    with other_handle(path) as far:
+        assert [payload["content"] for payload in far.get(fork.id).context()] == ["my own words"]
+        with far.get(fork.id).turn("go on") as turn:
+            turn.say("yes")
+
+
+def test_a_blob_that_two_sessions_said_goes_with_the_second(store, path):
+    one, two = store.session("one"), store.session("two")
+    for session in (one, two):
+        session.append(LARGE)
+    store.erase(one.id)
+    assert files_with(path) and next(two.transcript()).text == LARGE
+    store.erase(two.id)
+    assert files_with(path) == []
+
+
+def test_a_reader_that_holds_old_pages_is_said_to_be_in_the_way(store, path):
+    session = told_everywhere(store)
+    reader = apsw.Connection(str(path))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entry").fetchall()
+    with pytest.raises(holdfast.errors.StoreUnavailable, match="erase the session again"):
+        store.erase(session.id)
+    reader.close()
+    store.erase(session.id)
+    assert files_with(path) == []
+
+
+def test_erasing_what_is_not_there_is_not_found(store):
+    with pytest.raises(NotFound):
+        store.erase("00000000-0000-4000-8000-000000000000")
+
+
+def test_retention_is_previewed_and_takes_whole_sessions_by_their_activity(path):
+    world = HandWorld()
+    store = holdfast.open(path, durability="process", world=world)
+    old, young, running = store.session("old"), store.session("young"), store.session("running")
+    old.append(CANARY)
+    turn = running.turn("long work", lease_s=10**9)
+    parent = store.session("parent")
+    parent.append("shared")
+    child = parent.fork()
+    world.ahead_s = 40 * 86_400
+    young.append("hello")
+    child.append("still here")
+    preview = store.retain(30)
+    assert [(found.session_id, found.done) for found in preview] == [(old.id, False)]
+    assert next(old.transcript()).text == CANARY
+    assert [(found.session_id, found.done) for found in store.retain(30, preview=False)] == [(old.id, True)]
+    assert [entry.kind for entry in old.entries()][-1] == "erased"
+    assert next(young.transcript()).text == "hello" and next(child.transcript()).text == "shared"
+    turn.say("done")
+    turn.interrupt()
+    assert store.retain(30) == []
+    store.close()
+
+
+def test_retention_for_no_time_at_all_is_refused(store):
+    for days in (0, -1):
+        with pytest.raises(holdfast.errors.InvalidMessage):
+            store.retain(days)

@@ -1,0 +1,129 @@
+"""Sums and pages: usage by message, turn and session, and memory that does not grow with the history (I-24, J2, J3)."""
+
+import asyncio
+import tracemalloc
+
+import pytest
+
+import holdfast
+from looking import other_handle
+
+ANSWER = {"role": "assistant", "content": "yes"}
+
+
+def chunks(text, *, input, output):
+    """A streamed answer as OpenAI sends it, with what it cost at the end."""
+    yield {"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]}
+    yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    yield {"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output, "total_tokens": 0}}
+
+
+def spend(session, *, input, output):
+    with session.turn("go") as turn:
+        list(turn.deliver(chunks("done", input=input, output=output), format="openai.chat"))
+    return turn.id
+
+
+def test_usage_is_told_by_message_by_turn_and_by_session(session):
+    first = spend(session, input=10, output=1)
+    with session.turn("twice") as turn:
+        for _ in range(2):
+            list(turn.deliver(chunks("x", input=100, output=5), format="openai.chat"))
+    by_message = [message.usage.input for message in session.transcript() if message.usage]
+    assert by_message == [10, 100, 100]
+    assert [(turn.id == first, turn.usage.input, turn.usage.output) for turn in session.turns()] == [
+        (True, 10, 1),
+        (False, 200, 10),
+    ]
+    assert (session.info().usage.input, session.info().usage.output) == (210, 11)
+
+
+def test_usage_is_counted_once_however_often_a_session_is_forked(store, session):
+    spend(session, input=10, output=1)
+    forks = [session.fork() for _ in range(5)]
+    spend(forks[0], input=7, output=0)
+    assert [fork.info().usage.input for fork in forks] == [7, 0, 0, 0, 0]
+    assert session.info().usage.input == 10
+    assert forks[0].info().messages == 4
+
+
+def test_turns_tell_how_each_ended(session):
+    spend(session, input=1, output=1)
+    with pytest.raises(RuntimeError), session.turn("fail"):
+        raise RuntimeError("no")
+    running = session.turn("long")
+    told = session.turns()
+    assert [turn.end for turn in told] == ["completed", "failed", None]
+    assert told[1].error == "RuntimeError: no" and told[2].id == running.id
+    assert [turn.messages for turn in told] == [2, 1, 1]
+    assert [turn.number for turn in session.turns(after=told[0].number, limit=1)] == [told[1].number]
+    running.interrupt("enough")
+    assert session.turns()[-1].reason == "enough"
+
+
+def test_sums_follow_what_another_process_writes(session, path):
+    spend(session, input=1, output=1)
+    assert session.info().messages == 2
+    with other_handle(path) as far:
+        spend(far.get(session.id), input=1, output=1)
+    assert (session.info().messages, session.info().turns, session.info().usage.input) == (4, 2, 2)
+
+
+def test_a_message_says_which_turn_took_it_wherever_a_page_begins(store, session):
+    """Taken at once, taken much later, given back and taken by another."""
+    store.accept("k", "one")
+    with session.turn() as first:
+        first.say("a")
+    store.accept("k", "two")
+    for number in range(300):
+        session.append(f"{number}")
+    lost = session.turn()
+    lost.interrupt()
+    with session.turn() as third:
+        third.say("b")
+    store.accept("k", "three")
+    whole = {message.text: (message.turn, message.state) for message in session.transcript()}
+    assert whole["one"] == (first.id, "complete")
+    assert whole["two"] == (third.id, "complete") or whole["two"] == (lost.id, "complete")
+    assert whole["three"] == (None, "pending")
+    for after in range(0, session.info().head):
+        [message] = list(session.transcript(after=after, limit=1))[:1] or [None]
+        if message is not None:
+            assert (message.turn, message.state) == whole[message.text]
+
+
+def test_labels_are_told_on_every_page_and_a_fork_has_those_of_its_past(session):
+    ids = [session.append(f"{number}") for number in range(5)]
+    session.label(ids[0], colour="red")
+    session.label(ids[0], size=3)
+    fork = session.fork()
+    session.label(ids[0], colour="blue")
+    fork.label(ids[1], colour="green")
+    assert [message.labels for message in session.transcript(limit=2)] == [{"colour": "blue", "size": 3}, {}]
+    theirs = [message.labels for message in fork.transcript(limit=2)]
+    assert theirs == [{"colour": "red", "size": 3}, {"colour": "green"}]
+
+
+def test_looking_at_a_long_session_takes_no_more_memory_than_a_page(path):
+    """A transcript's tail, its list, its sums: none of them folds the history."""
+    with holdfast.open(path, durability="process") as store:
+        session = store.session("long")
+        for _ in range(20):
+            asyncio.run(_fill(path, 1500))
+    with holdfast.open(path, durability="process") as store:
+        session = store.session("long")
+        tracemalloc.start()
+        head = store.sessions()[0].head
+        assert len(list(session.transcript(after=head - 20))) == 20
+        assert session.info().messages == 30_000
+        session.label(next(session.transcript(after=100)).id, seen=True)
+        assert sum(1 for _ in session.transcript()) == 30_000
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 4_000_000, f"{peak / 1e6:.0f} MB"
+
+
+async def _fill(path, count):
+    async with holdfast.open_async(path, durability="process") as store:
+        session = await store.session("long")
+        await asyncio.gather(*(session.append(f"{number} and some words more") for number in range(count)))
