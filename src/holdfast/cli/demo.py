@@ -3,23 +3,24 @@
 import os
 import sys
 import tempfile
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
+from typing import Any
 
 from holdfast import __version__
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
 
 SCHEMA = "holdfast.demo/1"
 PACE_S = 0.03
 PACE_OF_MACHINES_S = 0.004
 
 
-def demo(
-    *,
-    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
-    store: Annotated[Path | None, Parameter(name="--store")] = None,
-) -> int:
+def options(parser: Parser) -> None:
+    kept = "keep the store in this file, to look into it afterwards; without it, the store is removed in the end"
+    parser.add_argument("--store", metavar="PATH", help=kept)
+    parser.add_switch("--json", "print one JSON object instead of the show")
+
+
+def run(options: Any, out: Output) -> int:
     """Kill an agent in the middle of a sentence; see what is kept.
 
     A scripted model streams an answer inside a child process, which is killed with SIGKILL halfway. The store is
@@ -27,18 +28,11 @@ def demo(
     next. Then a second turn carries on. It takes a few seconds and no network.
 
     The exit code is 0 when every promise was kept and 1 when one was not.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object instead of the show.
-    store
-        Keep the store in this file, to look into it afterwards. Without it, the store is removed in the end.
     """
-    if store is not None:
-        return _demo(os.path.abspath(store), json=json, kept=True)
+    if options.store is not None:
+        return _demo(os.path.abspath(options.store), json=out.is_json, kept=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        return _demo(os.path.join(folder, "demo.db"), json=json, kept=False)
+        return _demo(os.path.join(folder, "demo.db"), json=out.is_json, kept=False)
 
 
 def _demo(where: str, *, json: bool, kept: bool) -> int:

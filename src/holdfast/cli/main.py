@@ -1,68 +1,147 @@
 """`holdfast`, the command: finds the command that was named, runs it, and turns what happened into an exit code.
 
-A command loads what it needs when it is called. Data goes to stdout, talk to stderr. The exit code is 0 when all is
-well, 1 when a command found something wrong, 2 when it could not be run.
+A command is loaded when it is called. Data goes to stdout, talk to stderr; an error is one sentence. The exit codes are
+in `codes.py`.
 """
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast import HoldfastError, __version__
+from holdfast.cli import codes
+from holdfast.cli.commands import COMMANDS, GROUPS, below
+from holdfast.cli.output import Output
 
-HELP = """Durable sessions for AI agents.
+ABOUT = """Durable sessions for AI agents.
 
 What the user was shown, what the agent did and what the model is told next are one record, kept in a file, that
 survives interrupts and crashes. Start with `holdfast demo`."""
 
-INSTALL = """\
-holdfast: the command line needs two more packages, and {missing} is not there. Install them with:
-
-    pip install 'holdfast[cli]'
-"""
+INSTALL = """{missing} is not there, which this command needs. Install it with: pip install 'holdfast[cli]'"""
+SHARED = {"--store": 1, "--tenant": 1, "--json": 0}
+"""Options that may stand before the command too, with the number of words that follow them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
+    _prepare()
     try:
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in ("cyclopts", "rich"):
-            raise
-        sys.stderr.write(INSTALL.format(missing=missing))
-    except HoldfastError as error:
-        sys.stderr.write(f"holdfast: {error}\n")
-    return 2
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _let_go()
+        return codes.DONE  # whoever read has read enough
+    except KeyboardInterrupt:
+        return codes.INTERRUPTED
+    except Exception as error:
+        return _sorry(error)
 
 
-def _run(arguments: list[str]) -> int:
-    from cyclopts import CycloptsError
+def _prepare() -> None:
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, a process may be started without one
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal can't show is no reason to end
 
+
+def _let_go() -> None:
+    """What is still to be written to stdout goes there, or nowhere: nobody hears of it again when the process ends."""
     try:
-        return int(_app()(arguments or ["--help"]) or 0)
-    except CycloptsError:
-        return 2  # cyclopts has said on stderr what is wrong
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
-def _app() -> Any:
-    from cyclopts import App
-    from rich.console import Console
+def _sorry(error: Exception) -> int:
+    _let_go()
+    if os.environ.get("HOLDFAST_DEBUG"):
+        import traceback
 
-    from holdfast.cli.demo import demo
+        traceback.print_exception(error)
+    code, sentence = _explained(error)
+    Output().tell(f"holdfast: {sentence}")
+    for line in getattr(error, "more", ()):
+        Output().say(line)
+    return code
 
-    app = App(
-        name="holdfast",
-        help=HELP,
-        version=f"holdfast {__version__}",
-        help_format="markdown",
-        error_console=Console(stderr=True),
-        result_action="return_value",
-        exit_on_error=False,
-    )
-    app["--help"].group = app["--version"].group = "Options"
-    app.command(demo)
-    return app
+
+def _explained(error: Exception) -> tuple[int, str]:
+    if isinstance(error, codes.Stop):
+        return error.code, str(error)
+    if isinstance(error, HoldfastError):
+        return codes.code_of(error), str(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
+        return codes.USAGE, INSTALL.format(missing="rich")
+    if isinstance(error, OSError):
+        return codes.OPERATOR, f"{error.strerror or error}: {error.filename or 'the output'}."
+    return codes.DEFECT, f"this is a defect ({type(error).__name__}: {error}); HOLDFAST_DEBUG=1 shows where."
+
+
+def _run(words: list[str]) -> int:
+    words, shared = _shared_first(words)
+    if words[:1] == ["--version"]:
+        Output().line(f"holdfast {__version__}")
+        return codes.DONE
+    name = words[0] if words else ""
+    if name in GROUPS and len(words) > 1 and not words[1].startswith("-"):
+        name = f"{name} {words[1]}"
+    if name in COMMANDS:
+        return _command(name, [*words[len(name.split()) :], *shared])
+    asks = words[len(name.split()) : len(name.split()) + 1] in ([], ["-h"], ["--help"])
+    if name in GROUPS and asks or name in ("", "-h", "--help", "help"):
+        _help(name if name in GROUPS else "")
+        return codes.DONE
+    raise codes.Stop(codes.USAGE, _unknown(name, words))
+
+
+def _shared_first(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before the command and is meant for it: `holdfast --store agent.db sessions list`."""
+    at = 0
+    while at < len(words) and words[at].partition("=")[0] in SHARED:
+        at += 1 if "=" in words[at] else 1 + SHARED[words[at]]
+    return words[at:], words[:at]
+
+
+def _command(name: str, words: list[str]) -> int:
+    from holdfast.cli.parser import parser_of
+
+    parser, run = parser_of(name)
+    try:
+        options = parser.parse_args(words)
+    except SystemExit as end:  # --help has been given
+        return int(end.code or 0)
+    return run(options, Output(json=getattr(options, "json", False)))
+
+
+def _help(group: str) -> None:
+    from holdfast.cli.parser import Parser
+
+    prog = f"holdfast {group}".strip()
+    parser = Parser(prog, GROUPS[group] if group else ABOUT)
+    parser.usage = f"{prog} COMMAND [options]"
+    parser.arguments_are("commands", f"`{prog} COMMAND --help` tells more about each")
+    for word, about in below(group).items():
+        parser.add_argument(f"_{word}", metavar=word, nargs="?", help=about)
+    if not group:
+        parser.add_argument("--version", action="store_true", help="show the version and end")
+    sys.stdout.write(parser.format_help())
+
+
+def _unknown(name: str, words: list[str]) -> str:
+    from difflib import get_close_matches
+
+    group = name.split()[0] if name.split()[0] in GROUPS else ""
+    wrong = name.removeprefix(group).strip() or words[1]
+    known = below(group)
+    near = get_close_matches(wrong, known, n=1)
+    hint = f"do you mean `{near[0]}`?" if near else f"there are {', '.join(known)}."
+    kind = "option" if wrong.startswith("-") else "command"
+    return f"`{f'holdfast {group}'.strip()}` has no {kind} `{wrong}`; {hint}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""The exit codes of the command line, and which error ends with which."""
+
+from typing import Any
+
+from holdfast import errors
+
+DONE, WRONG, USAGE, NOT_FOUND, BUSY, OPERATOR, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+
+MEANINGS = {
+    DONE: "done",
+    WRONG: "something was found wrong, or a plan was not confirmed",
+    USAGE: "the command line or what was given with it is wrong; nothing was done",
+    NOT_FOUND: "what was named is not there, or the name fits several",
+    BUSY: "the session is busy, has ended or has changed; look again, then try again",
+    OPERATOR: "the store can't be used, is damaged, or is of a newer release",
+    DEFECT: "a defect of Holdfast; HOLDFAST_DEBUG=1 shows where",
+    INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+OF_ERROR: dict[type[errors.HoldfastError], int] = {
+    errors.HoldfastError: DEFECT,
+    errors.CallerMistake: USAGE,
+    errors.InvalidMessage: USAGE,
+    errors.NotFound: NOT_FOUND,
+    errors.AlreadyAccepted: BUSY,
+    errors.TryAgain: BUSY,
+    errors.SessionBusy: BUSY,
+    errors.Conflict: BUSY,
+    errors.Overtaken: BUSY,
+    errors.TurnInterrupted: BUSY,
+    errors.SessionEnded: BUSY,
+    errors.OperatorNeeded: OPERATOR,
+    errors.StoreUnavailable: OPERATOR,
+    errors.SchemaMismatch: OPERATOR,
+    errors.Damaged: OPERATOR,
+    errors.ReaderBehind: NOT_FOUND,
+    errors.CursorExpired: NOT_FOUND,
+}
+
+
+class Stop(Exception):
+    """A command ends here, with this code and one sentence."""
+
+    def __init__(self, code: int, sentence: str, *, more: tuple[Any, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.code, self.more = code, more
+
+
+def code_of(error: errors.HoldfastError) -> int:
+    """The exit code for an error, by the nearest class that has one."""
+    return next(OF_ERROR[kind] for kind in type(error).__mro__ if kind in OF_ERROR)
+
+
+def listed() -> str:
+    """The codes as a help text shows them."""
+    return "exit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items())

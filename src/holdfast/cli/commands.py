@@ -1,0 +1,48 @@
+"""The commands there are: their names, a line about each, and the module of each, which is loaded when it is called.
+
+A command's module has `options(parser)`, which says what it takes, and `run(options, out)`, which does it and gives the
+exit code; the docstring of `run` is its help.
+"""
+
+from typing import NamedTuple
+
+GROUPS = {
+    "sessions": "Look into sessions; fork, rewind, compact, export and remove them.",
+    "store": "Look after the store itself.",
+}
+
+
+class Command(NamedTuple):
+    module: str
+    about: str
+
+
+COMMANDS = {
+    "sessions list": Command("sessions_list", "List sessions, newest activity first."),
+    "sessions show": Command("sessions_show", "Show what happened in a session, for people."),
+    "sessions search": Command("sessions_search", "Find messages by their words, in all sessions."),
+    "sessions tail": Command("sessions_tail", "Follow a session live."),
+    "sessions fork": Command("sessions_fork", "Start a new session that shares the past of one."),
+    "sessions rewind": Command("sessions_rewind", "Take the model's view back to a message, or forward again."),
+    "sessions compact": Command("sessions_compact", "Put a summary in the place of older turns."),
+    "sessions export": Command("sessions_export", "Write a session out, for programs or for people."),
+    "sessions rm": Command("sessions_rm", "Erase sessions for good."),
+    "reset": Command("reset", "End a key's current session and begin a new one."),
+    "store info": Command("store_info", "Tell what is in a store and how large it is."),
+    "store check": Command("store_check", "Look for damage and broken promises; changes nothing."),
+    "store backup": Command("store_backup", "Copy a store while it is in use, and verify the copy."),
+    "store migrate": Command("store_migrate", "Bring a store of an older release up to date."),
+    "completion": Command("completion", "Print a script that completes commands in your shell."),
+    "demo": Command("demo", "Kill an agent in the middle of a sentence; see what is kept."),
+}
+
+
+def below(group: str) -> dict[str, str]:
+    """The names that may follow this group of words (nothing: the first words), with a line about each."""
+    found: dict[str, str] = {}
+    for name, command in COMMANDS.items():
+        words = name.split()
+        if len(words) > bool(group) and (not group or words[0] == group):
+            word = words[bool(group)]
+            found[word] = command.about if len(words) == 1 + bool(group) else GROUPS[word]
+    return found

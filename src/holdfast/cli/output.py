@@ -1,0 +1,122 @@
+"""Where the words of a command go: data to stdout, talk to stderr, colour only where it is wanted.
+
+All text passes through `harmless` on its way; only `raw` does not, for what is not text for people. A line is made of
+pieces: a string, or a string with the name of a style.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from holdfast.cli.harmless import escaped, harmless, wrapped
+
+STYLES = {
+    "user": "36", "assistant": "32", "tool": "33", "system": "35",
+    "good": "32", "bad": "1;31", "quiet": "2", "strong": "1", "hit": "1;33",
+}  # fmt: skip
+WIDTH_MIN, WIDTH_MAX = 40, 120
+BREAK = "\u240a"
+"""The sign for a line break where there must be none."""
+
+Piece = str | tuple[str, str]
+
+
+class Output:
+    """The two channels of one run of a command."""
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.is_json = json
+        self.is_terminal = _is_terminal(sys.stdout)
+        self._colour = _wants_colour(sys.stdout)
+        self._talk_colour = _wants_colour(sys.stderr)
+
+    @property
+    def width(self) -> int | None:
+        """How wide lines may be; None when nobody's screen is there to be kept to."""
+        return _width(sys.stdout)
+
+    def line(self, *pieces: Piece) -> None:
+        """A line of data for people; one line, whatever is in it."""
+        self.part(*map(_flat, pieces), "\n")
+
+    def part(self, *pieces: Piece) -> None:
+        """Some of a line of data for people."""
+        sys.stdout.write(painted(pieces, colour=self._colour))
+
+    def flush(self) -> None:
+        """What was written is on its way to whoever reads it."""
+        sys.stdout.flush()
+
+    def json(self, value: Any) -> None:
+        """A line of data for programs. Any Unicode passes, and nothing in it steers a terminal."""
+        self.raw(escaped(encoded(value).decode()).encode() + b"\n")
+
+    def raw(self, data: bytes) -> None:
+        """Bytes as they are, on stdout."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def tell(self, sentence: str) -> None:
+        """A sentence of talk; on a terminal it is broken between words."""
+        for line in wrapped(harmless(sentence.replace("\n", BREAK)), _width(sys.stderr)):
+            self.say(line)
+
+    def say(self, *pieces: Piece) -> None:
+        """A line of talk; one line, whatever is in it."""
+        sys.stderr.write(painted((*map(_flat, pieces), "\n"), colour=self._talk_colour))
+        sys.stderr.flush()
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON; halves of characters become escapes (FAULTS H7)."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What the standard library's encoder does not know: our values, and JSON that is encoded already."""
+    import json
+
+    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else msgspec.structs.asdict(value)
+
+
+def painted(pieces: Sequence[Piece], *, colour: bool) -> str:
+    """The pieces as one harmless string."""
+    out = []
+    for piece in pieces:
+        text, style = (piece, "") if isinstance(piece, str) else piece
+        text = harmless(text)
+        out.append(f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style and text.strip() else text)
+    return "".join(out)
+
+
+def _flat(piece: Piece) -> Piece:
+    """Nothing that was stored begins a line that could pass for one of ours."""
+    return piece.replace("\n", BREAK) if isinstance(piece, str) else (piece[0].replace("\n", BREAK), piece[1])
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # it was closed
+        return False
+
+
+def _width(stream: TextIO) -> int | None:
+    if not _is_terminal(stream):
+        return None
+    return min(max(os.get_terminal_size(stream.fileno()).columns or 80, WIDTH_MIN), WIDTH_MAX)
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream)

@@ -1,0 +1,35 @@
+"""An entry of the log as a JSON object: how `export --as holdfast` and `tail --json` tell it.
+
+    {"seq": 5, "kind": "message", "turn": 1, "id": "0199…", "at": 1763186281000, "note": {…}, "body": {…}}
+
+`note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost in the telling.
+"""
+
+import msgspec
+
+from holdfast.cli.output import encoded
+from holdfast.domain.entry import Entry
+
+
+class Record(msgspec.Struct):
+    """An entry, ready to be encoded."""
+
+    seq: int
+    kind: str
+    turn: int | None
+    id: str
+    at: int
+    note: msgspec.Raw | None
+    body: msgspec.Raw | None
+
+
+def record(entry: Entry) -> Record:
+    """The entry for programs."""
+    return Record(entry.seq, entry.kind, entry.turn, entry.id.hex(), entry.at, _raw(entry.note), _raw(entry.body))
+
+
+def _raw(stored: bytes) -> msgspec.Raw | None:
+    """Stored JSON as it is, as long as it stays on its line."""
+    if not stored:
+        return None
+    return msgspec.Raw(stored if b"\n" not in stored else encoded(msgspec.json.decode(stored)))

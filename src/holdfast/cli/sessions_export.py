@@ -1,0 +1,93 @@
+"""`holdfast sessions export`: a session written out, for programs or for people."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import holdfast
+from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.harmless import escaped
+from holdfast.cli.markdown import document
+from holdfast.cli.opening import opened, session_of
+from holdfast.cli.output import Output, encoded
+from holdfast.cli.parser import Parser
+from holdfast.cli.records import record
+
+VERSION = 1
+REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
+"""The provider formats, and what their requests call the list."""
+FORMATS = ("holdfast", *REQUESTS, "markdown")
+
+
+def options(parser: Parser) -> None:
+    parser.add_session()
+    how = f"one of {', '.join(FORMATS)} (default: holdfast)"
+    parser.add_argument("--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how)
+    file = "write to this file, which must not be there yet (default: stdout)"
+    parser.add_argument("--out", metavar="PATH", help=file)
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Write a session out, for programs or for people.
+
+    holdfast: the log itself, nothing left out. JSON lines: first `{"holdfast": 1, "session": …}`, then every entry
+    with `seq`, `kind`, `turn`, `id`, `at`, `note` and `body`; the last two are the stored JSON, byte for byte.
+
+    openai.chat, openai.responses, anthropic: what the model would be sent next, as a JSON object in the shape of a
+    request.
+
+    markdown: a document for people. What was said stands in it as plain text, never as markup.
+
+    With --json, a file that was written is told as one object, `out`, `bytes` and `session_id`, and a document on
+    stdout is wrapped in one, `markdown`; the other formats are JSON as they are.
+    """
+    with opened(options) as store:
+        session = session_of(store, options.session)
+        data = _exported(session, options.format)
+        if options.out is None:
+            _print(data, options.format, out)
+            return DONE
+        written = _write(options.out, data)
+    if out.is_json:
+        out.json({"out": options.out, "bytes": written, "session_id": session.id})
+    else:
+        out.say(f"{written:,} bytes are in {options.out}")
+    return DONE
+
+
+def _exported(session: holdfast.Session, format: str) -> Iterator[bytes]:
+    if format == "holdfast":
+        yield encoded({"holdfast": VERSION, "session": session.info()}) + b"\n"
+        for entry in session.entries():
+            yield encoded(record(entry)) + b"\n"
+    elif format == "markdown":
+        for line in document(session):
+            yield line.encode() + b"\n"
+    else:
+        context = session.context(format)
+        system = {"system": context.instructions} if format == "anthropic" and context.instructions else {}
+        yield encoded({**system, REQUESTS[format]: list(context)}) + b"\n"
+
+
+def _print(data: Iterable[bytes], format: str, out: Output) -> None:
+    if format == "markdown" and out.is_json:
+        out.json({"markdown": b"".join(data).decode()})
+        return
+    for piece in data:
+        # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes get the bytes.
+        out.raw(escaped(piece.decode()).encode() if out.is_terminal and format != "markdown" else piece)
+
+
+def _write(path: str, data: Iterable[bytes]) -> int:
+    """A new file, for its owner only; what could not be written whole is not left behind."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Stop(USAGE, f"`{path}` can't be made: {error.strerror}.") from error
+    try:
+        with os.fdopen(number, "wb") as file:
+            return sum(file.write(piece) for piece in data)
+    except BaseException:
+        os.unlink(path)
+        raise

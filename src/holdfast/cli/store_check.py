@@ -1,0 +1,33 @@
+"""`holdfast store check`: damage and broken promises, found and told, never mended."""
+
+from typing import Any
+
+from holdfast.cli import wording
+from holdfast.cli.codes import DONE, WRONG
+from holdfast.cli.opening import opened
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+
+
+def options(parser: Parser) -> None:
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Look for damage and broken promises; changes nothing.
+
+    The exit code is 0 when nothing was found and 1 when something was.
+
+    With --json, one object: `problems`, a list with the fields of `Store.check()`.
+    """
+    with opened(options) as store:
+        problems = store.check()
+    if out.is_json:
+        out.json({"problems": problems})
+    else:
+        for problem in problems:
+            broken = f" ({problem.invariant})" if problem.invariant else ""
+            out.line((problem.place, "strong"), f": {problem.problem}{broken}")
+            out.line(f"    {problem.remedy}.")
+        out.say(f"{wording.many(len(problems), 'problem')} found." if problems else "Nothing was found wrong.")
+    return WRONG if problems else DONE

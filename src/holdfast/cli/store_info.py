@@ -1,0 +1,46 @@
+"""`holdfast store info`: what is in a store."""
+
+from typing import Any
+
+from holdfast.cli import wording
+from holdfast.cli.codes import DONE
+from holdfast.cli.opening import opened
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+
+
+def options(parser: Parser) -> None:
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Tell what is in a store and how large it is, all tenants together.
+
+    With --json, one object with the fields of `Store.info()`.
+    """
+    with opened(options) as store:
+        info = store.info()
+    if out.is_json:
+        out.json(info)
+        return DONE
+    for name, text in _facts(info).items():
+        out.line((f"{name:<11} ", "quiet"), text)
+    for name, size in info.files.items():
+        out.line((f"{'':<11} ", "quiet"), (f"{wording.size(size):>11}  {name}", "quiet"))
+    return DONE
+
+
+def _facts(info: Any) -> dict[str, str]:
+    held = [
+        wording.many(info.sessions, "session"),
+        wording.many(info.entries, "entry", "entries"),
+        wording.many(info.tenants, "tenant"),
+    ]
+    return {
+        "store": info.where,
+        "holds": ", ".join(held),
+        "last entry": wording.moment(info.active_at) if info.active_at is not None else "none yet",
+        "format": f"{info.version}, {info.engine}",
+        "file system": info.file_system or "unknown",
+        "size": wording.size(info.bytes),
+    }

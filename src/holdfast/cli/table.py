@@ -1,0 +1,61 @@
+"""A table for people: columns as wide as they need to be, and on a terminal no wider than that."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.cli.harmless import cells, cut, one_line
+from holdfast.cli.output import Piece
+
+GAP = 2
+NARROW = 8
+
+
+class Column(NamedTuple):
+    """A heading. `shrinks` says which column gives way when the screen is too narrow: 1 first, then 2."""
+
+    heading: str
+    right: bool = False
+    shrinks: int = 0
+
+
+Line = tuple[Piece, ...]
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Piece]], *, width: int | None) -> Iterator[Line]:
+    """The lines of a table; nothing when there are no rows."""
+    if not rows:
+        return
+    plain = [[_plain(cell) for cell in row] for row in rows]
+    widths = [
+        max(cells(text) for text in (column.heading, *(row[at][0] for row in plain)))
+        for at, column in enumerate(columns)
+    ]
+    if width is not None:
+        _shrink(columns, widths, width)
+    yield tuple(_cells([(column.heading, "quiet") for column in columns], columns, widths))
+    for row in plain:
+        yield tuple(_cells(row, columns, widths))
+
+
+def _plain(cell: Piece) -> tuple[str, str]:
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return one_line(text), style
+
+
+def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
+    over = sum(widths) + GAP * (len(widths) - 1) - width
+    for _, at in sorted((column.shrinks, at) for at, column in enumerate(columns) if column.shrinks):
+        give = min(max(over, 0), max(0, widths[at] - NARROW))
+        widths[at] -= give
+        over -= give
+
+
+def _cells(row: Sequence[tuple[str, str]], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Piece]:
+    for at, ((text, style), column, wide) in enumerate(zip(row, columns, widths, strict=True)):
+        text = cut(text, wide)
+        space = " " * (wide - cells(text))
+        last = at == len(columns) - 1
+        piece: Piece = (text, style) if style else text
+        yield from (space, piece) if column.right else (piece, "" if last else space)
+        if not last:
+            yield " " * GAP
