@@ -25,8 +25,10 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -58,7 +60,7 @@ class Report(msgspec.Struct):
 def kill_loop(where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60) -> Report:
     """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many times."""
     report, place = Report(), os.fspath(where)
-    with open_store(place) as store, _Nursery(place) as nursery:
+    with open_store(place) as store, Nursery(place) as nursery:
         for first in range(0, kills, CHAPTER):
             key = f"kill:{seed}:{first}"
             witness = Witness()
@@ -87,15 +89,16 @@ def _roll(seed: int, number: int) -> int:
 Act = list[Any]
 
 
-class _Nursery:
-    """The process that workers are forked from."""
+class Nursery:
+    """The process that workers are forked from. `life` names the function that a worker lives by, of the place, a key
+    and a name; it ends only by being killed."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, place: str, life: str = "holdfast.testing.killing.work") -> None:
+        self._place, self._life = place, life
 
-    def __enter__(self) -> "_Nursery":
+    def __enter__(self) -> "Nursery":
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from holdfast.testing.killing import nurse; nurse()", self._place],
+            [sys.executable, "-c", "from holdfast.testing.killing import nurse; nurse()", self._place, self._life],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
@@ -118,6 +121,8 @@ class _Nursery:
         pid = 0
         for kind, *rest in self._lines():
             if kind == "buried":
+                if rest[0] != -signal.SIGKILL:
+                    raise RuntimeError(f"a worker ended by itself, with {rest[0]}; its error output says why")
                 return acts
             if kind == "born":
                 pid = rest[0]
@@ -135,24 +140,35 @@ class _Nursery:
 
 def nurse() -> None:
     """The main loop of the process that workers are forked from: one line in, one worker's life out."""
+    module, _, function = sys.argv[2].rpartition(".")
+    life = getattr(import_module(module), function)
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            work(sys.argv[1], key, name)
-            os._exit(0)
-        os.waitpid(pid, 0)
-        _tell("buried")
+            _live(life, key, name)
+        _, status = os.waitpid(pid, 0)
+        tell("buried", os.waitstatus_to_exitcode(status))
 
 
-def _tell(*act: Any) -> None:
+def _live(life: Any, key: str, name: str) -> None:
+    try:
+        tell("born", os.getpid())
+        life(sys.argv[1], key, name)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def tell(*act: Any) -> None:
+    """Reports an act."""
     # One write, shorter than a pipe's atomic size: a kill leaves all of a line or nothing of it.
     os.write(1, json.dumps(act).encode() + b"\n")
 
 
 def work(place: str, key: str, name: str) -> None:
     """A worker: turn after turn, until it is killed. Words are never said twice, so that a doubled one shows."""
-    _tell("born", os.getpid())
     with open_store(place) as store:
         for number in range(1_000_000):
             _one_turn(store, key, f"{name}.{number}")
@@ -160,17 +176,17 @@ def work(place: str, key: str, name: str) -> None:
 
 def _one_turn(store: Store, key: str, name: str) -> None:
     with store.turn(key, f"question {name}", event_id=f"event {name}") as turn:
-        _tell("turn", turn.id, f"question {name}")
+        tell("turn", turn.id, f"question {name}")
         for text in turn.deliver(_answer(name), format="openai.chat"):
-            _tell("text", turn.id, text)
+            tell("text", turn.id, text)
         for call_id in ("call_0", "call_1"):
             turn.call("look", {"at": name}, call_id=call_id)
-            _tell("call", turn.id, call_id)
+            tell("call", turn.id, call_id)
             turn.result(call_id, f"result {name} {call_id}")
-            _tell("result", turn.id, call_id, f"result {name} {call_id}")
+            tell("result", turn.id, call_id, f"result {name} {call_id}")
         for text in turn.deliver(f"<{name} b{number}>" for number in range(12)):
-            _tell("text", turn.id, text)
-    _tell("end", turn.id)
+            tell("text", turn.id, text)
+    tell("end", turn.id)
 
 
 def _answer(name: str) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,333 @@
+"""Looks at a whole store and tells every invariant that does not hold in it.
+
+    assert broken(store) == []
+
+The judge of the fault tests, the power cuts and the soak: it knows nothing of what was done, so it holds after any
+story, with turns running or not. What a caller was told of its own acts is for the caller to check. It reads as any
+reader does: a turn whose writer is gone is settled by the look (I-6). Every sentence ends with the number of its
+invariant; what could not be read at all is told as I-18, and does not hide the rest.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from holdfast.domain.chunk import shown, unpack
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.fold import Log
+from holdfast.domain.turn import addresses
+from holdfast.engine.protocol import Engine, SessionState
+from holdfast.runtime.context import Contexts
+from holdfast.runtime.message import Message
+from holdfast.runtime.room import Room
+from holdfast.runtime.session import Session
+from holdfast.runtime.store import Store
+from holdfast.testing.providers import check
+
+FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
+SESSIONS_MAX = 1_000_000
+_PAGE = 2000
+
+
+def broken(store: Store, *, formats: Sequence[str] = FORMATS) -> list[str]:
+    """A sentence for every invariant that does not hold in this store; empty when all do. Contexts are looked at in
+    these formats.
+    """
+    engine = store._work.engine
+    found: list[str] = []
+    looks: list[Look] = []
+    for state in engine.find(store.tenant, "", SESSIONS_MAX):
+        try:
+            looks.append(Look(store.get(state.id), formats))
+        except Exception as error:
+            found.append(f"session {state.id[:8]}: it can't be read, {error!r} (I-18)")
+    for look in looks:
+        for law in OF_A_SESSION:
+            found += _held(f"session {look.session.id[:8]}", law, look)
+    for rule in OF_A_STORE:
+        found += _held("the store", rule, engine, store.tenant, looks)
+    return found
+
+
+def _held(place: str, law: Callable[..., Iterator[str]], *what: Any) -> list[str]:
+    try:
+        return [f"{place}: {sentence}" for sentence in law(*what)]
+    except Exception as error:
+        return [f"{place}: {law.__name__} could not look, {error!r} (I-18)"]
+
+
+class Look:
+    """One session, read once: its state, its log with what it shares, its messages, and the log folded from its first
+    entry."""
+
+    def __init__(self, session: Session, formats: Sequence[str]) -> None:
+        self.formats = formats
+        session.info()  # settles a dead turn, as any reader does
+        self.session = session
+        self.room: Room = session._work.room
+        self.engine: Engine = self.room.engine
+        self.entries: list[Entry] = list(session.entries())
+        self.messages: list[Message] = list(session.transcript())
+        self.state: SessionState = self.room.state()
+        self.log = Log()
+        self.log.add(self.entries)
+
+    @property
+    def own(self) -> list[Entry]:
+        """Its own entries, without those that it shares."""
+        return [entry for entry in self.entries if entry.seq > self.room.origin]
+
+    @property
+    def erased(self) -> bool:
+        """Whether words of it are gone, its own or those that it shares."""
+        kinds = {entry.kind for entry in self.entries}
+        return "erased" in kinds or any(message.state == "erased" for message in self.messages)
+
+    def notes(self, kind: str) -> Iterator[tuple[Entry, Any]]:
+        return ((entry, note_of(kind, entry.note)) for entry in self.entries if entry.kind == kind)
+
+
+# Of one session.
+
+
+def log_is_dense(look: Look) -> Iterator[str]:
+    seqs = [entry.seq for entry in look.entries]
+    if seqs != list(range(1, len(seqs) + 1)):
+        yield f"its seqs are not dense: {_gaps(seqs)} (I-1)"
+    if look.state.head != len(seqs):
+        yield f"its head is {look.state.head}, its log has {len(seqs)} entries (I-1)"
+    closed = [entry for entry in look.own if entry.kind in ("closed", "erased")]
+    if bool(closed) != look.state.ended:
+        yield f"it has {len(closed)} ends of its own, and is {'' if look.state.ended else 'not '}ended (I-8)"
+    for again in closed[1:]:
+        if again.kind == "closed" and not note_of("closed", again.note).moved:
+            yield f"entry {again.seq} ends it once more (I-8)"
+
+
+def _gaps(seqs: list[int]) -> list[tuple[int, int]]:
+    return [(one, two) for one, two in zip([0, *seqs], seqs, strict=False) if two != one + 1][:3]
+
+
+def identities_are_single(look: Look) -> Iterator[str]:
+    for what, ids in (
+        ("an entry", [entry.id for entry in look.entries]),
+        ("a message", [message.id for message in look.messages]),
+    ):
+        twice = [id for id, times in Counter(ids).items() if times > 1]
+        if twice:
+            yield f"{what} is there twice: {twice[:3]} (I-2)"
+    if [message.seq for message in look.messages] != [e.seq for e in look.entries if e.kind == "message"]:
+        yield "its transcript leaves out or repeats a message of its log (I-1)"
+
+
+def inbox_is_what_waits(look: Look) -> Iterator[str]:
+    waiting = look.engine.inbox(look.session.id)
+    kept = [row.message.hex() for row in waiting]
+    if set(kept) != look.log.waiting or len(kept) != len(set(kept)):
+        yield f"its inbox holds {kept}, its log says that {sorted(look.log.waiting)} wait (I-4)"
+    seq_of = {message.id: message.seq for message in look.messages}
+    seqs = [seq_of.get(id, 0) for id in kept]
+    if seqs != sorted(seqs) or seqs != [row.seq for row in waiting]:
+        yield f"its inbox is out of order: {seqs} (I-4)"
+    if [message.id for message in look.session.pending()] != kept:
+        yield "pending() does not tell what is in its inbox (I-4)"
+
+
+def turns_end_once(look: Look) -> Iterator[str]:
+    started = [entry.turn or 0 for entry in look.entries if entry.kind == "turn"]
+    ends = Counter(entry.turn or 0 for entry in look.own if entry.kind == "end")
+    if started != sorted(set(started)):
+        yield f"its turns did not start one after the other: {started} (I-6)"
+    own = {entry.turn or 0 for entry in look.own if entry.kind == "turn"}
+    for number in sorted(own | ends.keys()):
+        due = 0 if number == look.state.turn and look.state.fence == number else 1
+        settling = number == look.state.turn and look.state.fence != number and ends[number] == 0
+        if (ends[number] != due and not settling) or number not in started:
+            yield f"turn {number} has {ends[number]} ends, {due} due (I-6)"
+    if look.state.turn is not None and look.state.turn not in own:
+        yield f"turn {look.state.turn} runs and never started (I-6)"
+    if started and max(started) > look.state.fence:
+        yield f"turn {max(started)} is above the fence {look.state.fence} (I-7)"
+
+
+def turns_speak_while_they_run(look: Look) -> Iterator[str]:
+    """After its end a turn has only what is marked: late, or partial and written by whoever settled it."""
+    over: set[int | None] = set()
+    known: set[int | None] = {None}
+    for entry in look.entries:
+        if entry.kind == "turn":
+            known.add(entry.turn)
+        elif entry.turn not in known:
+            yield f"entry {entry.seq} is of turn {entry.turn}, which had not started (I-6)"
+        elif entry.turn in over:
+            note = note_of("message", entry.note) if entry.kind == "message" else None
+            if note is None or not (note.late or note.partial or note.erased):
+                yield f"entry {entry.seq}, a {entry.kind}, came after the end of turn {entry.turn} (I-7)"
+        if entry.kind == "end":
+            over.add(entry.turn)
+
+
+def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
+    """What was handed on lies in the journal; once its turn is over it is in a message, whole or cut (I-5)."""
+    said: dict[str, str] = {}
+    for row in _journal(look):
+        # The first rows of a message that is told may be gone already, with the generation they lay in.
+        if row.turn != look.state.turn and (row.index == 0 or row.message.hex() in said):
+            deltas = [delta for delta in unpack(row.body) if delta[0] != "open"]
+            said[row.message.hex()] = said.get(row.message.hex(), "") + shown(deltas)
+    stored = {message.id: message for message in look.messages}
+    for id, text in said.items():
+        message = stored.get(id)
+        if message is None and text:
+            yield f"message {id} was spoken ({text[:40]!r}) and is not in the log (I-5)"
+        elif message is not None and message.state != "erased" and not message.text.startswith(text):
+            yield f"message {id} was spoken as {text[-40:]!r} and is stored as {message.text[-40:]!r} (I-5)"
+
+
+def _journal(look: Look) -> Iterator[Any]:
+    position = 0
+    while page := look.engine.journal(look.session.id, after=position, limit=_PAGE):
+        yield from page
+        position = page[-1].position
+
+
+def payloads_can_be_read(look: Look) -> Iterator[str]:
+    for message in look.messages:
+        if message.state != "erased" and (message.payload is None or message.parts is None):
+            yield f"message {message.seq} has no payload (I-14)"
+
+
+def contexts_are_valid_and_the_same(look: Look) -> Iterator[str]:
+    for format in look.formats:
+        context = look.session.context(format)
+        for problem in check(format, context):
+            yield f"its context in {format} is not valid: {problem} (I-9, I-10)"
+        whole = Contexts().make(look.log, format)
+        if list(context) != list(whole) or context.instructions != whole.instructions:
+            yield f"its context in {format} is not that of its whole log (I-9)"
+
+
+def summaries_cover_once(look: Look) -> Iterator[str]:
+    """Where nothing but compactions has shaped the view, a message is shown or covered, once (I-11)."""
+    log, covered = Log(), Counter[int]()
+    hidden: set[str] = set()
+    for entry in look.entries:
+        if entry.kind in ("view", "rewind") or look.erased:
+            return
+        if entry.kind == "compaction":
+            natural = [seen.seq for seen in log.standing]
+            for first, last in note_of("compaction", entry.note).covers:
+                covered.update(natural[natural.index(first) : natural.index(last) + 1])
+        log.add([entry])
+        hidden |= log.hidden
+    placed = Counter(seen.seq for seen in log.placed)
+    for seen in log.standing:
+        times = placed[seen.seq] + covered[seen.seq]
+        if times != 1 and seen.id not in hidden:
+            yield f"message {seen.seq} is shown {placed[seen.seq]} and covered {covered[seen.seq]} times (I-11)"
+
+
+def labels_are_of_messages(look: Look) -> Iterator[str]:
+    known = {message.id for message in look.messages}
+    for entry, note in look.notes("label"):
+        if note.message not in known:
+            yield f"entry {entry.seq} labels {note.message}, which is not there (I-13)"
+
+
+def calls_have_one_fate(look: Look) -> Iterator[str]:
+    asked = {(note.message, note.index) for _, note in look.notes("ask")}
+    decided = Counter((note.message, note.index) for _, note in look.notes("decision"))
+    started = Counter((note.message, note.index) for _, note in look.notes("call"))
+    for place, times in decided.items():
+        if times > 1 or place not in asked:
+            yield f"call {place} was decided {times} times, {'' if place in asked else 'and never '}asked (I-22)"
+    for place, times in started.items():
+        if times > 1:
+            yield f"call {place} was started {times} times (I-22)"
+    refused = {(note.message, note.index) for _, note in look.notes("decision") if not note.approved}
+    for place in refused & started.keys():
+        yield f"call {place} was denied, and started (I-22)"
+    for call in look.session.calls():
+        if call.state == "open" and look.state.turn is None:
+            yield f"call {call.call_id} is open, and no turn runs (I-22)"
+        if (call.state in ("done", "failed")) != (call.outcome is not None) and call.state != "denied":
+            yield f"call {call.call_id} is {call.state} with the outcome {call.outcome} (I-10)"
+
+
+OF_A_SESSION: tuple[Callable[[Look], Iterator[str]], ...] = (
+    log_is_dense,
+    identities_are_single,
+    inbox_is_what_waits,
+    turns_end_once,
+    turns_speak_while_they_run,
+    stored_begins_with_what_was_journaled,
+    payloads_can_be_read,
+    contexts_are_valid_and_the_same,
+    summaries_cover_once,
+    labels_are_of_messages,
+    calls_have_one_fate,
+)
+"""Every law of one session, in the order they are asked."""
+
+
+# Of all sessions together.
+
+
+def keys_mean_one_session(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
+    by_key: dict[str, list[SessionState]] = {}
+    for look in looks:
+        if look.state.key is not None:
+            by_key.setdefault(look.state.key, []).append(look.state)
+    for key, states in by_key.items():
+        states.sort(key=lambda state: state.epoch)
+        if [state.epoch for state in states] != list(range(1, len(states) + 1)):
+            yield f"key {key!r} has the epochs {[state.epoch for state in states]} (I-8)"
+        if any(not state.ended for state in states[:-1]):
+            yield f"key {key!r} has an earlier session that has not ended (I-8)"
+        current = engine.current(tenant, key)
+        if current is None or current.id != states[-1].id:
+            yield f"key {key!r} does not mean its last session (I-8)"
+
+
+def events_are_one_message(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
+    became: dict[tuple[str, str], set[str]] = {}
+    for look in looks:
+        for entry in look.own:
+            event = note_of("message", entry.note).event if entry.kind == "message" else None
+            if event is not None:
+                became.setdefault((look.room.scope, event), set()).add(entry.id.hex())
+    for (scope, event), ids in became.items():
+        if len(ids) > 1:
+            yield f"event {event!r} is {len(ids)} messages (I-2)"
+        known = engine.accepted(scope, event)
+        if known is None or known.message.hex() not in ids:
+            yield f"event {event!r} is not known as what it became (I-2)"
+
+
+def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
+    """Each address of a completed turn is owed its reply or was sent it; nothing else is owed (I-23)."""
+    debts: dict[str, list[Any]] = {}
+    for debt in engine.outbox(tenant, limit=SESSIONS_MAX):
+        debts.setdefault(debt.session, []).append(debt)
+    for look in looks:
+        owed = debts.pop(look.session.id, [])
+        sent = {note.owed for entry, note in look.notes("post") if note.end == "sent" and entry.seq > look.room.origin}
+        ours = {entry.turn for entry in look.own if entry.kind == "turn"}
+        turns = [turn for turn in look.log.turns.values() if turn.number in ours and turn.end == "completed"]
+        due = Counter(turn.number for turn in turns for _ in addresses(look.log.of_turn(turn.number), turn.reply_to))
+        if any(debt.id.hex() in sent for debt in owed):
+            yield f"session {look.session.id[:8]} still owes a reply that was sent (I-23)"
+        if any(debt.turn not in due for debt in owed):
+            yield f"session {look.session.id[:8]} owes a reply that nobody asked for (I-23)"
+        if len(owed) + len(sent) != sum(due.values()) and not look.erased:
+            yield f"session {look.session.id[:8]} owes {len(owed)} and sent {len(sent)} of {sum(due.values())} (I-23)"
+    for session in debts:
+        yield f"a reply is owed by session {session[:8]}, which is not there (I-23)"
+
+
+OF_A_STORE: tuple[Callable[[Engine, str, list[Look]], Iterator[str]], ...] = (
+    keys_mean_one_session,
+    events_are_one_message,
+    replies_are_owed_until_sent,
+)
+"""Every law of a store as a whole."""
