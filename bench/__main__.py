@@ -17,7 +17,18 @@ import msgspec
 from bench import shim
 from bench.figure import Figure, Run
 
-MODULES = ("appends", "chunks", "contexts", "records", "disk", "importing")
+MODULES = (
+    "appends",
+    "accepts",
+    "chunks",
+    "contexts",
+    "compacted",
+    "records",
+    "lists",
+    "searching",
+    "disk",
+    "importing",
+)
 
 
 def main() -> int:
