@@ -7,3 +7,5 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("explore" if os.environ.get("HOLDFAST_EXPLORE") else "steady")
+
+pytest_plugins = ["fix_postgres"]

@@ -1,7 +1,9 @@
-"""Every engine keeps every law of the conformance suite: the reference engine, and SQLite on disk."""
+"""Every engine keeps every law of the conformance suite: the reference engine, SQLite on disk, PostgreSQL."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -10,16 +12,31 @@ from holdfast.engine.protocol import Engine
 from holdfast.testing.conformance import CASES
 from holdfast.testing.reference import ReferenceEngine, Ticks
 
-ENGINES: dict[str, Callable[[Path], Engine]] = {
-    "reference": lambda place: ReferenceEngine(),
-    "sqlite": lambda place: open_engine(str(place / "store.db"), durability="power", tick=Ticks()),
-    "sqlite-process": lambda place: open_engine(str(place / "store.db"), durability="process", tick=Ticks()),
+Ask = pytest.FixtureRequest
+
+
+def _sqlite(ask: Ask, durability: str) -> Engine:
+    folder: Path = ask.getfixturevalue("tmp_path")
+    return open_engine(folder / "store.db", durability=durability, tick=Ticks())
+
+
+def _postgres(ask: Ask, durability: str, options: str = "") -> Engine:
+    place = ask.getfixturevalue("databases")(schema=True) + quote(options)
+    return open_engine(place, durability=durability, tick=Ticks(), chance=os.urandom)
+
+
+ENGINES: dict[str, Callable[[Ask], Engine]] = {
+    "reference": lambda ask: ReferenceEngine(),
+    "sqlite": lambda ask: _sqlite(ask, "power"),
+    "sqlite-process": lambda ask: _sqlite(ask, "process"),
+    "postgres": lambda ask: _postgres(ask, "power"),
+    "postgres-serializable": lambda ask: _postgres(ask, "process", " -c default_transaction_isolation=serializable"),
 }
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    made = ENGINES[request.param](tmp_path)
+def engine(request: Ask) -> Iterator[Engine]:
+    made = ENGINES[request.param](request)
     yield made
     made.close()
 

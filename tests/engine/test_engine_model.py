@@ -1,13 +1,15 @@
-"""SQLite does what the reference engine does, whatever the story.
+"""SQLite and PostgreSQL do what the reference engine does, whatever the story.
 
 Hypothesis tells both the same random commits, right ones and wrong ones, in batches, through two engines that share
-the file as two processes would, with the store closed and opened again in between; after every step both must have
+the store as two processes would, with the store closed and opened again in between; after every step both must have
 given the same answers and must read alike. A `Plan` says what a write is to be in relation to what is so at the time
 (the fence, or one off it), so that a story stays meaningful while it is made shorter.
 """
 
 import itertools
+import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine import writer
 from holdfast.engine.open import open_engine
+from holdfast.engine.postgres import ledger as postgres_ledger
+from holdfast.engine.postgres import scribe
+from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import (
     Chunk,
     Commit,
@@ -114,9 +119,9 @@ class TwoEngines(RuleBasedStateMachine):
         self.admitted: dict[str, list[tuple[bytes, int]]] = {session: [] for session in SESSIONS}
         self.folder = tempfile.TemporaryDirectory()
         self.reference = ReferenceEngine(self.ticks)
-        self.doors = [self.open_sqlite(), self.open_sqlite()]
+        self.doors = [self.open_door(), self.open_door()]
 
-    def open_sqlite(self) -> Engine:
+    def open_door(self) -> Engine:
         return open_engine(f"{self.folder.name}/store.db", durability="process", tick=self.ticks)
 
     def teardown(self) -> None:
@@ -147,13 +152,13 @@ class TwoEngines(RuleBasedStateMachine):
     @rule(door=st.integers(0, 1))
     def reopen(self, door: int) -> None:
         self.doors[door].close()
-        self.doors[door] = self.open_sqlite()
+        self.doors[door] = self.open_door()
 
     @rule()
     def close_the_store_and_open_it_again(self) -> None:
         for door in self.doors:
             door.close()
-        self.doors = [self.open_sqlite(), self.open_sqlite()]
+        self.doors = [self.open_door(), self.open_door()]
 
     @rule(seconds=st.integers(1, 100))
     def time_passes(self, seconds: int) -> None:
@@ -232,6 +237,38 @@ class TwoEngines(RuleBasedStateMachine):
         return None if plan.chunk is None or not said else Chunk(mint(), len(plan.chunk), plan.chunk)
 
 
+class TwoEnginesAndAServer(TwoEngines):
+    """The same with PostgreSQL. Leases there run by the server's clock, which stands still for nobody."""
+
+    databases: Callable[..., str]
+    writers = 4
+
+    def __init__(self) -> None:
+        self.place = self.databases(schema=True)
+        super().__init__()
+
+    def open_door(self) -> Engine:
+        return PostgresEngine(
+            self.place, durability="process", tick=self.ticks, chance=os.urandom, writers=self.writers
+        )
+
+    @invariant()
+    def both_read_alike(self) -> None:
+        self.steps += 1
+        assert timeless(reading(self.doors[self.steps % 2])) == timeless(reading(self.reference))
+
+
+def timeless(read: Any) -> Any:
+    """What was read, with no more of a lease than that there is one."""
+    if isinstance(read, dict):
+        return {name: timeless(value) for name, value in read.items()}
+    if isinstance(read, list):
+        return list(map(timeless, read))
+    if isinstance(read, SessionState) and read.lease_left_s is not None:
+        return msgspec.structs.replace(read, lease_left_s=1.0)
+    return read
+
+
 def done(engine: Engine, commits: list[Commit], *, waits: bool) -> list[Outcome]:
     if waits:
         return engine.commit(commits)
@@ -287,3 +324,27 @@ def test_they_agree_when_every_limit_is_met_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ledger.Ledger, "SESSIONS_MAX", 2)
     monkeypatch.setattr(writer, "BATCH_MAX", 2)
     run_state_machine_as_test(TwoEngines, settings=STORIES)
+
+
+SHORTER = settings(STORIES, max_examples=8, stateful_step_count=15)
+
+
+@pytest.fixture
+def with_a_server(databases: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> type[TwoEnginesAndAServer]:
+    monkeypatch.setattr(TwoEnginesAndAServer, "databases", staticmethod(databases), raising=False)
+    return TwoEnginesAndAServer
+
+
+def test_postgresql_and_the_reference_agree_on_every_story(with_a_server: type[TwoEnginesAndAServer]) -> None:
+    run_state_machine_as_test(with_a_server, settings=SHORTER)
+
+
+def test_they_agree_when_every_limit_is_met_at_once_there_too(
+    with_a_server: type[TwoEnginesAndAServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches overflow, batches are cut, and the journal is swept, within a few steps; all on one writer."""
+    monkeypatch.setattr(postgres_ledger.Ledger, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(scribe, "SWEEP_MIN", 1)
+    monkeypatch.setattr(writer, "BATCH_MAX", 2)
+    monkeypatch.setattr(with_a_server, "writers", 1)
+    run_state_machine_as_test(with_a_server, settings=SHORTER)

@@ -1,0 +1,1 @@
+"""The PostgreSQL engine: one store for any number of machines."""

@@ -1,0 +1,125 @@
+-- What only this engine needs: how a batch is loaded, locked and written in few round trips.
+
+-- name: tenants
+-- Whose sessions these are. An id is looked for without its tenant once: then it is known for good.
+SELECT id, tenant FROM session WHERE id = ANY (%(id)s::uuid[]);
+
+-- name: lock_sessions
+-- Sessions, locked in the order of their ids, so that two batches don't wait for each other.
+SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
+       session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
+       session.active_at, session.last_at, session.stamp
+FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
+JOIN session ON session.tenant = given.tenant AND session.id = given.id
+ORDER BY session.id FOR UPDATE OF session;
+
+-- name: lock_bindings
+-- Keys and their current sessions, locked in order.
+SELECT binding.tenant, binding.key, binding.session, binding.epoch
+FROM unnest(%(tenant)s::bytea[], %(key)s::bytea[]) AS given (tenant, key)
+JOIN binding ON binding.tenant = given.tenant AND binding.key = given.key
+ORDER BY binding.tenant, binding.key FOR UPDATE OF binding;
+
+-- name: bind
+-- Keys have these sessions now. It raises unless each of these epochs is the next.
+WITH bound AS (
+    INSERT INTO binding (tenant, key, session, epoch)
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(key)s::bytea[], %(session)s::uuid[], %(epoch)s::bigint[])
+    ON CONFLICT (tenant, key) DO UPDATE SET session = excluded.session, epoch = excluded.epoch
+    WHERE binding.epoch < excluded.epoch
+    RETURNING 1
+)
+SELECT 1 / (CASE WHEN count(*) = cardinality(%(key)s::bytea[]) THEN 1 ELSE 0 END) FROM bound;
+
+-- name: blob_digests
+-- The digests of these parts, where they are known.
+SELECT blob.session, blob.name, blob.digest
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(name)s::bigint[]) AS given (tenant, session, name)
+JOIN blob ON blob.tenant = given.tenant AND blob.session = given.session AND blob.name = given.name;
+
+-- name: add_chunk
+-- Journal rows.
+INSERT INTO journal (tenant, session, position, turn, message, idx, body)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(position)s::bigint[], %(turn)s::bigint[],
+                     %(message)s::bytea[], %(idx)s::bigint[], %(body)s::bytea[]);
+
+-- name: chunk_is
+-- Whether a journal row stands where a commit in doubt would have put it.
+SELECT 1 FROM journal
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND position = %(position)s::bigint
+  AND message = %(message)s AND idx = %(idx)s::bigint;
+
+-- name: append
+-- The usual batch in one statement, which is one round trip and one transaction: sessions move on, entries are added. It
+-- raises unless all of the sessions are as they are remembered.
+WITH given AS (
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
+        AS given (tenant, id, was, head, position, active_at, last_at)
+), moved AS (
+    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+    RETURNING 1
+), said AS (
+    INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
+    SELECT tenant, session, seq, kind, nullif(turn, 0), entry_id, at, note, body
+    FROM unnest(%(e_tenant)s::bytea[], %(e_session)s::uuid[], %(e_seq)s::bigint[], %(e_kind)s::text[],
+                %(e_turn)s::bigint[], %(e_id)s::bytea[], %(e_at)s::bigint[], %(e_note)s::bytea[], %(e_body)s::bytea[])
+         AS given (tenant, session, seq, kind, turn, entry_id, at, note, body)
+)
+SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END),
+       CASE WHEN %(lasting)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
+FROM moved;
+
+-- name: append_chunk
+-- The same for what is being said.
+WITH given AS (
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
+        AS given (tenant, id, was, head, position, active_at, last_at)
+), moved AS (
+    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+    RETURNING 1
+), said AS (
+    INSERT INTO journal (tenant, session, position, turn, message, idx, body)
+    SELECT * FROM unnest(%(e_tenant)s::bytea[], %(e_session)s::uuid[], %(e_position)s::bigint[], %(e_turn)s::bigint[],
+                         %(e_message)s::bytea[], %(e_idx)s::bigint[], %(e_body)s::bytea[])
+)
+SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END),
+       CASE WHEN %(lasting)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
+FROM moved;
+
+-- name: begin
+-- A transaction, in the isolation that this database gives.
+BEGIN;
+
+-- name: fleeting
+-- This transaction need not wait for the disk.
+SET LOCAL synchronous_commit = off;
+
+-- name: commit
+-- Never cancelled from here: it may be waiting for other servers.
+COMMIT;
+
+-- name: touch
+-- Writes a session's row as it is. Its commit waits until the servers that must know of it know of all that came before.
+UPDATE session SET stamp = stamp WHERE tenant = %(tenant)s AND id = %(id)s::uuid;
+
+-- name: sweep
+-- Journal rows of turns that are over.
+DELETE FROM journal
+USING unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(position)s::bigint[]) AS given (tenant, session, position)
+WHERE journal.tenant = given.tenant AND journal.session = given.session AND journal.position <= given.position;
+
+-- name: remove_all_debts
+-- A session's outbox.
+DELETE FROM outbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+
+-- name: sync_state
+-- How this server's standbys are replicated to, and whether it waits for them.
+SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit'),
+       count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
+FROM pg_stat_replication WHERE state = 'streaming';

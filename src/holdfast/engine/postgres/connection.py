@@ -1,0 +1,206 @@
+"""Connecting: from an address to a connection that can write, and how long an answer is waited for.
+
+An address may name several servers; the one that can be written is found by the driver (`target_session_attrs`). A
+server or a network that goes silent is told from one that is slow by a limit on the time to an answer: then the
+connection is let go, never cancelled, because a COMMIT may be waiting for other servers at the other end.
+"""
+
+import contextlib
+import socket
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
+from psycopg.types.numeric import Int8BinaryDumper
+
+from holdfast.engine.postgres.arrays import register
+from holdfast.engine.postgres.queries import QUERIES
+from holdfast.engine.postgres.trouble import translate
+from holdfast.errors import StoreUnavailable
+
+SERVER_NEEDED = 130000
+LOOKS = 4
+"""An answer is missing when so many looks in a row found the same question open."""
+
+
+class _UuidAsText(Loader):
+    """Ids of sessions are text everywhere but in the database."""
+
+    format = Format.BINARY
+
+    def load(self, data: Any) -> str:
+        digits = bytes(data).hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class Address:
+    """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
+
+    def __init__(self, dsn: str, *, connect_s: float = 5.0) -> None:
+        try:
+            given = conninfo_to_dict(dsn)
+        except psycopg.Error as error:
+            raise StoreUnavailable(
+                where=_without_password(dsn),
+                problem=f"this is no address of PostgreSQL ({str(error).strip()})",
+                remedy="Say postgresql://user@host/database",
+            ) from None
+        self._dsn = dsn
+        usual: dict[str, Any] = {
+            "target_session_attrs": "read-write",
+            "application_name": "holdfast",
+            "connect_timeout": max(2, round(connect_s)),
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+        }
+        self._options = {name: value for name, value in usual.items() if not given.get(name)}
+        user, host, port = (f"{given.get(name) or ''}" for name in ("user", "host", "port"))
+        hosts, ports = host.split(","), port.split(",")
+        if len(ports) < len(hosts):
+            ports = ports[:1] * len(hosts)
+        at = ",".join(each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False))
+        self.shown = f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
+
+    def connect(self, *, prepared: bool = True) -> psycopg.Connection[Any]:
+        """A connection that can write. Raises the driver's errors."""
+        connection = psycopg.connect(
+            self._dsn, autocommit=True, prepare_threshold=1 if prepared else None, **self._options
+        )
+        connection.adapters.register_loader("uuid", _UuidAsText)
+        register(connection)
+        connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type whatever the value: one statement
+        version = connection.info.server_version
+        if version < SERVER_NEEDED:
+            connection.close()
+            problem = f"its server has version {version // 10000}"
+            raise StoreUnavailable(where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer")
+        return connection
+
+
+class Line:
+    """A connection on which one thread at a time asks, watched for answers that don't come."""
+
+    def __init__(self, connection: psycopg.Connection[Any], watchdog: "Watchdog") -> None:
+        self.connection = connection
+        self.unreplicated = False
+        connection.add_notice_handler(self._noticed)
+        self.question = 0
+        self.harmless = False
+        """Whether what is being asked may be cancelled: it has no COMMIT in it."""
+        self._asked = 0
+        self._cancel = connection.pgconn.get_cancel()
+        watchdog.watch(self)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[psycopg.Connection[Any]]:
+        """Between asking and the answer."""
+        self._asked += 1
+        self.question = self._asked
+        try:
+            yield self.connection
+        finally:
+            self.question = 0
+
+    def run(self, name: str, values: Any = None, *, slow: bool = False) -> list[tuple[Any, ...]]:
+        """All rows of a query. One that is slow by nature may take its time."""
+        self.harmless = False
+        with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
+            return connection.execute(QUERIES[name], values, binary=True).fetchall()
+
+    def run_all(self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False) -> list[list[tuple[Any, ...]]]:
+        """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""
+        self.harmless = harmless
+        failure: psycopg.Error | None = None
+        cursors: list[psycopg.Cursor[Any]] = []
+        with self.asking() as connection:
+            try:
+                with connection.pipeline():
+                    try:
+                        for name, values in statements:
+                            cursors.append(connection.execute(QUERIES[name], values, binary=True))
+                    except psycopg.Error as error:
+                        failure = error  # the first is the cause; leaving the pipeline would tell of the others
+            except psycopg.Error as error:
+                failure = failure or error
+            if failure is not None:
+                raise failure
+            return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def hang_up(self) -> None:
+        """Ends the connection without a word to the server, whoever is waiting on it."""
+        with contextlib.suppress(OSError, psycopg.Error):
+            end = socket.fromfd(self.connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+            with end:
+                end.shutdown(socket.SHUT_RDWR)
+
+    def forgo(self) -> None:
+        """Lets the server stop what nobody waits for any more, if that can be no commit: it would wait for locks and be
+        a connection too many. Only after hanging up: then nothing else can follow it.
+        """
+        if self.harmless:
+            with contextlib.suppress(psycopg.Error):
+                self._cancel.cancel()
+
+    def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self.connection.close()
+
+    def _noticed(self, diagnostic: Any) -> None:
+        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short, with a warning: what it has
+        # committed may be on one server only.
+        if diagnostic.severity_nonlocalized == "WARNING" and diagnostic.sqlstate in ("01000", "57P01"):
+            self.unreplicated = True
+
+
+class Watchdog:
+    """Hangs up lines whose answer has not come for `answer_s`."""
+
+    def __init__(self, answer_s: float) -> None:
+        self._answer_s = answer_s
+        self._lines: weakref.WeakKeyDictionary[Line, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._gate = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, line: Line) -> None:
+        with self._gate:
+            self._lines[line] = (0, 0)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="holdfast-watchdog", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._answer_s / LOOKS):
+            with self._gate:
+                silent = [line for line in list(self._lines) if self._is_silent(line)]
+            for line in silent:
+                line.hang_up()
+                line.forgo()
+
+    def _is_silent(self, line: Line) -> bool:
+        question, looks = line.question, 1
+        if question and self._lines[line][0] == question:
+            looks = self._lines[line][1] + 1
+        self._lines[line] = (question, looks)
+        return bool(question) and looks > LOOKS
+
+
+def told(error: psycopg.Error, where: str) -> StoreUnavailable:
+    """A refusal to connect, for a person."""
+    trouble = translate(error, where)
+    assert isinstance(trouble, StoreUnavailable)
+    return trouble
+
+
+def _without_password(dsn: str) -> str:
+    scheme, _, rest = dsn.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "postgresql"

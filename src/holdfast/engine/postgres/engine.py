@@ -1,0 +1,300 @@
+"""The PostgreSQL engine: writers in lanes, and readers beside them."""
+
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.domain.entry import Entry
+from holdfast.engine.codec import event_name, join, names_in
+from holdfast.engine.postgres import migrating, upkeep
+from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
+from holdfast.engine.postgres.connection import Address, Watchdog, told
+from holdfast.engine.postgres.lanes import Apply, Lanes
+from holdfast.engine.postgres.ledger import Known
+from holdfast.engine.postgres.naming import FIRST, is_id, raw, span, text
+from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.readers import Readers
+from holdfast.engine.postgres.replication import Replication
+from holdfast.engine.postgres.scribe import Scribe
+from holdfast.engine.postgres.searching import Searching
+from holdfast.engine.postgres.tenants import Tenants
+from holdfast.engine.protocol import (
+    PAGE_BYTES_MAX,
+    Accepted,
+    Commit,
+    Debt,
+    Outcome,
+    Row,
+    SessionState,
+    State,
+    Waiting,
+    Weight,
+    WordsOf,
+)
+from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.watchers import Watchers
+from holdfast.engine.writer import Ticket, Writer
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from holdfast.domain.seeking import Found, Sought
+
+_LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
+
+
+class PostgresEngine:
+    """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's clock: `tick` only
+    says when patience is over.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        durability: str,
+        tick: Callable[[], float],
+        chance: Callable[[int], bytes],
+        words_of: WordsOf | None = None,
+        writers: int = 2,
+        readers: int = 4,
+        patience_s: float = 30.0,
+        answer_s: float = 15.0,
+    ) -> None:
+        address = Address(dsn)
+        self.where = address.shown
+        self._patience = partial(Patience, self.where, patience_s, tick=tick, chance=chance)
+        self._watchdog = Watchdog(answer_s)
+        self._watchers, self._tenants = Watchers(), Tenants()
+        self._forked = False
+        self._readers = Readers(address, self._watchdog, size=readers, patience=self._patience)
+        self._searching = Searching(
+            address,
+            self._watchdog,
+            read=self._read_slowly,
+            words_of=words_of or (lambda *entry: None),
+            patience=self._patience,
+        )
+        self._scribes = [
+            Scribe(
+                address,
+                self._watchdog,
+                self._tenants,
+                lasting=durability == "power",
+                patience=self._patience,
+                chance=chance,
+            )
+            for _ in range(writers)
+        ]
+        try:
+            self._prepare()
+        except BaseException:
+            self._let_go()
+            raise
+        self._lanes = Lanes(self.where, [scribe.apply for scribe in self._scribes], self._make_writer)
+        _open.add(self)
+
+    def _prepare(self) -> None:
+        first = self._scribes[0]
+        try:
+            connection = first.connect().connection
+        except psycopg.Error as error:
+            raise told(error, self.where) from error
+        migrating.prepare(connection, self.where)
+        problem = self.replication().problem
+        if problem:
+            warnings.warn(f"The store at `{self.where}` is not as safe as it was meant: {problem}.", stacklevel=2)
+
+    def replication(self) -> Replication:
+        """What the cluster says of itself."""
+        return Replication(*self._readers.read("sync_state", {})[0])
+
+    def _make_writer(self, lane: int, apply: Apply) -> Writer:
+        scribe = self._scribes[lane]
+        where = f"{self.where} {lane}"
+        return Writer(where, apply=apply, wake=self._watchers.wake, tidy=scribe.tidy, finish=scribe.finish)
+
+    # Writing: on the writers' threads.
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        lanes = self._checked()
+        return [ticket.result() for ticket in [lanes.submit(commit) for commit in commits]]
+
+    def submit(self, commit: Commit) -> Ticket:
+        return self._checked().submit(commit)
+
+    def _checked(self) -> Lanes:
+        if self._forked:
+            remedy = "Open the store again in this process"
+            raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
+        return self._lanes
+
+    def close(self) -> None:
+        if not self._forked:
+            self._lanes.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for scribe in self._scribes:
+            scribe.close()
+        self._searching.close()
+        self._readers.close()
+        self._watchdog.close()
+
+    # Reading: on the caller's thread.
+
+    def _read(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        if self._forked:
+            self._checked()
+        return self._readers.read(query, values)
+
+    def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """For what reads much: that no answer comes for a while means nothing."""
+        if self._forked:
+            self._checked()
+        return self._readers.read(query, values, slow=True)
+
+    def _place(self, session: str) -> dict[str, Any] | None:
+        """A session's tenant and id; None when there is no such session."""
+        tenant = self._tenants.get(session)
+        if tenant is None and is_id(session):
+            found = self._read("tenants", id=Ids([session]))
+            self._tenants.learn(found)
+            tenant = found[0][1] if found else None
+        return None if tenant is None else {"tenant": tenant, "session": session}
+
+    def _states(self, query: str, /, **values: Any) -> list[SessionState]:
+        rows = self._read(query, **values)
+        self._tenants.learn((row[1], row[0]) for row in rows)
+        return [Known(row[:-1]).state(row[-1]) for row in rows]
+
+    def state(self, session: str) -> SessionState | None:
+        return next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
+
+    def current(self, tenant: str, key: str) -> SessionState | None:
+        return next(iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None)
+
+    def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
+        ids = span(prefix)
+        if ids is None:
+            return []
+        return self._states("sessions_by_prefix", tenant=raw(tenant), first=ids[0], last=ids[1], limit=limit)
+
+    def sessions(
+        self,
+        tenant: str,
+        *,
+        key: str | None = None,
+        state: State | None = None,
+        before: tuple[int, str] | None = None,
+        limit: int = 50,
+    ) -> list[SessionState]:
+        at, id = before or _LAST
+        id = id if is_id(id) else FIRST  # of none in particular: those before this time
+        values = {"tenant": raw(tenant), "at": at, "id": id, "state": state, "limit": limit}
+        if key is not None:
+            return self._states("sessions_of_key", key=raw(key), **values)
+        return self._states("sessions_by_activity", **values)
+
+    def forks(self, tenant: str) -> list[SessionState]:
+        return self._states("forks", tenant=raw(tenant))
+
+    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+        place = self._place(session)
+        if place is None:
+            return []
+        rows = self._read("entries" if bodies else "entries_bare", **place, after=after, limit=limit)
+        return self._whole(place, rows)
+
+    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
+        place = self._place(session)
+        return [] if place is None else self._whole(place, self._read("labels", **place, after=after))
+
+    def _whole(self, place: dict[str, Any], rows: list[tuple[Any, ...]]) -> list[Entry]:
+        """Entries with their large parts put back; the page ends early when it grows large."""
+        page: list[Entry] = []
+        size = 0
+        for seq, kind, turn, id, at, note, body, parted in rows:
+            if parted:
+                parts: dict[int, bytes] = dict(self._read("blob", **place, name=Ints(names_in(body))))
+                body = join(body, parts.get)
+            page.append(Entry(seq, kind, turn, id, at, note, body))
+            size += len(body)
+            if size >= PAGE_BYTES_MAX:
+                break
+        return page
+
+    def inbox(self, session: str) -> list[Waiting]:
+        place = self._place(session)
+        if place is None:
+            return []
+        rows = self._read("inbox", tenant=Blobs([place["tenant"]]), session=Ids([session]))
+        return [Waiting(message, None if who is None else text(who), seq) for _, message, who, seq in rows]
+
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
+        place = self._place(session)
+        return [] if place is None else [Row(*row) for row in self._read("journal", **place, after=after, limit=limit)]
+
+    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
+        rows = self._read("outbox", tenant=raw(tenant), limit=limit)
+        return [Debt(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
+
+    def accepted(self, scope: str, event: str) -> Accepted | None:
+        rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
+        return next((Accepted(*row[1:]) for row in rows), None)
+
+    def weigh(self, session: str) -> Weight:
+        place = self._place(session)
+        return Weight(0, 0, 0, 0) if place is None else Weight(*self._read_slowly("weigh", **place)[0])
+
+    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+        return self._searching.search(sought, limit=limit)
+
+    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+        return self._searching.matching(sought, limit=limit)
+
+    def info(self) -> StoreInfo:
+        return upkeep.info(self._read_slowly, self.where)
+
+    def check(self) -> list[Problem]:
+        return upkeep.check(self._read_slowly, self.where, self.replication())
+
+    def backup(self, to: str) -> Backup:
+        remedy = "Use `pg_dump` for one store, or the server's own base backups"
+        raise StoreUnavailable(
+            where=self.where, problem="its server makes copies of it, not its clients", remedy=remedy
+        )
+
+    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._watchers.add(session, callback)
+
+
+def bring_up(dsn: str) -> tuple[int, int]:
+    """The format that a store had, and the one it has now; 0 when there was none. Safe to run twice, and from two
+    machines
+    at once.
+    """
+    address = Address(dsn)
+    try:
+        with address.connect() as connection:
+            found = migrating.version(connection)
+            migrating.prepare(connection, address.shown)
+    except psycopg.Error as error:
+        raise told(error, address.shown) from error
+    return found or 0, migrating.SCHEMA_VERSION
+
+
+_open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()
+
+
+def _mark_forked() -> None:
+    """A child that was forked has no writer threads and must not touch the parent's connections."""
+    for engine in _open:
+        engine._forked = True
+
+
+os.register_at_fork(after_in_child=_mark_forked)

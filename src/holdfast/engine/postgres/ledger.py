@@ -1,0 +1,333 @@
+"""The ledger: what guards are judged by, and what a batch comes to.
+
+A batch is judged in memory. What guards need is given to the ledger first: sessions, either loaded and locked or
+remembered from the last time, and for the batch alone inboxes, events, debts, bindings and blobs. A commit is judged
+whole before any of its effects happens: a refused one leaves no trace. Effects are gathered as rows, those of all
+commits together; `rows` turns them into the arrays that a statement takes.
+
+What is remembered may have been changed by another machine meanwhile. Every row of a session carries the stamp of the
+transaction that wrote it last, and the batch is written only if the stamps are still the remembered ones.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.domain.entry import STARTING
+from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.engine.postgres.naming import name, raw, text
+from holdfast.engine.protocol import (
+    ACTIVE_STEP_MS,
+    Accepted,
+    Commit,
+    Outcome,
+    Refusal,
+    Refused,
+    SessionState,
+    Write,
+    Written,
+)
+
+CLOSED, ERASED = 1, 2
+
+
+class Known:
+    """A session as the ledger remembers it; changed in place as commits are applied. `lease_s` is how much is to be
+    left of its lease from the end of the batch on, if that changes.
+    """
+
+    __slots__ = (
+        "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at", "lease_s",
+        "opened_at", "origin", "position", "stamp", "tenant", "turn",
+    )  # fmt: skip
+
+    def __init__(self, row: Sequence[Any]) -> None:
+        (
+            self.tenant, self.id, self.key, self.epoch, self.ended, self.head, self.fence, self.turn, self.holder,
+            self.position, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.last_at,
+            self.stamp,
+        ) = row  # fmt: skip
+        self.lease_s: float | None = None
+
+    def state(self, lease_left: float | None) -> SessionState:
+        return SessionState(
+            id=self.id, tenant=text(self.tenant), key=None if self.key is None else text(self.key), epoch=self.epoch,
+            ended=bool(self.ended), head=self.head, fence=self.fence, turn=self.turn,
+            holder=None if self.holder is None else text(self.holder),
+            lease_left_s=None if self.turn is None else lease_left or 0.0, opened_at=self.opened_at,
+            active_at=self.active_at, last_at=self.last_at, journal=self.journal, base=self.base, origin=self.origin,
+            erased=self.ended == ERASED,
+        )  # fmt: skip
+
+
+class Batch:
+    """What one batch has been told and what it comes to. Net effects: a row that comes and goes is not there."""
+
+    def __init__(self, stamp: int) -> None:
+        self.stamp = stamp
+        # Told, for the guards; kept up to date as commits are applied.
+        self.events: dict[bytes, Accepted] = {}
+        self.inboxes: dict[str, dict[bytes, int]] = {}
+        self.debts: set[tuple[str, bytes]] = set()
+        self.bindings: dict[tuple[bytes, bytes], tuple[str, int]] = {}
+        self.elsewhere: set[str] = set()
+        self.digests: dict[tuple[str, int], bytes] = {}
+        # Gathered.
+        self.opened: dict[str, Known] = {}
+        self.moved: dict[str, Known] = {}
+        self.turned: set[str] = set()
+        self.entries: list[tuple[Any, ...]] = []
+        self.chunks: list[tuple[Any, ...]] = []
+        self.accepted: list[tuple[Any, ...]] = []
+        self.waiting: dict[tuple[str, int], tuple[Any, ...] | None] = {}
+        self.owed: dict[tuple[str, bytes], tuple[Any, ...] | None] = {}
+        self.bound: dict[tuple[bytes, bytes], tuple[str, int]] = {}
+        self.blobs: list[tuple[Any, ...]] = []
+        self.swept: dict[str, tuple[bytes, int]] = {}
+        self.parted = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only adds entries, or only chunks, to sessions that are there."""
+        return not (
+            self.opened or self.turned or self.accepted or self.waiting or self.owed or self.blobs or self.parted
+        ) and bool(self.entries) != bool(self.chunks)
+
+
+class Ledger:
+    """Judges and applies commits in memory. It remembers sessions from batch to batch, the rest within one."""
+
+    SESSIONS_MAX = 20_000
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Known] = {}
+        self.batch = Batch(0)
+
+    def begin(self, stamp: int) -> Batch:
+        self.batch = Batch(stamp)
+        return self.batch
+
+    def knows(self, commits: Sequence[Commit]) -> bool:
+        """Whether all these commits need is remembered: no row but those of sessions."""
+        for commit in commits:
+            for write in commit:
+                if (
+                    write.session not in self.sessions
+                    or write.open is not None
+                    or write.takes
+                    or write.pays is not None
+                    or write.erase is not None
+                    or any(len(draft.body) >= PART_BYTES_MIN for draft in write.drafts)
+                ):
+                    return False
+        return True
+
+    def learn(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Sessions as they are now."""
+        for row in rows:
+            self.sessions[row[1]] = Known(row)
+
+    def forget(self, commits: Iterable[Commit]) -> None:
+        """What was remembered of these sessions counts no more."""
+        for commit in commits:
+            for write in commit:
+                self.sessions.pop(write.session, None)
+
+    def settle(self) -> None:
+        """The batch was written: its sessions carry its stamp."""
+        for known in (*self.batch.moved.values(), *self.batch.opened.values()):
+            known.stamp, known.lease_s = self.batch.stamp, None
+        if len(self.sessions) > self.SESSIONS_MAX:
+            self.sessions.clear()
+
+    def apply(self, commit: Commit) -> Outcome:
+        """Judges a commit, and gathers its effects if nothing stands in its way."""
+        for write in commit:
+            why, detail = self._judge(write)
+            if why is not None:
+                return Refused(why, write.session, detail)
+        outcome = Written()
+        for write in commit:
+            outcome = self._effect(write)
+        return outcome
+
+    def _judge(self, write: Write) -> tuple[Refusal | None, Any]:
+        if write.open is not None:
+            return self._judge_opening(write)
+        known = self.sessions.get(write.session)
+        if known is None:
+            return "missing", None
+        if write.event is not None:
+            accepted = self.batch.events.get(event_name(*write.event))
+            if accepted is not None:
+                return "accepted", accepted
+        if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None):
+            return "ended", None
+        if write.fence is not None and (known.turn is None or known.fence != write.fence):
+            return "superseded", None
+        if write.idle and known.turn is not None:
+            return "busy", known.turn
+        if write.head is not None and known.head != write.head:
+            return "moved", known.head
+        if write.takes and not set(write.takes) <= self._inbox(known).keys():
+            return "taken", None
+        if write.pays is not None and (known.id, write.pays) not in self.batch.debts:
+            return "taken", None
+        return None, None
+
+    def _judge_opening(self, write: Write) -> tuple[Refusal | None, Any]:
+        opening = write.open
+        assert opening is not None
+        if write.event is not None:
+            accepted = self.batch.events.get(event_name(*write.event))
+            if accepted is not None:
+                return "accepted", accepted
+        if write.session in self.sessions or write.session in self.batch.elsewhere:
+            return "bound", write.session
+        if opening.key is not None:
+            current = self.batch.bindings.get((name(opening.tenant, "tenant"), name(opening.key, "key")))
+            if (current[1] if current else 0) + 1 != opening.epoch:
+                return "bound", current[0] if current else None
+        if write.fence is not None:
+            return "superseded", None
+        if write.head is not None and write.head != opening.head:
+            return "moved", opening.head
+        return ("taken", None) if write.takes or write.pays is not None else (None, None)
+
+    def _inbox(self, known: Known) -> dict[bytes, int]:
+        """What waits in this session, and at which seq."""
+        return self.batch.inboxes.setdefault(known.id, {})
+
+    def _effect(self, write: Write) -> Written:
+        batch = self.batch
+        known = self._open(write) if write.open is not None else self.sessions[write.session]
+        if write.open is None and known.id not in batch.opened:
+            batch.moved[known.id] = known
+        first = known.head + 1
+        if (
+            write.start
+            or write.seize
+            or write.finish
+            or write.close
+            or write.base
+            or write.unbase
+            or write.renew_s is not None
+        ):
+            self._move(known, write)
+        for draft in write.drafts:
+            self._add(known, draft)
+        if write.event is not None:
+            self._accept(known, write, first)
+        if write.admits or write.takes:
+            self._shift_inbox(known, write, first)
+        if write.owes or write.pays is not None:
+            self._shift_outbox(known, write)
+        if write.chunk is not None:
+            known.position += 1
+            chunk = write.chunk
+            row = (known.tenant, known.id, known.position, known.turn or 0, chunk.message, chunk.index, chunk.body)
+            batch.chunks.append(row)
+        return Written(
+            first if write.drafts else 0,
+            known.fence if write.start is not None else 0,
+            known.position if write.chunk is not None else 0,
+        )
+
+    def _add(self, known: Known, draft: Any) -> None:
+        known.head += 1
+        turn = known.turn if draft.turn == STARTING else draft.turn
+        body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+        parted = body is not draft.body
+        self.batch.parted |= parted
+        self.batch.entries.append(
+            (known.tenant, known.id, known.head, draft.kind, turn or 0, draft.id, draft.at, draft.note, body, parted)
+        )
+        known.last_at = draft.at
+        if draft.at >= known.active_at + ACTIVE_STEP_MS and draft.kind == "message":
+            known.active_at = draft.at
+
+    def _parted(self, known: Known, body: bytes) -> bytes:
+        """The body with its large parts kept as blobs, each once for this session."""
+        skeleton, parts = split(body)
+        digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
+        known_ones = self.batch.digests
+        if any(known_ones.get((known.id, name), digest) != digest for name, digest in digests.items()):
+            return body  # another part has this name, against all odds: then none is cut out
+        for part_name, part in parts.items():
+            if (known.id, part_name) not in known_ones:
+                known_ones[known.id, part_name] = digests[part_name]
+                self.batch.blobs.append((known.tenant, known.id, part_name, digests[part_name], part))
+        return skeleton if parts else body
+
+    def _open(self, write: Write) -> Known:
+        opening = write.open
+        assert opening is not None
+        at = write.drafts[0].at
+        tenant = name(opening.tenant, "tenant")
+        key = None if opening.key is None else name(opening.key, "key")
+        known = Known(
+            (
+                tenant, write.session, key, opening.epoch, 0, opening.head, opening.fence, None, None, 0, 0, 0,
+                opening.head, at, at, at, self.batch.stamp,
+            )
+        )  # fmt: skip
+        self.sessions[write.session] = self.batch.opened[write.session] = known
+        if key is not None:
+            self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (write.session, opening.epoch)
+        return known
+
+    def _move(self, known: Known, write: Write) -> None:
+        """The turn and the session's own state: start, seize, renew, finish, close, base."""
+        self.batch.turned.add(known.id)
+        if write.finish:
+            self._leave(known)
+        if write.seize:
+            known.fence += 1
+        if write.start is not None:
+            known.fence += 1
+            known.turn, known.holder, known.journal = known.fence, raw(write.start.holder), known.position
+            known.lease_s = write.start.lease_s
+            self.batch.swept[known.id] = (known.tenant, known.position)  # what a process that died has left
+            known.active_at = max(known.active_at, write.drafts[0].at if write.drafts else 0)
+        if write.renew_s is not None and known.turn is not None:
+            known.lease_s = write.renew_s
+        if write.close:
+            known.ended = ERASED if write.erase is not None else CLOSED
+            self._leave(known)
+        if write.unbase:
+            known.base = 0
+        if write.base:
+            known.base = known.head + 1
+
+    def _leave(self, known: Known) -> None:
+        """No turn is running; what it said is not needed any more."""
+        known.turn = known.holder = known.lease_s = None
+        self.batch.swept[known.id] = (known.tenant, known.position)
+
+    def _accept(self, known: Known, write: Write, first: int) -> None:
+        assert write.event is not None
+        seq, message = first + write.event_draft, write.drafts[write.event_draft].id
+        known_as = event_name(*write.event)
+        self.batch.events[known_as] = Accepted(known.id, seq, message)
+        self.batch.accepted.append((known_as, known.id, seq, message))
+
+    def _shift_inbox(self, known: Known, write: Write, first: int) -> None:
+        inbox, waiting = self._inbox(known), self.batch.waiting
+        for message in write.takes:
+            waiting[known.id, inbox.pop(message)] = None
+        seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
+        for admitted in write.admits:
+            seq = admitted.seq or seq_of[admitted.message]
+            inbox[admitted.message] = seq
+            waiter = None if admitted.waiter is None else raw(admitted.waiter)
+            waiting[known.id, seq] = (known.tenant, known.id, seq, admitted.message, waiter)
+
+    def _shift_outbox(self, known: Known, write: Write) -> None:
+        if write.pays is not None:
+            self.batch.debts.discard((known.id, write.pays))
+            self.batch.owed[known.id, write.pays] = None
+        for owing in write.owes:
+            last = write.drafts[-1]
+            self.batch.debts.add((known.id, owing.id))
+            row = (known.tenant, known.id, owing.id, last.turn or 0, raw(owing.reply_to), last.at)
+            self.batch.owed[known.id, owing.id] = row

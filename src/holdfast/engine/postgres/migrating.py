@@ -1,0 +1,86 @@
+"""Making a store, and bringing one of an older version up to this one: in one transaction, so it is as it was or as it
+should be.
+
+Two machines may do this at once. PostgreSQL lets one of them make the first table and stops the other there, which then
+finds the store made. A role that may not make tables can use a store that is there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
+from holdfast.engine.postgres.trouble import is_missing, translate
+from holdfast.errors import SchemaMismatch, StoreUnavailable
+
+SCHEMA_VERSION = 1
+ATTEMPTS_MAX = 5
+
+_RACES = (
+    errors.UniqueViolation,
+    errors.DuplicateTable,
+    errors.DuplicateObject,
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.InternalError_,  # "tuple concurrently updated"
+)
+
+
+def prepare(connection: psycopg.Connection[Any], where: str) -> None:
+    """Makes the store if there is none, migrates an older one, refuses a newer one."""
+    problem: psycopg.Error | None = None
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            found = refuse_newer(connection, where)
+            if found != SCHEMA_VERSION:
+                _bring_up(connection, found)
+            return
+        except _RACES as error:  # another machine is at it, or has just done it: look again
+            problem = error
+        except errors.InsufficientPrivilege as error:
+            raise StoreUnavailable(
+                where=where,
+                problem=f"this role may not make its tables ({error.diag.message_primary})",
+                remedy="Run `holdfast store migrate` with a role that may, then grant this one SELECT, INSERT, UPDATE "
+                "and DELETE on them",
+            ) from error
+        except psycopg.Error as error:
+            raise translate(error, where) from error
+    raise StoreUnavailable(
+        where=where,
+        problem=f"it has tables of another program ({problem.diag.message_primary if problem else ''})",
+        remedy="Give Holdfast a schema of its own: create one and say ?options=-csearch_path%3Dits_name in the address",
+    ) from problem
+
+
+def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
+    """The version of the store, if this release knows it."""
+    found = version(connection)
+    if found is not None and found > SCHEMA_VERSION:
+        raise SchemaMismatch(where=where, found=found, known=SCHEMA_VERSION)
+    return found
+
+
+def version(connection: psycopg.Connection[Any]) -> int | None:
+    """The version of the store in this database; None when there is none."""
+    try:
+        row = connection.execute(QUERIES["get_fact"], {"name": "format"}).fetchone()
+    except psycopg.Error as error:
+        if is_missing(error):
+            return None
+        raise
+    return int(row[0]) if row else None
+
+
+def _bring_up(connection: psycopg.Connection[Any], found: int | None) -> None:
+    steps = [SCHEMA] if found is None else [script for step, script in MIGRATIONS.items() if step > found]
+    with connection.transaction():
+        for script in steps:
+            _script(connection, script)
+        connection.execute(QUERIES["set_fact"], {"name": "format", "value": str(SCHEMA_VERSION)})
+
+
+_script: Callable[[psycopg.Connection[Any], Any], Any] = psycopg.Connection.execute
+"""A script of our own, in one go and without parameters."""

@@ -1,0 +1,37 @@
+"""Patience: how long to try again, and how long to wait in between."""
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from holdfast.engine.postgres.trouble import out_of_patience, translate, verdict
+
+PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
+
+
+class Patience:
+    """For one thing that is tried until it is done or `limit_s` have passed. Pauses grow and are not all alike: those
+    who got into each other's way should not meet again.
+    """
+
+    def __init__(
+        self, where: str, limit_s: float, *, tick: Callable[[], float], chance: Callable[[int], bytes]
+    ) -> None:
+        self._where, self._limit_s, self._tick, self._chance = where, limit_s, tick, chance
+        self._since, self._slept, self._tries = tick(), 0.0, 0
+
+    def pause(self, error: psycopg.Error, *, in_doubt: bool = False) -> None:
+        """Waits before the next try; the first one comes at once if the last was only overtaken."""
+        again = verdict(error) == "again"
+        self._tries += 1
+        if again and self._tries == 1:
+            return
+        waited_s = max(self._tick() - self._since, self._slept)
+        if waited_s >= self._limit_s:
+            raise (
+                out_of_patience(error, self._where, waited_s) if in_doubt else translate(error, self._where)
+            ) from error
+        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (0.5 + self._chance(1)[0] / 255)
+        threading.Event().wait(pause_s)
+        self._slept += pause_s

@@ -1,0 +1,224 @@
+-- Every statement the engine runs, by name. The same names stand in the other engine's file; `batching.sql` has those that
+-- only this one needs.
+--
+-- What is written comes in arrays, one element for each row, however many there are: one statement for each table.
+
+-- name: add_session
+-- New sessions, as they are at the end of their batch. The primary key repeats that an id is used once.
+INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_until, position, journal, base, origin,
+                     opened_at, active_at, last_at, stamp)
+SELECT tenant, id, key, epoch, ended, head, fence, turn, holder,
+       CASE WHEN turn IS NOT NULL THEN extract(epoch FROM clock_timestamp())::double precision + lease_s END,
+       position, journal, base, origin, opened_at, active_at, last_at, %(stamp)s::bigint
+FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(key)s::bytea[], %(epoch)s::bigint[], %(ended)s::bigint[],
+            %(head)s::bigint[], %(fence)s::bigint[], %(turn)s::bigint[], %(holder)s::bytea[],
+            %(lease_s)s::double precision[], %(position)s::bigint[], %(journal)s::bigint[], %(base)s::bigint[],
+            %(origin)s::bigint[], %(opened_at)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
+     AS given (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_s, position, journal, base, origin,
+               opened_at, active_at, last_at);
+
+-- name: save_activity
+-- Sessions had news. It raises unless all of them are as they were when they were judged.
+WITH given AS (
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
+        AS given (tenant, id, was, head, position, active_at, last_at)
+), moved AS (
+    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+    RETURNING 1
+)
+SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END) FROM moved;
+
+-- name: save_turn
+-- The same, with what changes when a turn starts, is seized, renewed or ends, and when the session ends.
+WITH given AS (
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[], %(ended)s::bigint[],
+                         %(fence)s::bigint[], %(turn)s::bigint[], %(holder)s::bytea[], %(lease_s)s::double precision[],
+                         %(journal)s::bigint[], %(base)s::bigint[])
+        AS given (tenant, id, was, head, position, active_at, last_at, ended, fence, turn, holder, lease_s, journal, base)
+), moved AS (
+    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
+                       last_at = given.last_at, ended = given.ended, fence = given.fence, turn = given.turn,
+                       holder = given.holder, journal = given.journal, base = given.base, stamp = %(stamp)s::bigint,
+                       lease_until = CASE
+                           WHEN given.turn IS NULL THEN NULL
+                           WHEN given.lease_s IS NULL THEN session.lease_until
+                           ELSE extract(epoch FROM clock_timestamp())::double precision + given.lease_s
+                       END
+    FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+    RETURNING 1
+)
+SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END) FROM moved;
+
+-- name: add_entry
+-- Entries; the primary key repeats I-1. No turn is 0 here.
+INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body, parted)
+SELECT tenant, session, seq, kind, nullif(turn, 0), id, at, note, body, parted
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(kind)s::text[], %(turn)s::bigint[],
+            %(id)s::bytea[], %(at)s::bigint[], %(note)s::bytea[], %(body)s::bytea[], %(parted)s::boolean[])
+     AS given (tenant, session, seq, kind, turn, id, at, note, body, parted);
+
+-- name: add_waiting
+-- Messages into inboxes; one that still waits has another waiter now.
+INSERT INTO inbox (tenant, session, seq, message, waiter)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(message)s::bytea[],
+                     %(waiter)s::bytea[])
+ON CONFLICT (tenant, session, seq) DO UPDATE SET message = excluded.message, waiter = excluded.waiter;
+
+-- name: remove_waiting
+-- Messages out of inboxes.
+DELETE FROM inbox
+USING unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[]) AS given (tenant, session, seq)
+WHERE inbox.tenant = given.tenant AND inbox.session = given.session AND inbox.seq = given.seq;
+
+-- name: add_debt
+-- Replies are owed.
+INSERT INTO outbox (tenant, session, id, turn, reply_to, at)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[], %(turn)s::bigint[],
+                     %(reply_to)s::bytea[], %(at)s::bigint[])
+ON CONFLICT (tenant, session, id) DO UPDATE SET turn = excluded.turn, reply_to = excluded.reply_to, at = excluded.at;
+
+-- name: remove_debt
+-- Replies were sent.
+DELETE FROM outbox
+USING unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[]) AS given (tenant, session, id)
+WHERE outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
+
+-- name: debt
+-- Which of these replies are owed.
+SELECT outbox.session, outbox.id
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[]) AS given (tenant, session, id)
+JOIN outbox ON outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
+
+-- name: outbox
+-- Replies that are owed, oldest first. There are few: they are read whole.
+SELECT id, session, turn, reply_to, at FROM outbox WHERE tenant = %(tenant)s ORDER BY at, id LIMIT %(limit)s;
+
+-- name: add_event
+-- Events are accepted. The primary key repeats that each is accepted once.
+INSERT INTO event (name, session, seq, message)
+SELECT * FROM unnest(%(name)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(message)s::bytea[]);
+
+-- name: accepted
+-- Where events were accepted.
+SELECT name, session, seq, message FROM event WHERE name = ANY (%(name)s::bytea[]);
+
+-- name: add_blob
+-- Large parts of payloads.
+INSERT INTO blob (tenant, session, name, digest, body)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(name)s::bigint[], %(digest)s::bytea[],
+                     %(body)s::bytea[]);
+
+-- name: blob
+-- Large parts of one payload, by name.
+SELECT name, body FROM blob
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND name = ANY (%(name)s::bigint[]);
+
+-- name: session_by_id
+-- A session by its id.
+SELECT * FROM session_state WHERE id = %(id)s::uuid LIMIT 1;
+
+-- name: session_by_key
+-- The current session of a key.
+SELECT session_state.* FROM binding
+JOIN session_state ON session_state.tenant = binding.tenant AND session_state.id = binding.session
+WHERE binding.tenant = %(tenant)s AND binding.key = %(key)s;
+
+-- name: sessions_by_prefix
+-- Sessions whose ids lie between the two that a prefix stands for.
+SELECT * FROM session_state
+WHERE tenant = %(tenant)s AND id BETWEEN %(first)s::uuid AND %(last)s::uuid ORDER BY id LIMIT %(limit)s;
+
+-- name: sessions_by_activity
+-- A page of sessions, newest first, after the one with this time and id.
+SELECT * FROM session_state
+WHERE tenant = %(tenant)s AND (active_at, id) < (%(at)s::bigint, %(id)s::uuid)
+  AND (%(state)s::text IS NULL
+       OR %(state)s::text = CASE WHEN ended > 0 THEN 'ended' WHEN turn IS NULL THEN 'open' ELSE 'running' END)
+ORDER BY active_at DESC, id DESC LIMIT %(limit)s;
+
+-- name: sessions_of_key
+-- The same for the sessions of one key.
+SELECT * FROM session_state
+WHERE tenant = %(tenant)s AND key = %(key)s AND (active_at, id) < (%(at)s::bigint, %(id)s::uuid)
+  AND (%(state)s::text IS NULL
+       OR %(state)s::text = CASE WHEN ended > 0 THEN 'ended' WHEN turn IS NULL THEN 'open' ELSE 'running' END)
+ORDER BY active_at DESC, id DESC LIMIT %(limit)s;
+
+-- name: forks
+-- Sessions that share the past of another.
+SELECT * FROM session_state WHERE tenant = %(tenant)s AND origin > 0 ORDER BY opened_at, id;
+
+-- name: weigh
+-- Entries, messages, bytes of a session, blobs included, and the number of its blobs: none is shared.
+SELECT count(*), count(*) FILTER (WHERE kind = 'message'),
+       coalesce(sum(octet_length(note) + octet_length(body)), 0)::bigint
+       + (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM blob
+          WHERE tenant = %(tenant)s AND session = %(session)s::uuid),
+       (SELECT count(*) FROM blob WHERE tenant = %(tenant)s AND session = %(session)s::uuid)
+FROM entry WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+
+-- name: entry_by_id
+-- Whether an entry stands where a commit in doubt would have put it: then the whole batch was done.
+SELECT 1 FROM entry
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq = %(seq)s::bigint AND id = %(id)s;
+
+-- name: entries
+-- A page of the log.
+SELECT seq, kind, turn, id, at, note, body, parted FROM entry
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::bigint ORDER BY seq LIMIT %(limit)s;
+
+-- name: entries_bare
+-- A page of the log without the payloads of messages: they are not read from the disk.
+SELECT seq, kind, turn, id, at, note, CASE kind WHEN 'message' THEN ''::bytea ELSE body END,
+       parted AND kind <> 'message'
+FROM entry
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::bigint ORDER BY seq LIMIT %(limit)s;
+
+-- name: labels
+-- What was noted about messages of a session: few entries, with an index of their own.
+SELECT seq, kind, turn, id, at, note, ''::bytea, false FROM entry
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::bigint AND kind = 'label' ORDER BY seq;
+
+-- name: inbox
+-- What waits in these sessions, in the order of acceptance.
+SELECT inbox.session, inbox.message, inbox.waiter, inbox.seq
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+JOIN inbox ON inbox.tenant = given.tenant AND inbox.session = given.session ORDER BY inbox.session, inbox.seq;
+
+-- name: journal
+-- A page of a session's journal rows.
+SELECT position, turn, message, idx, body FROM journal
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND position > %(after)s::bigint
+ORDER BY position LIMIT %(limit)s;
+
+-- name: get_fact
+-- A fact about the store.
+SELECT value FROM store WHERE name = %(name)s;
+
+-- name: set_fact
+-- States a fact about the store.
+INSERT INTO store (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- Erasing. PostgreSQL overwrites nothing: what goes is gone from every query at once, and from the disk when the server has
+-- vacuumed and its log has moved on.
+
+-- name: blank_entries
+-- Nothing in place of all notes and bodies of a session.
+UPDATE entry SET note = '', body = '', parted = false WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+
+-- name: save_note
+-- What is left of entries.
+UPDATE entry SET note = given.note FROM unnest(%(seq)s::bigint[], %(note)s::bytea[]) AS given (seq, note)
+WHERE entry.tenant = %(tenant)s AND entry.session = %(session)s::uuid AND entry.seq = given.seq;
+
+-- name: empty_blobs
+-- A session's large parts.
+DELETE FROM blob WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+
+-- name: remove_all_waiting
+-- A session's inbox.
+DELETE FROM inbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;

@@ -1,0 +1,71 @@
+"""Reading beside the writers: a few connections, lent to whoever reads.
+
+Reads are single statements, so each is of one moment, and one whose connection was lost is asked again on another, for
+as long as patience lasts: a fail-over is a pause to a reader.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from holdfast.engine.postgres.connection import Address, Line, Watchdog
+from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
+from holdfast.errors import StoreUnavailable
+
+
+class Readers:
+    """The reading connections of one engine."""
+
+    def __init__(self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Patience]) -> None:
+        self._address, self._watchdog, self._patience = address, watchdog, patience
+        self._idle: list[Line] = []
+        self._free = threading.Semaphore(size)
+        self._prepared = True
+        self._closed = False
+
+    def read(self, name: str, values: dict[str, Any], *, slow: bool = False) -> list[tuple[Any, ...]]:
+        """All rows of a query. One that is slow by nature may take its time."""
+        patience: Patience | None = None
+        while True:
+            try:
+                return self._read(name, values, slow)
+            except psycopg.Error as error:
+                if error.sqlstate in UNPREPARED:
+                    self._prepared = False
+                if verdict(error) == "senseless" or self._closed:
+                    raise translate(error, self._address.shown) from error
+                patience = patience or self._patience()
+                patience.pause(error)
+
+    def _read(self, name: str, values: dict[str, Any], slow: bool) -> list[tuple[Any, ...]]:
+        with self._free:
+            line = self._take()
+            try:
+                rows = line.run(name, values, slow=slow)
+            except BaseException:  # an interrupted one may still have its answer to come
+                line.close()
+                raise
+            self._give(line)
+            return rows
+
+    def _take(self) -> Line:
+        if self._closed:
+            raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
+        try:
+            line = self._idle.pop()
+        except IndexError:
+            return Line(self._address.connect(prepared=self._prepared), self._watchdog)
+        return line
+
+    def _give(self, line: Line) -> None:
+        self._idle.append(line)
+        if self._closed:
+            self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()

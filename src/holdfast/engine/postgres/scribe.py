@@ -1,0 +1,369 @@
+"""The scribe: carries one writer's batches through, each as one transaction, whatever happens on the way.
+
+    swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
+              the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
+    surely    in two: rows are locked and read; the batch is judged; effects and COMMIT.
+
+A transaction that was rolled back is tried again. One whose answer was lost is *in doubt*, never "failed": the next try
+locks the same rows first, which waits for whatever the lost one still does, and then looks for its stamp, or for one
+entry that only it could have put there. If that is found, all of the batch was done, and its answers are given after
+one more commit, which waits until the servers that must know of it do. A batch is answered once all of that is over, or
+when patience is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
+from holdfast.engine.postgres.connection import Address, Line, Watchdog
+from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, columns, effects
+from holdfast.engine.postgres.erasing import erasures, is_erasure
+from holdfast.engine.postgres.ledger import Ledger
+from holdfast.engine.postgres.migrating import refuse_newer
+from holdfast.engine.postgres.naming import is_id, name
+from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.tenants import Tenants
+from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
+from holdfast.engine.protocol import Accepted, Commit, Outcome, Write, Written
+from holdfast.errors import OperatorNeeded
+
+SWEEP_MIN = 64
+_STAMPS = (1 << 63) - 1
+
+
+class Attempt(NamedTuple):
+    """A batch that was sent: what it would have come to, and what would be there if it was done."""
+
+    stamp: int
+    outcomes: list[Outcome]
+    sessions: frozenset[str]
+    entry: tuple[Any, ...] | None
+    chunk: tuple[Any, ...] | None
+
+
+class Unreplicated(psycopg.OperationalError):
+    """A commit that is on one server and perhaps on no other: its wait for them was cut short."""
+
+
+class Scribe:
+    """One writer's connection and memory. Used by one thread."""
+
+    def __init__(
+        self,
+        address: Address,
+        watchdog: Watchdog,
+        tenants: Tenants,
+        *,
+        lasting: bool,
+        patience: Callable[[], Patience],
+        chance: Callable[[int], bytes],
+    ) -> None:
+        self._address, self._watchdog, self._tenants = address, watchdog, tenants
+        self._lasting, self._patience = lasting, patience
+        self._ledger = Ledger()
+        self._line: Line | None = None
+        self._attempt: Attempt | None = None
+        self._stamp = int.from_bytes(chance(8), "big") & _STAMPS
+        self._swept: dict[str, tuple[bytes, int]] = {}
+        self._prepared = True
+
+    def connect(self) -> Line:
+        """The connection, made if there is none. Raises the driver's errors."""
+        if self._line is None or self._line.connection.closed:
+            self._line = Line(self._address.connect(prepared=self._prepared), self._watchdog)
+            with self._line.asking() as connection:
+                refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
+        return self._line
+
+    def apply(self, commits: Sequence[Commit]) -> list[Any]:
+        """Answers every commit of a batch. An erasure is a batch of its own: it blanks what was there before it."""
+        if not any(map(is_erasure, commits)):
+            return self._answers(commits)
+        answers: list[Any] = []
+        start = 0
+        for at, commit in enumerate(commits):
+            if is_erasure(commit):
+                answers += self._answers(commits[start:at])
+                answers += self._answers([commit])
+                start = at + 1
+        return answers + self._answers(commits[start:])
+
+    def _answers(self, commits: Sequence[Commit]) -> list[Any]:
+        try:
+            return list(self._carry(commits))
+        except OperatorNeeded as error:
+            return [error] * len(commits)
+        except Exception as error:
+            if len(commits) > 1:  # a commit that makes no sense fails alone
+                return [self._answers([commit])[0] for commit in commits]
+            return [translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error]
+
+    def _carry(self, commits: Sequence[Commit]) -> Sequence[Outcome]:
+        """Tries until the batch is done or there is no more patience."""
+        doubts: list[Attempt] = []
+        patience: Patience | None = None
+        swiftly = self._ledger.knows(commits)
+        while True:
+            self._attempt = None
+            try:
+                done = self._swiftly(commits) if swiftly else self._surely(commits, doubts)
+                if done is not None:
+                    return done
+            except psycopg.Error as error:
+                self._recover(commits, error, doubts)
+                patience = patience or self._patience()
+                patience.pause(error, in_doubt=bool(doubts))
+            except BaseException:
+                self._clear(commits)
+                raise
+            swiftly = False
+
+    def _recover(self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]) -> None:
+        """After an error: nothing is remembered, no transaction is open; raises again what makes no sense."""
+        means = verdict(error)
+        if self._attempt is not None and (means == "unknown" or self._line is None or self._line.connection.closed):
+            doubts.append(self._attempt)
+        if error.sqlstate in UNPREPARED:
+            self._prepared = False  # a pooler is in between that does not keep them apart
+        if (means == "unknown" and not isinstance(error, Unreplicated)) or error.sqlstate in UNPREPARED:
+            self.close()
+        self._clear(commits)
+        if means == "senseless":
+            raise error
+
+    def _clear(self, commits: Sequence[Commit]) -> None:
+        self._ledger.forget(commits)
+        if self._line is not None:
+            try:
+                with self._line.asking() as connection:
+                    connection.rollback()
+            except psycopg.Error:
+                self.close()
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    # In one round trip.
+
+    def _swiftly(self, commits: Sequence[Commit]) -> list[Outcome] | None:
+        """None when what is remembered does not let everything pass: that has to be looked at."""
+        batch = self._ledger.begin(self._next_stamp())
+        outcomes = [self._ledger.apply(commit) for commit in commits]
+        if not all(isinstance(outcome, Written) for outcome in outcomes):
+            self._ledger.forget(commits)
+            return None
+        if not batch.moved:
+            return outcomes
+        line = self.connect()
+        self._note_attempt(outcomes)
+        lasting = self._is_lasting(commits)
+        if batch.is_plain:
+            line.run(*append(batch, lasting=lasting))
+        else:
+            self.connect().run_all(
+                [*self._beginning(lasting), *effects(batch, self._ledger.sessions), ("commit", None)]
+            )
+        self._written()
+        return outcomes
+
+    # In two.
+
+    def _surely(self, commits: Sequence[Commit], doubts: Sequence[Attempt]) -> list[Outcome]:
+        self.connect()
+        self._ledger.forget(commits)
+        writes = [write for commit in commits for write in commit]
+        places = self._places(writes)
+        batch = self._ledger.begin(self._next_stamp())
+        self._load(writes, places, self._is_lasting(commits))
+        for doubt in doubts:
+            if self._was_done(doubt):
+                return self._confirm(doubt)
+        outcomes = [self._ledger.apply(commit) for commit in commits]
+        erased = [
+            statement
+            for write in commits[0]
+            if commits and is_erasure(commits[0]) and isinstance(outcomes[0], Written)
+            for statement in (erasures(write, self._ledger.sessions[write.session]) if write.erase is not None else ())
+        ]
+        work = [*erased, *effects(batch, self._ledger.sessions)]
+        if work:
+            self._note_attempt(outcomes)
+        self.connect().run_all([*work, ("commit", None)])
+        self._written()
+        return outcomes
+
+    def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
+        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process."""
+        places: dict[str, bytes] = {}
+        unknown: list[str] = []
+        for write in writes:
+            if write.open is not None:
+                if not is_id(write.session):
+                    raise ValueError(f"a session's id is a UUID, not {write.session!r}")
+                places[write.session] = name(write.open.tenant, "tenant")
+            elif write.session not in places:
+                tenant = self._tenants.get(write.session)
+                if tenant is not None:
+                    places[write.session] = tenant
+                elif is_id(write.session):
+                    unknown.append(write.session)
+        if unknown:
+            found = self.connect().run("tenants", {"id": Ids(unknown)})
+            self._tenants.learn(found)
+            places = dict(found) | places
+        return places
+
+    def _load(self, writes: Sequence[Write], places: dict[str, bytes], lasting: bool) -> None:
+        """Locks the sessions and keys of these writes, and reads all that their guards ask for."""
+        asked: list[Statement] = []
+        answered: list[Callable[[Any], None]] = []
+        batch, ledger = self._ledger.batch, self._ledger
+
+        def ask(statement: str, names: Columns, rows: Any, then: Callable[[Any], None]) -> None:
+            if rows:
+                asked.append((statement, columns(names, rows)))
+                answered.append(then)
+
+        sessions = [(places[id], id) for id in sorted(places)]
+        ask("lock_sessions", {"tenant": Blobs, "id": Ids}, sessions, ledger.learn)
+        ask(
+            "lock_bindings",
+            {"tenant": Blobs, "key": Blobs},
+            _keys(writes),
+            lambda rows: batch.bindings.update(
+                {(tenant, key): (session, epoch) for tenant, key, session, epoch in rows}
+            ),
+        )
+        ask(
+            "tenants",
+            {"id": Ids},
+            [(write.session,) for write in writes if write.open is not None],
+            lambda rows: batch.elsewhere.update(id for id, _ in rows),
+        )
+        ask(
+            "accepted",
+            {"name": Blobs},
+            [(event_name(*write.event),) for write in writes if write.event is not None],
+            lambda rows: batch.events.update({row[0]: Accepted(*row[1:]) for row in rows}),
+        )
+        takers = {write.session for write in writes if write.takes} & places.keys()
+        ask("inbox", PLACE, [(places[id], id) for id in takers], self._learn_inboxes)
+        ask(
+            "debt",
+            PLACE | {"id": Blobs},
+            [
+                (places[write.session], write.session, write.pays)
+                for write in writes
+                if write.pays is not None and write.session in places
+            ],
+            batch.debts.update,
+        )
+        ask(
+            "blob_digests",
+            PLACE | {"name": Ints},
+            _parts(writes, places),
+            lambda rows: batch.digests.update({(session, name): digest for session, name, digest in rows}),
+        )
+        beginning = self._beginning(lasting)
+        results = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
+        for then, rows in zip(answered, results, strict=True):
+            then(rows)
+
+    def _learn_inboxes(self, rows: Any) -> None:
+        for session, message, _waiter, seq in rows:
+            self._ledger.batch.inboxes.setdefault(session, {})[message] = seq
+
+    # Doubt.
+
+    def _was_done(self, doubt: Attempt) -> bool:
+        """Whether a batch in doubt was done after all. The sessions of it that are there are locked."""
+        known = [self._ledger.sessions[id] for id in doubt.sessions if id in self._ledger.sessions]
+        if any(session.stamp == doubt.stamp for session in known):
+            return True
+        line = self.connect()
+        if doubt.entry is not None:
+            tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
+            return bool(line.run("entry_by_id", {"tenant": tenant, "session": session, "seq": seq, "id": id}))
+        if doubt.chunk is not None:
+            tenant, session, position, _turn, message, index, _body = doubt.chunk
+            place = {"tenant": tenant, "session": session, "position": position}
+            return bool(line.run("chunk_is", place | {"message": message, "idx": index}))
+        return False
+
+    def _confirm(self, doubt: Attempt) -> list[Outcome]:
+        """It was done, on this server at least. A commit that comes after it waits for the others too."""
+        known = next(self._ledger.sessions[id] for id in sorted(doubt.sessions) if id in self._ledger.sessions)
+        self.connect().run_all([("touch", {"tenant": known.tenant, "id": known.id}), ("commit", None)])
+        self._check_replicated()
+        return doubt.outcomes
+
+    def _note_attempt(self, outcomes: list[Outcome]) -> None:
+        """From now on, what becomes of this batch may be unknown."""
+        batch = self._ledger.batch
+        sessions = frozenset(batch.moved) | frozenset(batch.opened)
+        entry, chunk = (rows[0] if rows else None for rows in (batch.entries, batch.chunks))
+        self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
+
+    def _check_replicated(self) -> None:
+        line = self.connect()
+        if line.unreplicated:
+            line.unreplicated = False
+            raise Unreplicated("the wait for other servers was cut short")
+
+    def _written(self) -> None:
+        """The batch is durable."""
+        self._check_replicated()
+        self._ledger.settle()
+        batch = self._ledger.batch
+        self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
+        self._swept |= batch.swept
+
+    # Housekeeping, after the answers.
+
+    def tidy(self, *, all_of_it: bool = False) -> None:
+        """Removes journal rows of turns that are over, many at once. Nothing depends on it now."""
+        if len(self._swept) < (1 if all_of_it else SWEEP_MIN):
+            return
+        rows = [(tenant, id, position) for id, (tenant, position) in self._swept.items()]
+        self._swept.clear()
+        sweep = ("sweep", columns(PLACE | {"position": Ints}, rows))
+        try:
+            self.connect()
+            self.connect().run_all([*self._beginning(False), sweep, ("commit", None)])
+        except psycopg.Error:
+            self._clear(())
+
+    def finish(self) -> None:
+        self.tidy(all_of_it=True)
+        self.close()
+
+    def _next_stamp(self) -> int:
+        self._stamp = (self._stamp + 1) & _STAMPS
+        return self._stamp
+
+    def _is_lasting(self, commits: Sequence[Commit]) -> bool:
+        return self._lasting and not all(write.fleeting for commit in commits for write in commit)
+
+    def _beginning(self, lasting: bool) -> list[Statement]:
+        return [("begin", None)] if lasting else [("begin", None), ("fleeting", None)]
+
+
+def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
+    """Keys that are to be bound, each once, in order."""
+    openings = [write.open for write in writes if write.open is not None]
+    return sorted({(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None})
+
+
+def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str, int]]:
+    """Large parts that may be known already."""
+    found: dict[tuple[bytes, str, int], None] = {}
+    for write in writes:
+        for draft in write.drafts if write.session in places else ():
+            if len(draft.body) >= PART_BYTES_MIN:
+                found |= {(places[write.session], write.session, part): None for part in split(draft.body)[1]}
+    return list(found)

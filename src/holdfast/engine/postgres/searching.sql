@@ -1,0 +1,90 @@
+-- Searching: the words of messages are read from the log before a search, and in no transaction that somebody waits for.
+
+-- name: unread
+-- Sessions whose words were not read to the head of their logs.
+SELECT session.tenant, session.id, session.origin FROM session
+LEFT JOIN mark ON mark.tenant = session.tenant AND mark.session = session.id
+WHERE session.tenant = %(tenant)s AND session.head > coalesce(mark.seq, session.origin)
+ORDER BY session.id LIMIT %(limit)s;
+
+-- name: add_marks
+-- Places for marks.
+INSERT INTO mark (tenant, session, seq)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[])
+ON CONFLICT (tenant, session) DO NOTHING;
+
+-- name: lock_marks
+-- How far words were read, locked in order. One that somebody else has locked is being read there.
+SELECT mark.tenant, mark.session, mark.seq
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+JOIN mark ON mark.tenant = given.tenant AND mark.session = given.session
+ORDER BY mark.session FOR UPDATE OF mark;
+
+-- name: unread_entries
+-- The next entries of these sessions, so many of each.
+SELECT given.tenant, given.session, next.seq, next.kind, next.at, next.note, next.body, next.parted
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[]) AS given (tenant, session, seq)
+CROSS JOIN LATERAL (
+    SELECT seq, kind, at, note, body, parted FROM entry
+    WHERE entry.tenant = given.tenant AND entry.session = given.session AND entry.seq > given.seq
+    ORDER BY seq LIMIT %(limit)s
+) AS next
+ORDER BY given.session, next.seq;
+
+-- name: notes_before
+-- Notes of messages that came before one in its session and have these bytes in them, newest first.
+SELECT note FROM entry
+WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq < %(seq)s::bigint AND kind = 'message'
+  AND position(%(needle)s::bytea IN note) > 0
+ORDER BY seq DESC LIMIT 8;
+
+-- name: add_words
+-- The words of messages.
+INSERT INTO words (tenant, session, seq, at, text)
+SELECT tenant, session, seq, at, text::tsvector
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(at)s::bigint[], %(text)s::text[])
+     AS given (tenant, session, seq, at, text)
+ON CONFLICT (tenant, session, seq) DO NOTHING;
+
+-- name: move_marks
+-- Words were read so far.
+UPDATE mark SET seq = given.seq
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[]) AS given (tenant, session, seq)
+WHERE mark.tenant = given.tenant AND mark.session = given.session AND mark.seq < given.seq;
+
+-- name: found
+-- A page of messages that have these words, newest first; `seq` and `session` decide between equal times.
+SELECT words.at, words.session, words.seq, session.key, entry.kind, entry.turn, entry.id, entry.note, entry.body,
+       entry.parted
+FROM words
+JOIN entry ON entry.tenant = words.tenant AND entry.session = words.session AND entry.seq = words.seq
+JOIN session ON session.tenant = words.tenant AND session.id = words.session
+WHERE words.tenant = %(tenant)s AND (%(query)s::tsquery IS NULL OR words.text @@ %(query)s::tsquery)
+  AND words.at >= %(since)s::bigint AND words.at < %(until)s::bigint
+  AND (words.at, words.session, words.seq) < (%(at)s::bigint, %(session_before)s::uuid, %(seq)s::bigint)
+  AND (%(session)s::uuid IS NULL OR words.session = %(session)s::uuid)
+  AND (%(key)s::bytea IS NULL OR session.key = %(key)s::bytea)
+  AND (%(state)s::text IS NULL
+       OR %(state)s::text = CASE WHEN session.ended > 0 THEN 'ended' WHEN session.turn IS NULL THEN 'open' ELSE 'running' END)
+ORDER BY words.at DESC, words.session DESC, words.seq DESC LIMIT %(limit)s;
+
+-- name: sessions_found
+-- Sessions that have messages with these words, those with the newest ones first.
+SELECT words.session FROM words
+JOIN session ON session.tenant = words.tenant AND session.id = words.session
+WHERE words.tenant = %(tenant)s AND (%(query)s::tsquery IS NULL OR words.text @@ %(query)s::tsquery)
+  AND words.at >= %(since)s::bigint AND words.at < %(until)s::bigint
+  AND (%(session)s::uuid IS NULL OR words.session = %(session)s::uuid)
+  AND (%(key)s::bytea IS NULL OR session.key = %(key)s::bytea)
+  AND (%(state)s::text IS NULL
+       OR %(state)s::text = CASE WHEN session.ended > 0 THEN 'ended' WHEN session.turn IS NULL THEN 'open' ELSE 'running' END)
+GROUP BY words.session ORDER BY max(words.at) DESC, words.session LIMIT %(limit)s;
+
+-- name: hold_mark
+-- Nobody else reads words of this session until this transaction is over.
+INSERT INTO mark (tenant, session, seq) VALUES (%(tenant)s, %(session)s::uuid, %(seq)s::bigint)
+ON CONFLICT (tenant, session) DO UPDATE SET seq = excluded.seq;
+
+-- name: forget_words
+-- A session's words.
+DELETE FROM words WHERE tenant = %(tenant)s AND session = %(session)s::uuid;

@@ -1,0 +1,107 @@
+"""PostgreSQL's errors, told as Holdfast's: the one place where driver errors are translated.
+
+What an error means for a transaction comes first. It was rolled back and may be tried again; nobody knows what became
+of it (the connection was lost, perhaps after COMMIT was sent); or it makes no sense and never will. Only then is it
+told to a person.
+"""
+
+from typing import Literal
+
+import psycopg
+from psycopg import errors
+
+from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
+
+Verdict = Literal["again", "unknown", "senseless"]
+
+_AGAIN = {
+    "40001",  # could not serialise
+    "40P01",  # a deadlock
+    "23505",  # another machine had the same id, key or event at the same time
+    "22012",  # a guard in a statement: a session is not as it is remembered
+    "55P03",  # a lock was not to be had in the time the server allows
+    "57014",  # somebody has cancelled it, or the server's limit on statements
+    "26000",  # a pooler has given us a connection that does not know our prepared statements
+    "42P05",  # or one that knows them already
+}
+_UNKNOWN = {
+    "40003",  # statement completion unknown
+    "57P01",  # the server is shutting down
+    "57P02",  # it crashed
+    "57P03",  # it is starting
+    "57P04",
+    "57P05",  # idle for too long
+    "25P03",  # idle in a transaction for too long
+    "25P04",  # in a transaction for too long
+    "25006",  # this server only reads: it was the primary once, or will be
+    "53300",  # too many connections
+}
+UNPREPARED = {"26000", "42P05"}
+
+_REMEDIES: dict[str, tuple[str, str]] = {
+    "08": ("the connection to its server was lost", "Check the server, then try again; what was acknowledged is safe"),
+    "22": ("PostgreSQL can't hold a value of this commit", "Report this; it is a defect"),
+    "23": ("its tables contradict a commit", "Check that only Holdfast writes its tables"),
+    "25": ("its server only reads", "Name all servers in the address, or the one that is primary"),
+    "28": ("its server does not let us in", "Check user and password in the address"),
+    "3D": ("there is no such database", "Create it, or check its name in the address"),
+    "3F": ("there is no such schema", "Create it, or check search_path in the address"),
+    "40": ("other programs write the same rows without end", "Try again"),
+    "42501": ("its rights forbid it", "Grant SELECT, INSERT, UPDATE and DELETE on its tables to this role"),
+    "42": ("its tables are not as they should be", "Run `holdfast store migrate`, with a role that may change tables"),
+    "53100": ("the server's disk is full", "Make room, then try again; what was acknowledged is safe"),
+    "53200": ("the server has no memory left", "Free memory there, then try again"),
+    "53": ("the server has too much to do", "Raise its limits (max_connections), or open fewer stores"),
+    "54": ("a value is larger than PostgreSQL can hold", "Store large parts elsewhere and refer to them"),
+    "55": ("another program holds a lock", "Let that program finish, then try again"),
+    "57": ("its server was stopped or interrupted", "Check the server, then try again; what was acknowledged is safe"),
+    "58": ("the server's disk answered with an error", "Check that disk, then try again"),
+}
+_DAMAGE = ("XX001", "XX002")
+
+
+def verdict(error: psycopg.Error) -> Verdict:
+    """What has become of the transaction in which this was met."""
+    state = error.sqlstate
+    if state is None:
+        # The driver's own: the connection broke under it, or it was used wrongly.
+        return "unknown" if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else "senseless"
+    if state in _AGAIN:
+        return "again"
+    return "unknown" if state in _UNKNOWN or state.startswith("08") else "senseless"
+
+
+def translate(error: psycopg.Error, where: str) -> HoldfastError:
+    """What this driver error means to a person."""
+    state = error.sqlstate or ""
+    said = _first_line(error)
+    if state in _DAMAGE:
+        return Damaged(where=where, problem=said)
+    problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
+    if not problem and verdict(error) == "unknown":
+        problem, remedy = _REMEDIES["08"]
+    if not problem:
+        return StoreUnavailable(where=where, problem=f"PostgreSQL says {said}", remedy="Report this; it is a defect")
+    return StoreUnavailable(where=where, problem=f"{problem} ({said})", remedy=remedy)
+
+
+def out_of_patience(error: psycopg.Error | None, where: str, waited_s: float) -> StoreUnavailable:
+    """Nothing has helped for so long; the last try met this. Nobody can say whether the commit was done."""
+    said = _first_line(error) if error is not None else "it gives no answer"
+    return StoreUnavailable(
+        where=where,
+        problem=f"no server has answered for {waited_s:.0f} s ({said}); whether the last commit was kept is not known",
+        remedy="Check its servers, then look what is there; what was acknowledged is safe",
+    )
+
+
+def is_missing(error: psycopg.Error) -> bool:
+    """Whether there is no store in this database yet."""
+    return isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    """One line, and nothing of what was written: details of the server's errors quote rows."""
+    primary = error.diag.message_primary if error.sqlstate else None
+    text = primary or str(error) or type(error).__name__
+    return text.strip().splitlines()[0]

@@ -1,0 +1,63 @@
+"""What is in a store, how large it is, and what is wrong with it; all asked of the server."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.engine.postgres.arrays import Texts
+from holdfast.engine.postgres.migrating import SCHEMA_VERSION
+from holdfast.engine.postgres.replication import Replication
+from holdfast.engine.upkeep import Problem, StoreInfo
+
+Read = Callable[..., list[tuple[Any, ...]]]
+
+TABLES = (
+    "binding", "blob", "entry", "event", "inbox", "journal", "mark", "outbox", "session", "store", "words",
+)  # fmt: skip
+RESTORE = "Keep a copy of the store, then take what is lost from a backup"
+REPORT = "Keep a copy of the store and report this; it is a defect"
+
+_LAWS = {
+    "torn_logs": ("{3} entries stand at the seqs {4} to {5}, between {1} and {2}", "I-1", RESTORE),
+    "odd_turns": ("turn {1} has {2} ends", "I-6", REPORT),
+    "doubled_ids": ("entries {1} and {2} have the same id", "I-2", REPORT),
+    "lost_blobs": ("entry {1} refers to large parts that are missing", "I-14", RESTORE),
+    "stray_bindings": ("a key is bound to it that is not its own", "I-8", REPORT),
+}
+
+
+def info(read: Read, where: str) -> StoreInfo:
+    """What `Engine.info` tells. Tables stand where SQLite has files."""
+    sessions, entries, tenants, journal_rows, active_at = read("info_rows")[0]
+    sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
+    server, page_bytes = read("info_server")[0]
+    total = sum(sizes.values())
+    return StoreInfo(
+        where=where,
+        bytes=total,
+        files=sizes,
+        sessions=sessions,
+        entries=entries,
+        tenants=tenants,
+        journal_rows=journal_rows,
+        active_at=active_at,
+        version=SCHEMA_VERSION,
+        engine=server,
+        page_bytes=page_bytes,
+        pages=total // page_bytes,
+        free_pages=0,
+        log_pages=0,
+        file_system=None,
+    )
+
+
+def check(read: Read, where: str, replication: Replication) -> list[Problem]:
+    """What `Engine.check` tells. Pages are the server's affair."""
+    return list(_problems(read, where, replication))
+
+
+def _problems(read: Read, where: str, replication: Replication) -> Iterator[Problem]:
+    if replication.problem:
+        yield Problem(where, replication.problem, "I-3", "Mend the cluster's replication")
+    for name, (sentence, invariant, remedy) in _LAWS.items():
+        for row in read(name):
+            yield Problem(f"session {row[0]}", sentence.format(*row), invariant, remedy)

@@ -1,0 +1,51 @@
+-- Looking after a store.
+
+-- name: info_rows
+-- Numbers of sessions, entries, tenants and journal rows, and when something happened last.
+SELECT (SELECT count(*) FROM session), (SELECT coalesce(sum(head - origin), 0)::bigint FROM session),
+       (SELECT count(DISTINCT tenant) FROM session), (SELECT count(*) FROM journal), (SELECT max(last_at) FROM session);
+
+-- name: info_sizes
+-- The bytes of each table, its indexes and large values included.
+SELECT relname::text, pg_total_relation_size(oid) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname = ANY (%(name)s::text[])
+ORDER BY relname;
+
+-- name: info_server
+-- What the server says it is, and the size of its pages.
+SELECT split_part(version(), ' on ', 1), current_setting('block_size')::bigint;
+
+-- name: torn_logs
+-- Sessions whose entries are not dense from their origin to their head.
+SELECT session.id, session.origin, session.head, count(entry.seq), min(entry.seq), max(entry.seq)
+FROM session LEFT JOIN entry ON entry.tenant = session.tenant AND entry.session = session.id
+GROUP BY session.tenant, session.id
+HAVING count(entry.seq) <> session.head - session.origin OR min(entry.seq) <> session.origin + 1
+    OR max(entry.seq) <> session.head LIMIT 1000;
+
+-- name: odd_turns
+-- Turns that don't have one end, or have one and are said to be running.
+SELECT entry.session, entry.turn, count(*) FILTER (WHERE entry.kind = 'end') FROM entry
+JOIN session ON session.tenant = entry.tenant AND session.id = entry.session
+WHERE entry.kind IN ('turn', 'end') AND entry.turn IS NOT NULL
+GROUP BY entry.tenant, entry.session, entry.turn, session.turn, session.fence
+HAVING count(*) FILTER (WHERE entry.kind = 'end')
+       <> CASE WHEN entry.turn IS DISTINCT FROM session.turn THEN 1 WHEN session.fence <> session.turn
+               THEN least(count(*) FILTER (WHERE entry.kind = 'end'), 1) ELSE 0 END LIMIT 1000;
+
+-- name: doubled_ids
+-- Entries of one session with the same id.
+SELECT session, min(seq), max(seq) FROM entry GROUP BY tenant, session, id HAVING count(*) > 1 LIMIT 1000;
+
+-- name: lost_blobs
+-- Entries that refer to large parts of which their session has none.
+SELECT entry.session, entry.seq FROM entry
+WHERE entry.parted AND NOT EXISTS (
+    SELECT 1 FROM blob WHERE blob.tenant = entry.tenant AND blob.session = entry.session
+) LIMIT 1000;
+
+-- name: stray_bindings
+-- Keys whose current session is not there, or is another key's.
+SELECT binding.session, binding.key FROM binding
+LEFT JOIN session ON session.tenant = binding.tenant AND session.id = binding.session
+WHERE session.key IS DISTINCT FROM binding.key OR session.epoch IS DISTINCT FROM binding.epoch LIMIT 1000;

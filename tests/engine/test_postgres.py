@@ -1,0 +1,624 @@
+"""PostgreSQL as it really is: answers get lost, others write the same rows, clocks disagree, roles are small."""
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from clusters import Cluster
+from deaf_proxy import DeafProxy, answers, asks
+from holdfast.domain.entry import STARTING, Draft
+from holdfast.engine.open import open_engine
+from holdfast.engine.postgres import scribe
+from holdfast.engine.postgres.engine import PostgresEngine
+from holdfast.engine.postgres.migrating import SCHEMA_VERSION
+from holdfast.engine.postgres.queries import MIGRATIONS, SCHEMA
+from holdfast.engine.protocol import Chunk, Commit, Engine, Opening, Owing, Refused, Start, Waiting, Write, Written
+from holdfast.errors import InvalidMessage, SchemaMismatch, StoreUnavailable
+from holdfast.testing.reference import Ticks
+from holdfast.testing.telling import PATIENCE_S, as_entries, did, drafts, mint, named, opened, started, state
+
+Open = Callable[..., PostgresEngine]
+
+
+@pytest.fixture
+def opening() -> Iterator[Open]:
+    """Opens engines, and closes them after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(dsn: str, **options: Any) -> PostgresEngine:
+            usual: dict[str, Any] = {"durability": "power", "tick": Ticks(), "chance": os.urandom, "writers": 2}
+            engine = PostgresEngine(dsn, **{**usual, **options})
+            stack.callback(engine.close)
+            return engine
+
+        yield make
+
+
+@pytest.fixture
+def place(databases: Callable[..., str]) -> str:
+    """The DSN of a fresh schema: sooner made than a database."""
+    return databases(schema=True)
+
+
+@pytest.fixture
+def proxy(postgres: str) -> Iterator[DeafProxy]:
+    given = conninfo_to_dict(postgres)
+    with DeafProxy(int(given["port"] or 5432), host=str(given["host"])) as made:
+        yield made
+
+
+def ask(dsn: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement, values or None)  # type: ignore[arg-type]
+        return cursor.fetchall() if cursor.description else []
+
+
+# Answers that get lost.
+
+
+def _append(engine: Engine, session: str, turn: int) -> Commit:
+    return (Write(session, drafts=drafts(2, turn=turn), fence=turn),)
+
+
+def _speak(engine: Engine, session: str, turn: int) -> Commit:
+    return (Write(session, fence=turn, chunk=Chunk(mint(), 0, b"spoken")),)
+
+
+def _renew(engine: Engine, session: str, turn: int) -> Commit:
+    return (Write(session, fence=turn, renew_s=900.0),)
+
+
+def _finish(engine: Engine, session: str, turn: int) -> Commit:
+    """Without a draft: only the stamp of the row can tell that it was done."""
+    return (Write(session, fence=turn, finish=True),)
+
+
+def _hand_over(engine: Engine, session: str, turn: int) -> Commit:
+    given = (Draft("end", turn, mint(), 3), Draft("turn", STARTING, mint(), 3))
+    owing = (Owing(mint(), "somebody"),)
+    return (Write(session, drafts=given, fence=turn, finish=True, start=Start("next", 600.0), owes=owing),)
+
+
+def _open_another(engine: Engine, session: str, turn: int) -> Commit:
+    return (
+        Write(session, drafts=drafts(), close=True),
+        Write(named(2), drafts=drafts(), open=Opening("t", "k", 1), event=("scope", "e")),
+    )
+
+
+def _take(engine: Engine, session: str, turn: int) -> Commit:
+    [waiting] = drafts()
+    did(engine, Write(session, drafts=(waiting,), admits=(Waiting(waiting.id),)))
+    return (Write(session, takes=(waiting.id,)),)
+
+
+ACTS = [_append, _speak, _renew, _finish, _hand_over, _open_another, _take]
+SWIFT = (_append, _speak)
+"""One statement, one transaction: the answer to it is the answer to COMMIT."""
+
+
+def _reading(engine: Engine, session: str) -> Any:
+    known = state(engine, session)
+    rows = [(row.turn, row.message, row.body) for row in engine.journal(session)]
+    return known.head, known.fence, known.turn, known.ended, engine.entries(session), rows, engine.inbox(session)
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__.strip("_"))
+@pytest.mark.parametrize("lost", ["answer", "question"])
+def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
+    act: Callable[..., Commit], lost: str, place: str, proxy: DeafProxy, opening: Open
+) -> None:
+    """The same commit on a line that loses nothing comes to the same: same answer, same log, nothing twice (I-3)."""
+    engine = opening(proxy.through(place), patience_s=20.0)
+    session = opened(engine, 1)
+    turn = started(engine, session)
+    did(engine, Write(session, drafts=drafts(), fence=turn))
+    commit = act(engine, session, turn)
+    head = state(engine, session).head
+    swift = act in SWIFT
+    fits = (
+        (answers("SELECT 1") if swift else answers("COMMIT"))
+        if lost == "answer"
+        else (asks("WITH given") if swift else asks("COMMIT"))
+    )
+    loss = proxy.lose(fits)
+    [outcome] = engine.commit([commit])
+    assert loss.struck
+    assert isinstance(outcome, Written)
+    given = [draft for write in commit if write.session == session for draft in write.drafts]
+    assert state(engine, session).head == head + len(given)
+    assert [entry.id for entry in engine.entries(session, after=head)] == [draft.id for draft in given]
+    assert len(engine.journal(session)) == (1 if act is _speak else 0)
+    assert len(engine.outbox("t")) == (1 if act is _hand_over else 0)
+    if act is _open_another:
+        assert state(engine, named(2)).head == 1
+        assert isinstance(engine.commit([commit[1:]])[0], Refused)
+    assert engine.inbox(session) == []
+
+
+def test_a_commit_whose_answer_never_comes_is_done_once(place: str, proxy: DeafProxy, opening: Open) -> None:
+    """The line stays up and silent: only a limit on the answer tells."""
+    engine = opening(proxy.through(place), answer_s=0.5)
+    session = opened(engine, 1)
+    did(engine, Write(session, drafts=drafts()))
+    loss = proxy.deafen(answers("SELECT 1"))
+    given = drafts()
+    assert did(engine, Write(session, drafts=given)) == Written(3)
+    assert loss.struck
+    assert engine.entries(session, after=2) == as_entries(given, first=3)
+
+
+def test_a_commit_that_reaches_the_server_after_it_was_given_up_is_done_once(
+    place: str, proxy: DeafProxy, opening: Open
+) -> None:
+    """The first one still holds its rows when the second one comes: that waits, and then finds it done."""
+    engine = opening(proxy.through(place), answer_s=0.5)
+    session = opened(engine, 1)
+    late = proxy.hold(asks("COMMIT"))
+    begun = proxy.count(asks("BEGIN"))
+    before = begun.seen
+    given = (Draft("turn", STARTING, mint(), 3),)
+    ticket = engine.submit((Write(session, drafts=given, idle=True, start=Start("me", 600.0)),))
+    late.wait()
+    begun.wait(before + 2)  # it has been given up: the next try waits for the rows of the first
+    late.release()
+    assert ticket.result(PATIENCE_S) == Written(2, 1)
+    assert engine.entries(session, after=1) == as_entries(given, first=2, turn=1)
+    assert state(engine, session).fence == 1
+
+
+def test_neighbours_in_a_lost_batch_are_each_done_once(place: str, proxy: DeafProxy, opening: Open) -> None:
+    engine = opening(proxy.through(place), writers=1)
+    sessions = [opened(engine, number) for number in range(1, 9)]
+    more = 0
+    for nth in (1, 2, 3):
+        loss = proxy.lose(answers("SELECT 1"), nth=nth)
+        tickets = [engine.submit((Write(session, drafts=drafts()),)) for _ in range(20) for session in sessions]
+        assert all(isinstance(ticket.result(PATIENCE_S), Written) for ticket in tickets)
+        while not loss.struck:
+            did(engine, Write(sessions[0], drafts=drafts()))
+            more += 1
+    for number, session in enumerate(sessions):
+        entries = engine.entries(session)
+        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+        assert len({entry.id for entry in entries}) == len(entries) == 61 + (0 if number else more)
+
+
+def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(place: str, opening: Open) -> None:
+    """As an administrator would, or a limit on idle transactions: while batches are under way, again and again."""
+    engine = opening(place, writers=2)
+    sessions = [opened(engine, number) for number in range(1, 5)]
+    over = threading.Event()
+    counts = dict.fromkeys(sessions, 0)
+
+    def work(session: str) -> None:
+        while not over.is_set():
+            did(engine, Write(session, drafts=drafts(3)))
+            counts[session] += 3
+
+    workers = [threading.Thread(target=work, args=(session,)) for session in sessions]
+    for worker in workers:
+        worker.start()
+    kill = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast' "
+        "AND datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    for _ in range(12):
+        ask(place, kill)
+        did(engine, Write(sessions[0], drafts=drafts()))
+        counts[sessions[0]] += 1
+    over.set()
+    for worker in workers:
+        worker.join(PATIENCE_S)
+    for session in sessions:
+        entries = engine.entries(session, limit=1 << 20)
+        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+        assert len({entry.id for entry in entries}) == len(entries) == 1 + counts[session]
+
+
+def test_when_no_server_answers_that_is_said_with_a_remedy(place: str, proxy: DeafProxy, opening: Open) -> None:
+    engine = opening(proxy.through(place), patience_s=0.3)
+    session = opened(engine, 1)
+    proxy.close()
+    with pytest.raises(StoreUnavailable) as told:
+        did(engine, Write(session, drafts=drafts()))
+    assert told.value.remedy
+    with pytest.raises(StoreUnavailable):
+        engine.entries(session)
+
+
+def test_a_pooler_that_mixes_up_prepared_statements_is_borne(place: str, opening: Open) -> None:
+    engine = opening(place, writers=1)
+    session = opened(engine, 1)
+    for seq in range(2, 8):
+        line = engine._scribes[0]._line
+        assert line is not None
+        line.connection.pgconn.exec_(b"DEALLOCATE ALL")  # behind the driver's back
+        assert did(engine, Write(session, drafts=drafts())).seq == seq
+
+
+# Others that write.
+
+
+@pytest.mark.parametrize("isolation", [r"read\ committed", "serializable"])
+def test_machines_that_write_one_session_at_once_lose_and_double_nothing(
+    isolation: str, place: str, opening: Open
+) -> None:
+    isolated = f"{conninfo_to_dict(place)['options']} -c default_transaction_isolation={isolation}"
+    dsn = make_conninfo(place, options=isolated)
+    engines = [opening(dsn) for _ in range(2)]
+    session = opened(engines[0], 1)
+    refused = itertools.count()
+
+    def work(engine: Engine, mine: tuple[Draft, ...]) -> None:
+        for draft in mine:
+            did(engine, Write(session, drafts=(draft,)))
+            head = state(engine, session).head
+            [outcome] = engine.commit([(Write(session, head=head - 1, drafts=drafts()),)])
+            if isinstance(outcome, Refused):
+                next(refused)
+
+    given = [drafts(15) for _ in range(4)]
+    workers = [threading.Thread(target=work, args=(engines[n % 2], mine)) for n, mine in enumerate(given)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(PATIENCE_S)
+    kept = engines[0].entries(session, after=1)
+    assert [entry.seq for entry in kept] == list(range(2, 62))
+    for mine in ([draft.id for draft in theirs] for theirs in given):
+        assert [entry.id for entry in kept if entry.id in mine] == mine
+    assert next(refused) == 60
+    assert engines[1].entries(session, after=1) == kept
+
+
+def test_the_same_event_brought_to_two_machines_is_accepted_once(place: str, opening: Open) -> None:
+    engines = [opening(place) for _ in range(2)]
+    sessions = [opened(engines[0], number) for number in (1, 2)]
+    for number in range(20):
+        gate = threading.Barrier(2)
+        outcomes: list[Any] = []
+
+        def bring(engine: Engine, session: str, event: str, gate: threading.Barrier, told: list[Any]) -> None:
+            gate.wait(PATIENCE_S)
+            told += engine.commit([(Write(session, drafts=drafts(), event=("scope", event)),)])
+
+        workers = [
+            threading.Thread(target=bring, args=(engine, session, f"e{number}", gate, outcomes))
+            for engine, session in zip(engines, sessions, strict=True)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(PATIENCE_S)
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Refused", "Written"]
+        [refused] = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+        assert refused.why == "accepted"
+        assert refused.detail == engines[0].accepted("scope", f"e{number}")
+
+
+def test_of_machines_that_open_one_key_at_once_one_wins(place: str, opening: Open) -> None:
+    engines = [opening(place) for _ in range(3)]
+    gate = threading.Barrier(3)
+    outcomes: list[Any] = []
+
+    def bind(engine: Engine, number: int) -> None:
+        gate.wait(PATIENCE_S)
+        outcomes.extend(engine.commit([(Write(named(number), drafts=drafts(), open=Opening("t", "k", 1)),)]))
+
+    workers = [threading.Thread(target=bind, args=(engine, n)) for n, engine in enumerate(engines, 1)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(PATIENCE_S)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+    assert [outcome.why for outcome in refused] == ["bound", "bound"]
+    current = engines[0].current("t", "k")
+    assert current is not None
+    assert {outcome.detail for outcome in refused} == {current.id}
+
+
+def test_a_refusal_is_never_from_memory(place: str, opening: Open) -> None:
+    """What this engine remembers of a session may be over: another one has ended the turn."""
+    here, there = opening(place), opening(place)
+    session = opened(here, 1)
+    turn = started(here, session)
+    did(there, Write(session, fence=turn, finish=True))
+    did(here, Write(session, drafts=drafts(), idle=True))
+    again = started(there, session)
+    assert here.commit([(Write(session, drafts=drafts(), fence=again),)]) == [Written(5)]
+
+
+def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(place: str, opening: Open) -> None:
+    late = Ticks()
+    late.advance(3600.0)
+    here, there = opening(place), opening(place, tick=late)
+    session = opened(here, 1)
+    started(here, session, lease_s=600.0)
+    for engine in (here, there):
+        left = state(engine, session).lease_left_s
+        assert left is not None
+        assert 500.0 < left <= 600.0
+
+
+# The order of one caller.
+
+
+def test_a_caller_keeps_its_order_over_sessions_keys_and_events(place: str, opening: Open) -> None:
+    """Whichever lanes they are in: what was submitted first is done first, without waiting in between."""
+    engine = opening(place, writers=4)
+    sessions = [opened(engine, number) for number in range(1, 9)]
+    for round_ in range(20):
+        tickets = [
+            engine.submit((Write(session, drafts=drafts(), event=("scope", f"e{round_}")),)) for session in sessions
+        ]
+        tickets.append(engine.submit(tuple(Write(session, drafts=drafts()) for session in reversed(sessions))))
+        outcomes = [ticket.result(PATIENCE_S) for ticket in tickets]
+        assert isinstance(outcomes[0], Written)
+        assert [getattr(outcome, "why", None) for outcome in outcomes[1:-1]] == ["accepted"] * 7
+        assert outcomes[-1] == Written(3 + 2 * round_)
+    assert [state(engine, session).head for session in sessions] == [41] + [21] * 7
+
+
+# Making the store.
+
+
+def test_machines_that_open_a_new_store_at_once_make_one(place: str, opening: Open) -> None:
+    gate = threading.Barrier(6)
+    troubles: list[BaseException] = []
+
+    def make() -> None:
+        gate.wait(PATIENCE_S)
+        try:
+            opening(place, writers=1)
+        except BaseException as trouble:
+            troubles.append(trouble)
+
+    workers = [threading.Thread(target=make) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(PATIENCE_S)
+    assert troubles == []
+    assert ask(place, "SELECT value FROM store WHERE name = 'format'") == [(str(SCHEMA_VERSION),)]
+
+
+def test_a_store_of_a_newer_release_is_refused_and_stays_as_it_is(place: str, opening: Open) -> None:
+    opening(place).close()
+    ask(place, "UPDATE store SET value = '99'")
+    with pytest.raises(SchemaMismatch) as told:
+        opening(place)
+    assert (told.value.found, told.value.known) == (99, SCHEMA_VERSION)
+    assert ask(place, "SELECT value FROM store") == [("99",)]
+
+
+def test_a_store_that_was_migrated_meanwhile_is_refused_at_the_next_connection(place: str, opening: Open) -> None:
+    engine = opening(place, writers=1)
+    session = opened(engine, 1)
+    ask(place, "UPDATE store SET value = '99'")
+    line = engine._scribes[0]._line
+    assert line is not None
+    line.hang_up()
+    with pytest.raises(SchemaMismatch):
+        did(engine, Write(session, drafts=drafts()))
+    assert engine.entries(session, after=1) == []
+
+
+def test_the_schema_is_what_the_migrations_make(databases: Callable[..., str]) -> None:
+    def made(scripts: list[str]) -> list[Any]:
+        dsn = databases(schema=True)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for script in scripts:
+                connection.execute(script)  # type: ignore[arg-type]
+            return [connection.execute(question).fetchall() for question in SHAPE]
+
+    assert made([SCHEMA]) == made(list(MIGRATIONS.values()))
+
+
+SHAPE = (
+    "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+    "WHERE table_schema = current_schema() ORDER BY 1, ordinal_position",
+    "SELECT tablename, replace(indexdef, current_schema() || '.', '') FROM pg_indexes "
+    "WHERE schemaname = current_schema() ORDER BY 1, 2",
+    "SELECT relname, pg_get_constraintdef(pg_constraint.oid) FROM pg_constraint "
+    "JOIN pg_class ON pg_class.oid = conrelid WHERE connamespace = current_schema()::regnamespace ORDER BY 1, 2",
+    "SELECT viewname, definition FROM pg_views WHERE schemaname = current_schema() ORDER BY 1",
+)
+
+
+def test_tables_of_another_program_are_not_touched(place: str, opening: Open) -> None:
+    ask(place, "CREATE TABLE session (theirs integer)")
+    with pytest.raises(StoreUnavailable, match="another program"):
+        opening(place)
+    assert ask(place, "SELECT count(*) FROM session") == [(0,)]
+
+
+@pytest.fixture
+def small_role(place: str, postgres: str) -> Iterator[str]:
+    """A role that may read and write rows, and nothing else; the DSN with it."""
+    role = f"small_{os.getpid()}_{next(_roles)}"
+    schema = str(conninfo_to_dict(place)["options"]).partition("search_path=")[2]
+    ask(place, f"CREATE ROLE {role} LOGIN")
+    ask(place, f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    rows = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}"
+    ask(place, rows)
+    yield make_conninfo(place, user=role)
+    ask(place, f"DROP OWNED BY {role}")
+    ask(place, f"DROP ROLE {role}")
+
+
+_roles = itertools.count()
+
+
+def test_a_role_with_rights_to_rows_only_can_run_a_store_that_is_there(
+    place: str, small_role: str, opening: Open
+) -> None:
+    with pytest.raises(StoreUnavailable) as told:
+        opening(small_role)
+    assert "holdfast store migrate" in told.value.remedy
+    opening(place).close()
+    engine = opening(small_role)
+    session = opened(engine, 1, key="k")
+    turn = started(engine, session)
+    did(engine, Write(session, drafts=drafts(2), fence=turn, finish=True))
+    assert state(engine, session).head == 4
+
+
+def test_what_reads_much_may_take_its_time(place: str, opening: Open) -> None:
+    engine = opening(place, answer_s=0.2, patience_s=0.0)
+    opened(engine, 1)
+    told: list[Any] = []
+    with psycopg.connect(place) as other:
+        other.execute("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
+        checking = threading.Thread(target=lambda: told.append(engine.check()))
+        checking.start()
+        waited(place, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        threading.Event().wait(0.6)  # three times as long as an answer may take
+    checking.join(PATIENCE_S)
+    assert told == [[]]
+
+
+# Names and texts.
+
+
+def test_callers_texts_come_back_whatever_is_in_them(place: str, opening: Open) -> None:
+    engine = opening(place)
+    odd = "a\0b \ud800 \U0001f642 '\\\""
+    session = named(1)
+    did(engine, Write(session, drafts=drafts(), open=Opening(odd, odd, 1)))
+    assert engine.current(odd, odd) == state(engine, session)
+    turn = did(engine, Write(session, drafts=drafts(1, turn=STARTING), start=Start(odd, 600.0))).turn
+    assert state(engine, session).holder == odd
+    [waiting] = drafts()
+    did(engine, Write(session, drafts=(waiting,), admits=(Waiting(waiting.id, odd),)))
+    assert engine.inbox(session)[0].waiter == odd
+    did(engine, Write(session, drafts=drafts(turn=turn), fence=turn, finish=True, owes=(Owing(mint(), odd),)))
+    assert [debt.reply_to for debt in engine.outbox(odd)] == [odd]
+    did(engine, Write(session, drafts=drafts(), event=(odd, odd)))
+    assert engine.accepted(odd, odd) is not None
+
+
+def test_a_key_that_no_index_can_hold_is_refused_with_its_place_and_alone(place: str, opening: Open) -> None:
+    engine = opening(place, writers=1)
+    session = opened(engine, 1)
+    long = engine.submit((Write(named(2), drafts=drafts(), open=Opening("t", "k" * 5000, 1)),))
+    fine = engine.submit((Write(session, drafts=drafts()),))
+    with pytest.raises(InvalidMessage) as told:
+        long.result(PATIENCE_S)
+    assert told.value.place == "key"
+    assert fine.result(PATIENCE_S) == Written(2)
+    assert engine.current("t", "k" * 5000) is None
+
+
+def test_what_can_be_no_id_names_no_session(place: str, opening: Open) -> None:
+    engine = opening(place)
+    for stranger in ("", "x", "a\0", "\ud800", named(1).upper().replace("1", "A"), "' OR 1=1"):
+        assert engine.state(stranger) is None
+        assert engine.entries(stranger) == []
+        assert [getattr(o, "why", None) for o in engine.commit([(Write(stranger, drafts=drafts()),)])] == ["missing"]
+
+
+def test_a_password_is_never_shown() -> None:
+    for dsn in ("postgresql://me:secret@127.0.0.1:1/x", "postgresql://me:secret@127.0.0.1:1/x?bad=%%"):
+        with pytest.raises(StoreUnavailable) as told:
+            open_engine(dsn, durability="power", tick=Ticks(), chance=os.urandom)
+        assert "secret" not in str(told.value)
+        assert "127.0.0.1" in str(told.value)
+
+
+# Housekeeping.
+
+
+def test_the_journal_does_not_grow_with_turns_that_are_over(
+    place: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scribe, "SWEEP_MIN", 2)
+    engine = opening(place, writers=1)
+    one, two = opened(engine, 1), opened(engine, 2)
+    for _ in range(5):
+        for session in (one, two):
+            turn = started(engine, session)
+            for index in range(4):
+                did(engine, Write(session, fence=turn, chunk=Chunk(mint(), index, b"x")))
+            did(engine, Write(session, drafts=drafts(turn=turn), fence=turn, finish=True))
+    turn = started(engine, one)
+    did(engine, Write(one, fence=turn, chunk=Chunk(mint(), 0, b"still being said")))
+    engine.close()
+    assert ask(place, "SELECT body FROM journal") == [(b"still being said",)]
+
+
+def test_a_commit_that_need_not_last_does_not_wait_for_the_disk(place: str, proxy: DeafProxy, opening: Open) -> None:
+    engine = opening(proxy.through(place))
+    session = opened(engine, 1)
+    turn = started(engine, session)
+    off = proxy.count(asks("SET LOCAL synchronous_commit"))
+    did(engine, Write(session, fence=turn, renew_s=600.0))
+    assert off.seen == 0
+    did(engine, Write(session, fence=turn, renew_s=600.0, fleeting=True))
+    assert off.seen == 1
+
+
+# A quorum.
+
+WAITING = (
+    "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'holdfast' "
+    "AND datname = current_database()"
+)
+
+
+@pytest.mark.parametrize("act", [_append, _finish, _open_another], ids=lambda act: act.__name__.strip("_"))
+@pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_a_commit_whose_wait_for_the_quorum_is_cut_short_is_not_acknowledged_before_it_is_there(
+    act: Callable[..., Commit], end: str, cluster: Cluster, replicated: str, opening: Open
+) -> None:
+    """It is visible on the primary, and would be lost with it (I-3): it is in doubt until a standby has it."""
+    engine = opening(replicated, writers=1)
+    session = opened(engine, 1)
+    turn = started(engine, session)
+    did(engine, Write(session, drafts=drafts(), fence=turn))
+    head = state(engine, session).head
+    commit = act(engine, session, turn)
+    standbys = list(cluster.standbys)
+    for node in standbys:
+        node.stop()
+    ticket = engine.submit(commit)
+    for _ in range(2):
+        [[pid]] = waited(replicated, WAITING)
+        ask(replicated, f"SELECT {end}({pid})")
+        waited(replicated, f"{WAITING} AND pid <> {pid}" if end == "pg_terminate_backend" else WAITING)
+    assert not ticket.done
+    for node in standbys:
+        cluster.rejoin(node)
+    assert isinstance(ticket.result(PATIENCE_S), Written)
+    given = [draft.id for write in commit if write.session == session for draft in write.drafts]
+    assert [entry.id for entry in engine.entries(session, after=head)] == given
+
+
+def waited(dsn: str, question: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, once there are some."""
+    for _ in range(600):
+        if rows := ask(dsn, question):
+            return rows
+        threading.Event().wait(0.05)
+    raise AssertionError(f"nothing came of {question}")
+
+
+def test_a_cluster_that_is_silently_asynchronous_is_told_of(cluster: Cluster, replicated: str, opening: Open) -> None:
+    assert opening(replicated).replication().problem == ""
+    cluster.primary.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
+    cluster.primary.reload()
+    try:
+        waited(replicated, "SELECT 1 WHERE current_setting('synchronous_standby_names') = ''")
+        with pytest.warns(UserWarning, match="no commit waits for them"):
+            engine = opening(replicated)
+        assert [problem.invariant for problem in engine.check()] == ["I-3"]
+    finally:
+        cluster.primary.ask("ALTER SYSTEM RESET synchronous_standby_names")
+        cluster.primary.reload()

@@ -1,0 +1,1 @@
+"""Faults against real stores, for hours if need be: real servers, real processes, really killed."""
