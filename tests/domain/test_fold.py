@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.domain.compaction import covering, cut
 from holdfast.domain.entry import (
     Closed,
     Edit,
@@ -19,7 +20,8 @@ from holdfast.domain.entry import (
     noted,
 )
 from holdfast.domain.fold import Log
-from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.domain.line import back_to
+from holdfast.domain.message import CallNote, MessageNote, freeze, target_of, thaw
 from holdfast.domain.view import ranges
 
 
@@ -48,10 +50,39 @@ class Telling:
     def end(self, turn: int, end: Any = "completed", returns: tuple[int, ...] = ()) -> int:
         return self.add("end", TurnEnded(end, returns=tuple(name(seq) for seq in returns)), turn=turn)
 
+    def rewind(self, to: int) -> int:
+        note = back_to(self.log(), name(to))
+        assert note is not None
+        return self.add("rewind", note)
+
+    def compact(self, keep: int) -> int:
+        log = self.log()
+        covered = log.order[: cut(log.order, keep_turns=keep)]
+        if all(seen.note.origin == "summary" for seen in covered):
+            return 0
+        note = covering(log, [seen.id for seen in covered])
+        assert note is not None
+        return self.add("compaction", note, body=freeze({"role": "user", "content": "a summary"}))
+
+    def label(self, seq: int, visible: bool) -> int:
+        return self.add("label", Labelled(name(seq), {"visible_to_model": visible}, seq))
+
     def log(self) -> Log:
         log = Log()
         log.add(self.entries)
         return log
+
+    def loaded(self) -> Log:
+        """The log as a load begins it: with the last compaction, unless it turns out that more is needed."""
+        last = next((entry for entry in reversed(self.entries) if entry.kind == "compaction"), None)
+        if last is None:
+            return self.log()
+        note = note_of("compaction", last.note)
+        told = self.entries[note.instructions - 1].body if note.instructions else None
+        log = Log()
+        log.begin(note, thaw(told) if told else None)
+        log.add(self.entries[note.since - 1 :])
+        return self.log() if log.lost else log
 
 
 def name(seq: int) -> str:
@@ -204,38 +235,97 @@ def test_an_unknown_kind_is_passed_over() -> None:
     assert order(told.log()) == [one, two]
 
 
+# Rewinds --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_turn_stores_after_it_was_rewound_away_is_gone_with_it() -> None:
+    """I9, I-7: late words, a late outcome, a partial that somebody settles only now."""
+    told = Telling()
+    one = told.message()
+    turn = told.start()
+    call = told.message(turn=turn, role="assistant", plain=False, calls=(CallNote("c", "look"),))
+    told.end(turn, "interrupted")
+    told.rewind(one)
+    late = [
+        told.message(turn=turn, role="assistant", late=True),
+        told.message(turn=turn, role="assistant", partial=True),
+        told.message(turn=turn, role="tool", late=True, answers=("c",), target=target_of(name(call), 0)),
+        told.message(turn=turn, role="tool", late=True, answers=("c",)),
+    ]
+    two = told.message()
+    assert order(told.log()) == [one, two]
+    told.rewind(late[-1])
+    assert order(told.log()) == [one, call, *late]
+
+
+def test_of_the_turn_that_the_view_went_back_into_only_the_outcome_of_a_shown_call_comes_through() -> None:
+    """I-10, I9."""
+    told = Telling()
+    turn = told.start()
+    calls = (CallNote("c", "look"),)
+    first = told.message(turn=turn, role="assistant", plain=False, calls=calls)
+    second = told.message(turn=turn, role="assistant", plain=False, calls=(CallNote("d", "look"),))
+    told.end(turn, "interrupted")
+    told.rewind(first)
+    told.message(turn=turn, role="assistant", late=True)
+    told.message(turn=turn, role="tool", late=True, answers=("d",))
+    told.message(turn=turn, role="tool", late=True, answers=("d",), target=target_of(name(second), 0))
+    outcome = told.message(turn=turn, role="tool", late=True, answers=("c",))
+    assert order(told.log()) == [first, outcome]
+
+
+def test_a_rewind_to_a_message_that_waits_or_is_unknown_is_none() -> None:
+    told = Telling()
+    waiting = told.message(inbox=True)
+    assert back_to(told.log(), name(waiting)) is None
+    assert back_to(told.log(), "nobody") is None
+
+
+def test_a_rewind_says_little_however_much_it_takes() -> None:
+    told = Telling()
+    seqs = [told.message() for _ in range(500)]
+    told.rewind(seqs[99])
+    for _ in range(3):
+        told.message()
+        told.rewind(seqs[49])
+    note = note_of("rewind", told.entries[-1].note)
+    assert (note.gone, note.turns, note.cut, note.ranges) == (((seqs[50], told.entries[-2].seq),), (), (), ())
+
+
 # Any log -------------------------------------------------------------------------------------------------------------
 
 
+DEEDS = [
+    "say", "say", "late", "wait", "start", "end", "shape", "hide", "prompt", "take", "retract", "rewind", "compact",
+]  # fmt: skip
+
+
 @st.composite
-def logs(draw: st.DrawFn) -> list[Entry]:
-    """Logs as sessions write them: turns one after another, an inbox, shapes, labels, late messages."""
+def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
+    """Logs as sessions write them: turns one after another, an inbox, late words, and all that is done to a view."""
     told = Telling()
     running: int | None = None
-    said: list[int] = []
     waiting: list[int] = []
     taken: list[int] = []
     for _ in range(draw(st.integers(0, 25))):
-        step = draw(st.sampled_from(["say", "say", "late", "wait", "start", "end", "shape", "hide", "prompt", "take"]))
+        step = draw(st.sampled_from(deeds))
+        said = [seen.seq for seen in told.log().standing if seen.note.origin != "summary"]
         if step == "say":
-            said.append(told.message(turn=running, role="assistant" if running else "user"))
+            told.message(turn=running, role="assistant" if running else "user")
         elif step == "late" and told.turn:
             late = draw(st.integers(1, told.turn))
-            said.append(told.message(turn=late, role="assistant", late=late != running))
+            told.message(turn=late, role="assistant", late=late != running)
         elif step == "wait":
             waiting.append(told.message(inbox=True))
         elif step == "start" and running is None:
             running = told.start(*waiting)
             taken, waiting = waiting, []
-            said += taken
         elif step == "take" and running is not None and waiting:
             told.add("take", Taken(tuple(name(seq) for seq in waiting)), turn=running)
-            said += waiting
             waiting = []
         elif step == "end" and running is not None:
             back = tuple(taken) if draw(st.booleans()) else ()
             told.end(running, "abandoned" if back else "completed", returns=back)
-            said = [seq for seq in said if seq not in back]
             waiting = [*back, *waiting]
             running, taken = None, []
         elif step == "shape" and said:
@@ -243,13 +333,22 @@ def logs(draw: st.DrawFn) -> list[Entry]:
             edits = {seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]}
             told.add("view", Shape(ranges(told.log().standing, shown), edits))
         elif step == "hide" and said:
-            labels = {"visible_to_model": draw(st.booleans())}
-            told.add("label", Labelled(name(draw(st.sampled_from(said))), labels))
+            told.label(draw(st.sampled_from(said)), draw(st.booleans()))
+        elif step == "retract" and said:
+            told.add("retract", Retracted((name(draw(st.sampled_from(said))),)))
         elif step == "prompt":
             told.add("instructions", body=freeze(draw(st.sampled_from(["a", "b"]))))
+        elif step == "rewind" and said and running is None:
+            told.rewind(draw(st.sampled_from(said)))
+        elif step == "compact" and told.log().order and running is None:
+            told.compact(draw(st.integers(0, 3)))
     if running is None and draw(st.booleans()):
         told.add("closed", Closed("done"))
-    return told.entries
+    return told
+
+
+def logs() -> st.SearchStrategy[list[Entry]]:
+    return tellings().map(lambda told: told.entries)
 
 
 @given(entries=logs(), cuts=st.lists(st.integers(0, 30), max_size=6), looks=st.booleans())
@@ -265,6 +364,17 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(entries: list[Entry], 
     for seen in ("order", "standing", "messages", "waiting", "running", "instructions", "closed", "hidden", "labels"):
         assert getattr(grown, seen) == getattr(whole, seen)
     assert grown.turns == whole.turns
+
+
+@settings(max_examples=300)
+@given(told=tellings(), more=st.integers(0, 3))
+def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_does(told: Telling, more: int) -> None:
+    """I-9, I-11: a load needs no more; what comes after it was made included, late words too."""
+    for turn in range(told.turn, max(0, told.turn - more), -1):
+        told.message(turn=turn, role="assistant", late=True)
+    loaded, whole = told.loaded(), told.log()
+    for seen in ("order", "waiting", "running", "instructions", "closed"):
+        assert getattr(loaded, seen) == getattr(whole, seen)
 
 
 @given(entries=logs())
@@ -292,11 +402,11 @@ def test_every_message_stands_once_or_waits(entries: list[Entry]) -> None:
 
 
 @given(entries=logs())
-def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden(entries: list[Entry]) -> None:
+def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden_or_gone(entries: list[Entry]) -> None:
     """I-4: a shape says how the past is shown; it can't hide what comes after it."""
     log = Log()
     log.add(entries)
-    shapes = [entry.seq for entry in entries if entry.kind == "view"]
+    shapes = [entry.seq for entry in entries if entry.kind in ("view", "compaction", "rewind")]
     if shapes:
         before = Log()
         before.add(entry for entry in entries if entry.seq < shapes[-1])
@@ -304,5 +414,54 @@ def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden(entr
             id for entry in entries[shapes[-1] :] if entry.kind == "end" for id in note_of("end", entry.note).returns
         }
         stood = {message.id for message in before.standing} - back
-        joined = {message.id for message in log.standing} - stood - log.hidden
+        joined = {message.id for message in log.standing if message.seq not in log.gone} - stood - log.hidden
         assert joined <= {message.id for message in log.order}
+
+
+@given(entries=logs())
+def test_what_the_view_went_back_from_stays_away_until_it_goes_there_again(entries: list[Entry]) -> None:
+    """I9: no shape, label, compaction or late word brings it back; nothing that is said anew goes with it."""
+    log = Log()
+    gone: set[int] = set()
+    begun = {entry.turn: entry.seq for entry in entries if entry.kind == "turn"}
+    for entry in entries:
+        log.add([entry])
+        if entry.kind == "rewind":
+            assert order(log)[-1:] == [seen.seq for seen in log.placed][-1:] or log.placed[-1].id in log.hidden
+        elif entry.kind == "message":
+            late = entry.turn is not None and log.rewinds and begun[entry.turn] < log.rewinds[-1][0]
+            assert log.gone - gone <= ({entry.seq} if late else set())
+        else:
+            assert log.gone >= gone
+        assert not log.gone.intersection(order(log))
+        gone = log.gone
+
+
+UNSHAPED = [deed for deed in DEEDS if deed != "shape"]
+
+
+@given(told=tellings(UNSHAPED))
+def test_every_message_is_shown_hidden_gone_or_covered_by_one_shown_summary(told: Telling) -> None:
+    """I-11: as long as no list has dropped anything."""
+    log = told.log()
+    gone = log.gone
+    out = {seen.id for seen in log.standing if seen.seq in gone} | log.hidden
+    shown = {seen.id for seen in log.order}
+    for seen in log.standing:
+        if seen.note.origin != "summary":
+            assert (seen.id in shown) + (seen.id in out) or log.summary_of(seen.id, shown | out) is not None
+            assert not (seen.id in shown and log.summary_of(seen.id, shown))
+
+
+@given(told=tellings(UNSHAPED), data=st.data())
+def test_the_view_ends_with_the_message_it_goes_back_to_and_leads_to_it_as_before(
+    told: Telling, data: st.DataObject
+) -> None:
+    """Of what is shown, going back takes exactly what comes after; and going forth again brings it back."""
+    shown = order(told.log())
+    if shown and told.log().running is None:
+        to = data.draw(st.sampled_from(shown))
+        told.rewind(to)
+        assert order(told.log()) == shown[: shown.index(to) + 1]
+        told.rewind(shown[-1])
+        assert order(told.log()) == shown

@@ -78,7 +78,7 @@ def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_ackno
     store: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes write all the while; between two pieces of the copy each gets something acknowledged."""
-    monkeypatch.setattr(backing, "PAGES_AT_ONCE", 8)
+    monkeypatch.setattr(backing, "PAGES_AT_ONCE", 2)
     with procs.child(WRITES, path, "one") as one, procs.child(WRITES, path, "two") as two:
         before = {"one": int(one.line() or 0), "two": int(two.line() or 0)}
         steps = 0

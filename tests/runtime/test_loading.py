@@ -38,3 +38,19 @@ def test_a_fork_in_somebodys_hands_loses_what_was_erased_of_its_past(path: Path)
             assert list(branch.context(format)) == list(other.get(branch.id).context(format))
         assert "secret" not in str([branch.context(), branch.instructions(), branch.info().title])
         assert [message.text for message in branch.transcript()] == ["", "", "And now?"]
+
+
+@pytest.mark.parametrize("keep_turns", [0, 1, 2])
+def test_a_turn_whose_last_words_came_after_its_end_can_be_covered(path: Path, keep_turns: int) -> None:
+    """I-9: it was stopped in the middle of a stream; a load begins between its first message and its end."""
+    with holdfast.open(path) as store, holdfast.open(path) as fresh:
+        session = store.session("k")
+        turn = session.turn("one")
+        telling = turn.deliver(["Well, ", "so"])
+        next(telling)
+        session.append("meanwhile")
+        fresh.session("k").stop()
+        session.append("and then")
+        session.compact("So far.", keep_turns=keep_turns)
+        for format in FORMATS:
+            assert list(fresh.session("k").context(format)) == list(session.context(format))

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from holdfast.domain.entry import Compacted, Edit, Entry, Rewound, Shape, note_of
+from holdfast.domain.entry import Compacted, Entry, Rewound, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.rewind import away
 from holdfast.domain.turn import Ask, TurnRecord
-from holdfast.domain.view import named, put_after, ranges, shaped, without
+from holdfast.domain.view import named, put_after, shaped, without
 
 Unit = list[Seen] | Seen
 """What stands together: the messages of a turn, or one message outside a turn."""
@@ -126,38 +126,6 @@ class Log:
         self.head, self.since = base.since - 1, base.since
         self.instructions, self.instructions_seq = instructions, base.instructions
 
-    def base(self, covered: Collection[str]) -> Compacted | None:
-        """The compaction that covers these messages; None unless all of them are shown now."""
-        order, placed, standing = self.order, self.placed, self.standing
-        if sum(seen.id in covered for seen in order) != len(set(covered)):
-            return None
-        last = max((index for index, seen in enumerate(placed) if seen.id in covered), default=-1)
-        kept = [
-            seen
-            for index, seen in enumerate(placed)
-            if seen.id not in covered and (index > last or seen.id not in self.hidden)
-        ]
-        stands = {seen.seq for seen in standing}
-        left = [seen.seq for seen in placed[: last + 1] if seen.id not in covered and seen.id in self.hidden]
-        return Compacted(
-            covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
-            ranges=ranges(standing, [seen.seq for seen in kept]),
-            edits={seen.seq: Edit(seen.note, thaw(seen.body)) for seen in kept if seen.seq in self.edits},
-            instructions=self.instructions_seq,
-            since=self._earliest(kept),
-            aside=(*(seq for seq in self.aside if seq not in stands), *left),
-        )
-
-    def _earliest(self, kept: Iterable[Seen]) -> int:
-        """The first entry that these messages, or those in the inbox, depend on."""
-        seqs = [self.head + 1, *(seen.seq for seen in self._inbox.values())]
-        for seen in kept:
-            seqs.append(seen.seq)
-            if seen.turn is not None:
-                seqs += [message.seq for message in self._unit_of_turn[seen.turn]]
-                seqs.append(self.turns[seen.turn].seq)
-        return min(seqs)
-
     def add(self, entries: Iterable[Entry]) -> None:
         """Folds entries that follow what was folded."""
         for entry in entries:
@@ -205,7 +173,8 @@ class Log:
     def _of_turn(self, number: int) -> list[Seen]:
         unit = self._unit_of_turn.get(number)
         if unit is None:
-            self._goes_on_lost |= self.since > 1 and number not in self.turns
+            known = self.turns.get(number)  # by its end alone, if it began before the first entry that was read
+            self._goes_on_lost |= self.since > 1 and (known is None or known.seq == 0)
             unit = self._unit_of_turn[number] = []
             self._units.append(unit)
         return unit

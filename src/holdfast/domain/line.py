@@ -68,7 +68,8 @@ def _later(log: Log, order: list[Seen], to: Seen) -> set[int]:
     return {
         seen.seq
         for seen in after
-        if _said_at(log, seen) > until
+        if seen.note.origin != "summary"
+        and _said_at(log, seen) > until
         and (seen.seq in gone or (seen.id not in here and log.summary_of(seen.id, here) is None))
     }
 

@@ -110,8 +110,8 @@ class Reconciled(msgspec.Struct):
     def puzzles(self) -> bool:
         """Whether something new stands before something known, or nothing is known: the list may be older than the
         view."""
-        known = [isinstance(ref, str) for ref in self.order]
-        return not all(known) and (not any(known) or True in known[known.index(False) :])
+        count = len(self.new)
+        return count > 0 and (count == len(self.order) or any(isinstance(ref, str) for ref in self.order[-count:]))
 
     def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
         """The order and what the handle remembers, once the new messages have these ids."""

@@ -296,7 +296,7 @@ class Engine(Protocol):
         ...
 
     def forks(self, tenant: str) -> list[SessionState]:
-        """Sessions that share the past of another, in the order they were made."""
+        """Sessions that share the past of another."""
         ...
 
     def weigh(self, session: str) -> Weight:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.compaction import cut
+from holdfast.domain.compaction import covering, cut
 from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import Refused
 from holdfast.errors import Conflict, InvalidMessage
@@ -79,7 +79,7 @@ def _commit(room: Room, covered: list[str], text: str) -> Plan[Compaction]:
         yield from _until_idle(room)
         log = yield Read(room.log)
         with room.lock:
-            head, note = log.head, log.base(covered)
+            head, note = log.head, covering(log, covered)
         if note is None:
             raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view")
         draft = room.draft("compaction", note, body=spoken.body)

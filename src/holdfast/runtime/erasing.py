@@ -122,7 +122,7 @@ def _tombstones(room: Room, state: SessionState) -> Iterable[tuple[int, bytes]]:
 
 def _weighed(room: Room, state: SessionState, parents: dict[str, str]) -> Erasure:
     weight = room.engine.weigh(room.id)
-    forks = tuple(child for child, parent in parents.items() if parent == room.id)
+    forks = tuple(sorted(child for child, parent in parents.items() if parent == room.id))
     return Erasure(
         room.id, room.key, weight.entries, weight.messages, weight.bytes, weight.blobs, forks, state.active_at, False
     )

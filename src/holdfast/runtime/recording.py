@@ -111,44 +111,46 @@ class _Attempt:
         away = log.away_since() if log.rewinds and log.rewinds[-1][0] > heard else {}
         gone = {id for id, at in away.items() if at > heard}
         spent = {id for id in gone if away[id] <= max(room.learned, room.went_back)}
-        recorded = {ref for entry in remembered for ref in entry.refs}
+        # Whoever recorded these, has only looked since, and presents all of them again has not cut them off.
+        kept = {ref for entry in remembered for ref in entry.refs if ref in spent and away[ref] > room.went_back}
         if given:
             remembered = remember(remembered, handed=given, as_is=False)
         facts: dict[str, Any] = {"shown": shown, "known": _Wordings(log), "gone": gone}
-        # Whoever recorded these, has only looked since, and presents all of them again has not cut them off.
-        kept = {id for id in spent & recorded if away[id] > room.went_back}
         if len(kept) > 1:
             found = reconcile(self._payloads, remembered=remembered, spent=spent - kept, **facts)
             if kept.issubset(found.order):
                 return found
         found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
-        known = {id for _, ids in shown for id in ids}.union(*(entry.refs for entry in remembered))
-        past = self._past(found, known, unheard=max(heard, room.learned), untold=gone - spent)
-        if past:
-            handed = [(payload, refs) for payload, refs in past if refs[0] not in spent]
-            remembered = remember(remembered, handed=handed, as_is=False)
-            found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
-        return found
+        untold = gone - spent
+        if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
+            past = self._past(untold)
+        elif found.new and (untold or log.head > max(heard, room.learned)):
+            known = {id for _, ids in shown for id in ids}.union(*(entry.refs for entry in remembered))
+            past = self._unheard(known, untold, since=max(heard, room.learned))
+        else:
+            return found
+        past = [(payload, refs) for payload, refs in past if refs[0] not in spent]
+        return reconcile(
+            self._payloads, remembered=remember(remembered, handed=past, as_is=False), spent=spent, **facts
+        )
 
-    def _past(self, found: Reconciled, known: set[str], *, unheard: int, untold: set[str]) -> list[Shown]:
-        """What was said and may be in the list though it is not known, between what is known; in natural order.
-
-        If the list seems older than the view, that is all there ever was; else what the handle was never told of: said
-        after the seq `unheard`, or taken away since (`untold`).
+    def _unheard(self, known: set[str], untold: set[str], *, since: int) -> list[Shown]:
+        """What the handle was never told of, between what it knows: said after the seq `since` and no longer shown, or
+        taken away without its knowledge.
         """
         log = self._log
-        if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
-            is_told, history = Echo(self._payloads), self._room.history()
-            payloads = dict(self._read(is_told, up_to=log.since)) if history is not log else {}
-            here = {seen.seq: thaw(log.worded(seen).body) for seen in log.standing}
-            kept = {seen.seq for seen in log.standing if seen.id in untold}
-            payloads |= {seq: payload for seq, payload in here.items() if seq in kept or is_told(payload)}
-            return [(payloads[seen.seq], (seen.id,)) for seen in history.told if seen.seq in payloads]
-        if not found.new or (not untold and unheard >= log.head):
-            return []
-        more = untold | {seen.id for seen in log.standing if seen.seq > unheard} - known
+        more = untold | {seen.id for seen in log.standing if seen.seq > since} - known
         told = [log.worded(seen) for seen in log.told if seen.id in more or seen.id in known] if more else []
         return [(thaw(seen.body), (seen.id,)) for seen in told]
+
+    def _past(self, untold: set[str]) -> list[Shown]:
+        """All that was ever said and may be in the list, which seems older than the view."""
+        is_told, log, history = Echo(self._payloads), self._log, self._room.history()
+        payloads = dict(self._read(is_told, up_to=log.since)) if history is not log else {}
+        here = {seen.seq: thaw(log.worded(seen).body) for seen in log.standing}
+        always = {seen.seq for seen in log.standing if seen.id in untold}
+        payloads |= {seq: payload for seq, payload in here.items() if seq in always or is_told(payload)}
+        return [(payloads[seen.seq], (seen.id,)) for seen in history.told if seen.seq in payloads]
 
     def _read(self, is_told: Echo, *, up_to: int) -> Iterator[tuple[int, Any]]:
         """What was said before this seq and may be in the list, by seq; read page by page (I-24)."""

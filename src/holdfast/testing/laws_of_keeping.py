@@ -55,6 +55,14 @@ def a_message_makes_its_session_the_newest_to_the_second(engine: Engine) -> None
     assert _ids(engine) == [old, new]
 
 
+@LAWS
+def a_clock_that_was_set_back_takes_no_session_back(engine: Engine) -> None:
+    session = opened(engine, 1, at=5_000)
+    started(engine, session, at=2_000)
+    did(engine, Write(session, drafts=drafts(1, at=3_000)))
+    assert state(engine, session).active_at == 5_000
+
+
 # Payloads
 
 

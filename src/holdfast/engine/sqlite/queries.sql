@@ -83,8 +83,8 @@ WHERE tenant = ?1 AND (+active_at, n) < (?2, ifnull((SELECT n FROM session WHERE
 ORDER BY +active_at DESC, n DESC LIMIT ?5;
 
 -- name: forks
--- Sessions that share the past of another, in the order they were made.
-SELECT * FROM session_state WHERE tenant = ? AND origin > 0 ORDER BY n;
+-- Sessions that share the past of another.
+SELECT * FROM session_state WHERE tenant = ? AND origin > 0;
 
 -- name: weigh
 -- Entries, messages, bytes of a session, blobs included, and the number of blobs that are its own alone.
