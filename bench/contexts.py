@@ -1,7 +1,7 @@
 """`context()` of a 10 000-message session: its first load in a new process, and what it adds to a warm turn.
 
-The first load is measured inside a child after its imports, beside another child that reads and parses the same
-payloads with raw SQLite, from a plain table of entries. This module is those children too:
+The first load is measured inside a child after its imports, beside another child that reads the same rows with raw
+SQLite, all seven columns of an entry, from a plain table, and parses their payloads. This module is those children too:
 `python -m bench.contexts ours|raw|stdlib PATH` prints seconds.
 """
 
@@ -23,7 +23,7 @@ KEY = "long"
 TABLE = """CREATE TABLE entry (n INTEGER PRIMARY KEY, session INTEGER, seq INTEGER, kind TEXT, turn INTEGER, id BLOB,
                                at INTEGER, note BLOB, body BLOB);
            CREATE UNIQUE INDEX entry_by_seq ON entry (session, seq)"""
-ROWS = "SELECT body FROM entry WHERE session = ? AND kind = 'message' ORDER BY seq"
+ROWS = "SELECT seq, kind, turn, id, at, note, body FROM entry WHERE session = ? AND kind = 'message' ORDER BY seq"
 
 
 def measure(run: Run) -> list[Figure]:
@@ -116,7 +116,7 @@ def _load_raw(path: str, *, stdlib: bool = False) -> float:
     connection = apsw.Connection(path + ".raw", flags=apsw.SQLITE_OPEN_READONLY)
     parse = json.loads if stdlib else msgspec.json.decode
     began = time.perf_counter()
-    payloads = [parse(body) for (body,) in connection.execute(ROWS, (1,)).fetchall()]
+    payloads = [parse(row[-1]) for row in connection.execute(ROWS, (1,)).fetchall()]
     took = time.perf_counter() - began
     assert len(payloads) == MESSAGES
     return took

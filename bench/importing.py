@@ -14,6 +14,7 @@ PROGRAMS = {
     "bare": "pass",
     "alone": ALONE,
     "together": "import holdfast",
+    "engine": ALONE + "; import holdfast.engine.sqlite.engine",
     "async": "import holdfast; holdfast.open_async",
 }
 
@@ -30,6 +31,7 @@ def measure(run: Run) -> list[Figure]:
     return [
         run.figure("import holdfast, only its needs installed", ms["alone"] - ms["bare"], "ms", at_most=80, by=by),
         run.figure("import holdfast, among many packages", ms["together"] - ms["bare"], "ms", at_most=80, by=by),
+        run.figure("import holdfast, and what opening a file loads", ms["engine"] - ms["bare"], "ms"),
         run.figure("import holdfast, its asyncio face too", ms["async"] - ms["bare"], "ms"),
     ]
 

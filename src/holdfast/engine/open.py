@@ -1,11 +1,14 @@
-"""From a place to an engine: a path, `sqlite:///…` or `postgresql://…`."""
+"""From a place to an engine: a path, `sqlite:///…` or `postgresql://…`.
+
+An engine's modules and its driver are loaded when a store is opened with it: a program that has only imported Holdfast
+waits for neither.
+"""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.engine.protocol import Engine, WordsOf
-from holdfast.engine.sqlite.engine import SqliteEngine, bring_up
 from holdfast.errors import StoreUnavailable
 
 
@@ -30,16 +33,26 @@ def open_engine(
             os.fsdecode(where), durability=durability, tick=tick, chance=chance, words_of=words_of
         )
         return made
+    from holdfast.engine.sqlite.engine import SqliteEngine
+
     return SqliteEngine(_place(where), durability=durability, tick=tick, lock_s=lock_s, words_of=words_of)
 
 
-def migrate_store(where: str | os.PathLike[str], *, lock_s: float = 5.0) -> tuple[int, int]:
+def migrate_store(
+    where: str | os.PathLike[str],
+    *,
+    tick: Callable[[], float],
+    chance: Callable[[int], bytes],
+    lock_s: float = 5.0,
+) -> tuple[int, int]:
     """Brings the store at this place up to this release's format; the format that it had, and the one it has."""
     if _is_postgres(where):
-        return _postgres().bring_up(os.fsdecode(where))
+        return _postgres().bring_up(os.fsdecode(where), tick=tick, chance=chance)
     name = _place(where)
     if not os.path.exists(name):
         raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
+    from holdfast.engine.sqlite.engine import bring_up
+
     return bring_up(name, lock_s=lock_s)
 
 

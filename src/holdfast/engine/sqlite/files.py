@@ -2,8 +2,8 @@
 
 SQLite goes on with files that were deleted, moved or replaced, and what it writes there nobody else will ever see, or
 worse: two processes with two logs write into one database (FAULTS G7, G8). So the files are looked at before each batch
-and each read, by device and inode, and nothing is written while one of them has strayed. A file that is moved back is
-the same file again.
+and each read, by device and inode, and nothing is written while one of them has strayed. While nothing has changed in
+their folder, one look at that is enough. A file that is moved back is the same file again.
 
 A log that is gone for good is still in our hands. What only it holds is brought into the database, if nobody has gone
 on without it: whoever writes leaves a note on the fair lock, once, by which log. Then the store has to be opened again.
@@ -11,40 +11,42 @@ on without it: whoever writes leaves a note on the fair lock, once, by which log
 
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 
 import apsw
 
+from holdfast.engine.sqlite.folder import Folder
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import StoreUnavailable
 
 Mark = tuple[int, int] | None
 
-_stat = os.stat
-
 
 class Files:
     """The files of a store as they were when a connection began to use them: the database, its log, the log's index."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, tick: Callable[[], float]) -> None:
         self._path, self._log, self._index = path, path + "-wal", path + "-shm"
+        self._folder = Folder(os.path.dirname(path), tick)
         self._marks = _mark(path), _mark(self._log), _mark(self._index)
         self._name = repr(self._marks[1]).encode()
         self._claimed = False
         _in_use.add(self)
 
-    def look(self) -> bool:
-        """Whether a read may go on: False when the log has strayed; refuses when the database has. Done before each
-        read, so it is short.
-        """
-        try:
-            database, log = _stat(self._path), _stat(self._log)
-        except OSError:
-            pass
-        else:
-            if (database.st_ino, database.st_dev) == self._marks[0] and (log.st_ino, log.st_dev) == self._marks[1]:
-                return True
+    @property
+    def are_ours(self) -> bool:
+        """Whether all of them are the ones that were opened."""
+        return self._folder.is_calm(self._look)
+
+    def _look(self) -> bool:
+        return _mark(self._path) == self._marks[0] and self.steady
+
+    def may_be_read(self) -> bool:
+        """False when the log has strayed; refuses when the database has."""
+        if self.are_ours:
+            return True
         self.check()
         return self.log_is_ours
 

@@ -34,7 +34,7 @@ class Readers:
 
     def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        if not self.files.look():
+        if not self.files.may_be_read():
             self._tell_writer()
         try:
             reader = self._reader()
