@@ -1,5 +1,6 @@
 """Keys, epochs and resets: which session a key means, and that no other is written to (I-8, FAULTS C1-C4, K3)."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import holdfast
 import procs
 from holdfast import Daily, Idle, Session, Store
 from holdfast.errors import HoldfastError, InvalidMessage, NotFound, SessionEnded, TurnInterrupted
+from holdfast.runtime.drive import Pause, _wait
 from worlds import HandWorld, local_ms
 
 LIMIT_S = 60
@@ -265,6 +267,38 @@ def test_a_message_that_waited_while_its_key_was_reset_is_answered_in_the_new_se
             store.turn("k", "second", event_id="e2")
         with pytest.raises(TurnInterrupted):
             running.say("late")
+
+
+def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str | None]:
+    """A turn that waits with its message, driven by hand; the key is reset before the so-manieth thing that it does
+    after the turn it waited for has ended. Where it landed, and the session that the reset made, if it came to that.
+    """
+    running = store.turn(key, "first")
+    options = {"format": "openai.chat", "event_id": None, "on_busy": "wait", "reply_to": None, "lease_s": 30}
+    plan, made = store._work.turn(key, "second", reset=None, **options), None
+    request = next(plan)
+    while not isinstance(request, Pause):
+        request = plan.send(_wait(request))
+    running.say("re: first")
+    running.__exit__(None, None, None)
+    try:
+        for count in itertools.count():
+            if count == reset_before:
+                made = store.reset(key).id
+            request = plan.send(None if isinstance(request, Pause) else _wait(request))
+    except StopIteration as stop:
+        return stop.value.room.id, made
+
+
+def test_a_reset_between_any_two_looks_of_a_waiter_takes_its_message_along(store: Store) -> None:
+    """I-4: it is never told that its own message was accepted before."""
+    for place in range(100):
+        landed, made = waiting_turn(store, f"reset before {place}", reset_before=place)
+        if made is None:
+            break
+        assert said(store.get(made)) == (["second"] if landed == made else []), "its turn may have begun just before"
+        assert "second" in said(store.get(landed))
+    assert 2 < place < 99
 
 
 def test_a_reset_that_races_turns_loses_none_and_leaves_none_behind(path: Path) -> None:

@@ -77,7 +77,8 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
             else:
                 waiting = yield Read(partial(room.engine.inbox, room.id))
                 if wish.accepted and all(each.message != wish.id for each in waiting):
-                    raise (yield Read(partial(_taken, room, wish)))
+                    yield from _missed(room, wish)
+                    continue
                 write = first_write(room, wish, waiting)
                 outcome = yield from commit_start(room, (write,))
                 if isinstance(outcome, Written):
@@ -163,6 +164,14 @@ def _stop_waiting(room: Room, wish: Wish, cut: BaseException) -> Plan[None]:
                     ticket = room.engine.submit((free,))
                     if not isinstance(cut, GeneratorExit):
                         yield ticket  # the caller's own next turn is to find it free
+
+
+def _missed(room: Room, wish: Wish) -> Plan[None]:
+    """The wish's own message no longer waits here. Returns when a reset has taken it along, since the state was looked
+    at: then it is to be looked for where it waits now."""
+    state = yield Read(room.state)
+    if not state.ended:
+        raise (yield Read(partial(_taken, room, wish)))
 
 
 def _elsewhere(room: Room, on_ended: Callable[[Room], Plan[Room]] | None) -> Plan[Room]:
