@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.domain.message import (
     Call,
+    CallNote,
     Image,
     MessageNote,
     Other,
@@ -101,20 +102,32 @@ def may_cut(before: Step, after: Step) -> bool:
     return after.role == "user" and before.role == "assistant"
 
 
+def calls_of(message: Seen) -> Sequence[CallNote]:
+    """The calls of a message. Only a model calls tools: what looks like a call in anybody else's message was run by
+    nobody, no provider takes it there, and it is not shown.
+    """
+    return message.note.calls if message.note.role == "assistant" else ()
+
+
 def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
     """Which result answers which call. A result that names its call answers that one. Else ids are the provider's, and
     are reused (FAULTS E4): nearness decides.
 
-    A result takes the latest call before it that is still open, in its own turn when that has a call of this id at all.
-    A result stored ahead of its call may take a later one of its turn. What stays unpaired is a stray or a repetition.
+    A result that stands in one message with its call answers that one. Any other takes the latest call before it that
+    is still open, in its own turn when that has a call of this id at all; one stored ahead of its call may take a later
+    one of its turn. What stays unpaired is a stray or a repetition.
     """
-    made = {(message.turn, call.id) for message in seen for call in message.note.calls}
+    made = {(message.turn, call.id) for message in seen for call in calls_of(message)}
     pairs = _targeted(seen)
     begun: dict[Any, list[_Place]] = {}
     early: list[tuple[_Place, tuple[int | None, str]]] = []
     for index, message in enumerate(seen):
         turn = message.turn
         for place, call_id in enumerate(message.note.answers if message.note.target is None else ()):
+            beside = _beside(index, message, call_id, pairs)
+            if beside is not None:
+                pairs[beside] = (index, place)
+                continue
             own_turn = turn is not None and (turn, call_id) in made
             stack = begun.get((turn, call_id) if own_turn else call_id)
             call = _latest_open(stack, pairs)
@@ -130,6 +143,14 @@ def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
     return pairs
 
 
+def _beside(index: int, message: Seen, call_id: str, pairs: dict[_Place, _Place]) -> _Place | None:
+    """The first call of this id in the result's own message that is still open."""
+    for place, call in enumerate(calls_of(message)):
+        if call.id == call_id and (index, place) not in pairs and (call.whole or not message.note.partial):
+            return index, place
+    return None
+
+
 def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
     """The pairs whose result says which call it answers."""
     asked = {message.note.target: index for index, message in reversed(list(enumerate(seen))) if message.note.target}
@@ -137,7 +158,7 @@ def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
         return {}
     pairs = {}
     for index, message in enumerate(seen):
-        for place in range(len(message.note.calls)):
+        for place in range(len(calls_of(message))):
             answer = asked.get(target_of(message.id, place))
             if answer is not None:
                 pairs[index, place] = (answer, 0)
@@ -146,7 +167,7 @@ def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
 
 def _begin(index: int, message: Seen, begun: dict[Any, list[_Place]]) -> None:
     """Puts the message's calls on the stacks of its turn and of all turns, the first call on top."""
-    calls = message.note.calls
+    calls = calls_of(message)
     for place in range(len(calls) - 1, -1, -1):
         call = calls[place]
         stack = begun.setdefault((message.turn, call.id), [])
@@ -187,7 +208,7 @@ class _Arranging:
                 if self._due or self._held:
                     self._settle(note.role, message)
                 append(Step(note.role, message))
-            elif note.role == "tool" and not note.calls:
+            elif note.role == "tool":
                 continue
             else:
                 self._place(index, message)
@@ -235,27 +256,26 @@ class _Arranging:
 
     def _kept(self, index: int, message: Seen) -> list[int]:
         """The calls that are shown: all of a whole message, the finished and answered ones of a partial one."""
-        calls = message.note.calls
+        calls = calls_of(message)
         if not message.note.partial:
             return list(range(len(calls)))
         return [place for place in range(len(calls)) if (index, place) in self._pairs]
 
     def _said(self, index: int, message: Seen) -> Step | None:
         """What the message says besides results; None when that is nothing. Read pieces ride along for judging."""
-        note = message.note
-        if note.calls and not note.answers and not note.partial:
+        note, calls = message.note, calls_of(message)
+        if calls and not note.answers and not note.partial:
             return Step(note.role, message)
         read = self._read(note.format, message.body)
-        pieces = tuple(piece for piece in read if not isinstance(piece.part, Result))
+        left_out = Result if note.role == "assistant" else (Result, Call)
+        pieces = tuple(piece for piece in read if not isinstance(piece.part, left_out))
+        whole = len(pieces) == len(read) and not note.partial
         if note.partial:
             pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
         thinks = note.role == "assistant" and any(_is_signed(piece.part) for piece in pieces)
         if not thinks and not any(_says(piece.part) for piece in pieces):
             return None
-        if note.partial or note.answers:
-            role: Role = "assistant" if note.calls else note.role
-            return Step(role, None, pieces, note.format, (message.id,))
-        return Step(note.role, message, pieces)
+        return Step(note.role, message, pieces) if whole else Step(note.role, None, pieces, note.format, (message.id,))
 
     def _of_partial(self, pieces: Iterable[Piece], kept: Sequence[int]) -> Iterable[Piece]:
         count = -1

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.domain.entry import End
-from holdfast.domain.repair import Seen, pair
+from holdfast.domain.repair import Seen, calls_of, pair
 
 CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "unknown"]
 
@@ -101,7 +101,7 @@ def tool_calls(
     pairs = pair(seen)
     calls = []
     for at, message in enumerate(seen):
-        for index in range(len(message.note.calls)):
+        for index in range(len(calls_of(message))):
             answer = pairs.get((at, index))
             outcome = seen[answer[0]] if answer is not None else None
             call = _state(message, index, outcome, running, asks.get((message.id, index)))
