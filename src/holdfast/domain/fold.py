@@ -127,7 +127,8 @@ class Log:
         self.instructions, self.instructions_seq = instructions, base.instructions
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Folds entries that follow what was folded."""
+        """Folds entries that follow what was folded. A long history comes this way, so what is short here counts."""
+        notes: dict[bytes, MessageNote] = {}  # they repeat endlessly
         for entry in entries:
             self.head = entry.seq
             if entry.kind != "message":
@@ -135,7 +136,9 @@ class Log:
                 if handler is not None:
                     handler(self, entry)
                 continue
-            note = note_of("message", entry.note)
+            note = notes.get(entry.note)
+            if note is None:
+                note = notes[entry.note] = note_of("message", entry.note)
             if note.erased:
                 continue
             seen = Seen(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)

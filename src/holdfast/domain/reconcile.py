@@ -89,7 +89,7 @@ class Anchor(msgspec.Struct, frozen=True):
     refs: tuple[Ref, ...]
 
     def settle(self, ids: Sequence[str]) -> Remembered:
-        return Remembered(self.object, self.snapshot, _settled(self.refs, ids))
+        return Remembered(self.object, self.snapshot, tuple(_settled(self.refs, ids)))
 
 
 class Reconciled(msgspec.Struct):
@@ -115,12 +115,12 @@ class Reconciled(msgspec.Struct):
 
     def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
         """The order and what the handle remembers, once the new messages have these ids."""
-        anchors = [anchor.settle(ids) if isinstance(anchor, Anchor) else anchor for anchor in self.anchors]
-        return list(_settled(self.order, ids)), anchors
+        anchors = [anchor if isinstance(anchor, Remembered) else anchor.settle(ids) for anchor in self.anchors]
+        return _settled(self.order, ids), anchors
 
 
-def _settled(refs: Sequence[Ref], ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(ids[ref] if isinstance(ref, int) else ref for ref in refs)
+def _settled(refs: Sequence[Ref], ids: Sequence[str]) -> list[str]:
+    return [ref if isinstance(ref, str) else ids[ref] for ref in refs]
 
 
 def reconcile(
@@ -289,11 +289,14 @@ def _walk(
         if payload is not entry.object or payload != entry.snapshot:
             if objects is None:
                 objects = {id(other.object) for other in held}
-            if payload is not entry.object and (id(payload) in objects or any(ref in spent for ref in refs)):
+            if payload is not entry.object and (id(payload) in objects or spent and any(ref in spent for ref in refs)):
                 break
-            if payload != entry.snapshot and not is_same(payload, entry.snapshot):
+            if payload == entry.snapshot:  # a copy of the list: what it said then is what it says now
+                entry = Remembered(payload, entry.snapshot, refs)
+            elif is_same(payload, entry.snapshot):
+                entry = Remembered(payload, snapshot(payload), refs)
+            else:
                 break
-            entry = Remembered(payload, snapshot(payload), refs)
         if (ids != refs or words != payload) and (kept := _word(result, payload, refs, wordings)) != refs:
             refs = kept
             entry = Remembered(payload, entry.snapshot, refs)

@@ -110,9 +110,9 @@ def settled(order: Sequence[Seen], kept: int, running: int | None, before: Ties)
 def stands_alone(messages: Sequence[Seen], before: Ties) -> bool:
     """Whether no answer in these messages answers a call in what stands before them (FAULTS E4: ids are reused, so
     which one it answers is for the pairing to say)."""
-    tools = [message for message in messages if message.note.calls or message.note.answers]
-    if not tools or not before.calls:
+    if not before.calls:
         return True
+    tools = [message for message in messages if message.note.calls or message.note.answers]
     if not before.turns.isdisjoint(message.turn for message in tools):
         return False
     made = {(message.turn, call.id) for message in tools for call in message.note.calls if message.turn is not None}

@@ -71,14 +71,18 @@ def split(body: bytes) -> tuple[bytes, dict[int, bytes]]:
     return b"".join((_MARK, _encode(places), b"\n", *left)), parts
 
 
+def is_skeleton(body: bytes) -> bool:
+    return body[:1] == _MARK
+
+
 def names_in(skeleton: bytes) -> list[int]:
     """The names of the parts that this body refers to."""
-    return [name for _, name in _head(skeleton)[0]] if skeleton[:1] == _MARK else []
+    return [name for _, name in _head(skeleton)[0]] if is_skeleton(skeleton) else []
 
 
 def join(skeleton: bytes, read: Callable[[int], bytes | None]) -> bytes:
     """The body that was split. A part that is not there any more is said to be missing, in its place."""
-    if skeleton[:1] != _MARK:
+    if not is_skeleton(skeleton):
         return skeleton
     places, rest = _head(skeleton)
     whole: list[bytes] = []

@@ -131,12 +131,12 @@ class _Kept:
 
     def extend(self, messages: Sequence[Seen], shape: Format) -> None:
         self.count += len(messages)
-        self.ties.add(messages)
         if is_plain_dialogue(messages, shape.name):
             # What a long history mostly is, and what every format passes on unread.
             self.payloads += thaw_all([message.body for message in messages])
             self.ids += [(message.id,) for message in messages]
             return
+        self.ties.add(messages)
         steps = repair(messages, registry.read)
         for payload, ids in shape.shape(steps, used=self.used, first=not self.payloads):
             self.payloads.append(payload)

@@ -112,7 +112,8 @@ class _Attempt:
         gone = {id for id, at in away.items() if at > heard}
         spent = {id for id in gone if away[id] <= max(room.learned, room.went_back)}
         # Whoever recorded these, has only looked since, and presents all of them again has not cut them off.
-        kept = {ref for entry in remembered for ref in entry.refs if ref in spent and away[ref] > room.went_back}
+        cut = {id for id in spent if away[id] > room.went_back}
+        kept = {ref for entry in remembered for ref in entry.refs if ref in cut} if cut else set()
         if given:
             remembered = remember(remembered, handed=given, as_is=False)
         facts: dict[str, Any] = {"shown": shown, "known": _Wordings(log), "gone": gone}
@@ -163,8 +164,11 @@ class _Attempt:
 
     def _view(self, found: Reconciled, order: list[str], shown: list[Shown], *, first: int) -> tuple[Draft, ...]:
         """The view entry that makes the context equal the caller's list, if its shape is not the natural one."""
-        log, visible = self._log, {id for _, ids in shown for id in ids}
+        log = self._log
         now = [seen.id for seen in log.arranged]
+        if not found.edits and not log.rewinds and order == [*now, *self.new]:
+            return ()  # most lists, most of the time
+        visible = {id for _, ids in shown for id in ids}
         order, whole = self._allowed(order, now)
         present = set(order)
         edits = {id: payload for id, payload in found.edits.items() if id in present}
