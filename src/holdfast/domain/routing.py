@@ -75,3 +75,9 @@ def _zone(name: str) -> tzinfo:
     from zoneinfo import ZoneInfo  # loaded by those who need it: it takes longer than all of this module
 
     return ZoneInfo(name)
+
+
+def scope_of(tenant: str, *, key: str | None, session: str) -> str:
+    """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
+    name = f"key {key}" if key is not None else f"session {session}"
+    return f"{len(tenant)} {tenant} {name}"

@@ -98,6 +98,30 @@ class Debt(msgspec.Struct, frozen=True, gc=False):
     at: int
 
 
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and id."""
+
+    name: bytes
+    session: str
+    seq: int
+    message: bytes
+
+
+class Laid(msgspec.Struct, frozen=True, gc=False):
+    """How a session stands that is laid down as another store keeps it: no turn is running in it, and its inbox and its
+    outbox hold this and nothing else. Events that are known already stay as they are known.
+    """
+
+    fence: int
+    active_at: int
+    base: int = 0
+    ended: bool = False
+    erased: bool = False
+    inbox: tuple[Waiting, ...] = ()
+    outbox: tuple[Debt, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
 class Weight(msgspec.Struct, frozen=True, gc=False):
     """What a session weighs: its own entries, the messages among them, the bytes of all of them, and how many blobs no
     other session refers to.
@@ -147,7 +171,11 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Need not survive a power cut, and costs no sync: a lease that is renewed, whose holder would be gone too."""
     erase: tuple[tuple[int, bytes], ...] | None = None
     """Seqs and notes: these entries keep this note and no body, and nothing else of the session is left but its place
-    in the store. It is refused all writes from then on, `ended`, but for another erasure.
+    in the store. It is refused all writes from then on, `ended`, but for another erasure and for what is laid down.
+    """
+    lay: Laid | None = None
+    """The session stands so from now on, its log being what it was and this write's drafts, whose turns are given. Goes
+    with the guards `head` and `idle`: what is laid down continues what is there, and nothing that runs is undone.
     """
 
 
@@ -232,6 +260,8 @@ class Engine(Protocol):
     """A place where sessions are kept. Safe to use from many threads."""
 
     where: str
+    look_s: float
+    """How long a watcher may go without looking by itself."""
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at once cost one
@@ -277,6 +307,10 @@ class Engine(Protocol):
         """Replies that are owed, oldest first."""
         ...
 
+    def debts(self, session: str) -> list[Debt]:
+        """Replies that this session owes, oldest first."""
+        ...
+
     def accepted(self, scope: str, event: str) -> Accepted | None:
         """Where this event was accepted, if it was."""
         ...
@@ -293,6 +327,14 @@ class Engine(Protocol):
         """Sessions by `active_at`, newest first, of one key or in one state if asked. `before` is the active_at and the
         id of the one to go on from.
         """
+        ...
+
+    def tenants(self) -> list[str]:
+        """Whose sessions there are, in order."""
+        ...
+
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+        """A page of all events that were accepted, whosever they are, in the order of their names."""
         ...
 
     def forks(self, tenant: str) -> list[SessionState]:
@@ -314,8 +356,10 @@ class Engine(Protocol):
         ...
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop.
-        Commits of other processes are not told: a watcher also looks by itself now and then."""
+        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop. It
+        never blocks. An engine may tell of commits of other processes too; where it does not, or can't for a while, a
+        watcher looks by itself every `look_s`. A call is a hint: there may be one too many.
+        """
         ...
 
     def info(self) -> StoreInfo:

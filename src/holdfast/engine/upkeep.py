@@ -8,7 +8,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
 
     `sessions` and `entries` are the numbers of the last ones: exact, for none is ever taken out. `free_pages` are used
     again before the file grows; `log_pages` wait in the log to be brought into the database. `active_at` is the time of
-    the last entry, None in an empty store; `file_system` is None where the system does not tell.
+    the last entry, None in an empty store; `file_system` is None where the system does not tell. `replication` is what
+    a server says of its standbys, None for a file.
     """
 
     where: str
@@ -26,15 +27,20 @@ class StoreInfo(msgspec.Struct, frozen=True):
     free_pages: int
     log_pages: int
     file_system: str | None
+    replication: str | None = None
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """Something that is wrong with a store: where, what, which invariant it breaks, and what to do."""
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong with a store: where, what, which invariant it breaks, and what to do. `rule` is its
+    stable name; `session` that of its session, if it has one.
+    """
 
+    rule: str
     place: str
     problem: str
     invariant: str | None
     remedy: str
+    session: str | None = None
 
     def __str__(self) -> str:
         broken = f" ({self.invariant})" if self.invariant else ""

@@ -15,6 +15,7 @@ from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken, freeze, thaw
 from holdfast.domain.repair import Seen
+from holdfast.domain.routing import scope_of
 from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, SessionState, Ticket, Write
 from holdfast.errors import Damaged, InvalidMessage, NotFound, SessionEnded
 from holdfast.formats import registry
@@ -53,9 +54,8 @@ class Room:
 
     @property
     def scope(self) -> str:
-        """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
-        name = f"key {self.key}" if self.key is not None else f"session {self.id}"
-        return f"{len(self.tenant)} {self.tenant} {name}"
+        """What an event id of this session is unique in."""
+        return scope_of(self.tenant, key=self.key, session=self.id)
 
     def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the end."""

@@ -177,11 +177,12 @@ def a_write_to_no_session_is_refused_missing(engine: Engine) -> None:
 
 @LAWS
 def guards_are_judged_on_a_new_session_too(engine: Engine) -> None:
-    """It has nothing yet: head 0, fence 0, no turn, an empty inbox."""
+    """It has nothing yet: head 0, fence 0, no turn, an empty inbox, no debts."""
     asked = Opening("t", None, 1)
     assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, head=1)) == "moved"
     assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, fence=0)) == "superseded"
     assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, takes=(mint(),))) == "taken"
+    assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, pays=mint())) == "taken"
     did(engine, Write(named(1), drafts=drafts(), open=asked, head=0, idle=True))
 
 

@@ -17,12 +17,15 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.entry import STARTING, Entry
-from holdfast.domain.seeking import Found, Sought, answers
+from holdfast.domain.seeking import Found, Sought, Words, answers
+from holdfast.engine.codec import event_name
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
     Debt,
+    Event,
+    Laid,
     Outcome,
     Refused,
     Row,
@@ -56,6 +59,7 @@ class ReferenceEngine:
     """An engine in memory, for one process and as long as it lives."""
 
     where = "reference"
+    look_s = 0.02
 
     def __init__(self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None) -> None:
         self.tick = tick or Ticks()
@@ -116,8 +120,12 @@ class ReferenceEngine:
         owed = [debt for s in self._world.sessions.values() if s.tenant == tenant for debt in s.owed.values()]
         return sorted(owed, key=lambda debt: (debt.at, debt.id))[:limit]
 
+    def debts(self, session: str) -> list[Debt]:
+        known = self._world.sessions.get(session)
+        return sorted(known.owed.values(), key=lambda debt: (debt.at, debt.id)) if known else []
+
     def accepted(self, scope: str, event: str) -> Accepted | None:
-        return self._world.events.get((scope, event))
+        return self._world.events.get(event_name(scope, event))
 
     def sessions(
         self,
@@ -139,6 +147,13 @@ class ReferenceEngine:
         ]
         newest_first = sorted(theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True)
         return [self._seen(s) for s in newest_first[:limit]]
+
+    def tenants(self) -> list[str]:
+        return sorted({s.tenant for s in self._world.sessions.values()})
+
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+        known = sorted((name, event) for name, event in self._world.events.items() if name > after)
+        return [Event(name, event.session, event.seq, event.message) for name, event in known[:limit]]
 
     def forks(self, tenant: str) -> list[SessionState]:
         return [self._seen(s) for s in self._world.sessions.values() if s.tenant == tenant and s.origin > 0]
@@ -162,7 +177,9 @@ class ReferenceEngine:
             session = world.sessions[id]
             entry = session.log[seq - session.origin - 1]
             if _is_sought(session, entry, sought):
-                words = self._words_of(entry.kind, entry.note, entry.body, partial(_notes, session, seq))
+                words: Words | None = None
+                with contextlib.suppress(Exception):  # a message that makes no sense hides no other (I-18)
+                    words = self._words_of(entry.kind, entry.note, entry.body, partial(_notes, session, seq))
                 places = answers(words, sought) if words is not None else None
                 if words is not None and places is not None:
                     yield Found(id, session.key, entry, words, tuple(places))
@@ -286,7 +303,7 @@ class _World(msgspec.Struct, frozen=True):
     """
 
     sessions: dict[str, _Session] = {}
-    events: dict[tuple[str, str], Accepted] = {}
+    events: dict[bytes, Accepted] = {}
     position: int = 0
     arrivals: tuple[tuple[str, int], ...] = ()
 
@@ -315,11 +332,11 @@ def _refusal(world: _World, write: Write) -> Refused | None:
     session = _opened(world, write) if write.open else world.sessions.get(write.session)
     if session is None and not write.open:
         return no("missing")
-    if write.event in world.events:
-        return no("accepted", world.events[write.event])
+    if write.event is not None and event_name(*write.event) in world.events:
+        return no("accepted", world.events[event_name(*write.event)])
     if session is None:
         return no("bound")
-    if session.ended and not write.ended_too or session.erased and write.erase is None:
+    if session.ended and not write.ended_too or session.erased and write.erase is None and write.lay is None:
         return no("ended")
     if write.fence is not None and (session.turn is None or write.fence != session.fence):
         return no("superseded")
@@ -358,7 +375,10 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _logged(session, write, first)
     if write.event is not None:
         draft = write.drafts[write.event_draft]
-        events = {**events, write.event: Accepted(session.id, first + write.event_draft, draft.id)}
+        events = {**events, event_name(*write.event): Accepted(session.id, first + write.event_draft, draft.id)}
+    if write.lay is not None:
+        session = _laid(session, write.lay)
+        events = {event.name: Accepted(event.session, event.seq, event.message) for event in write.lay.events} | events
     if write.owes or write.pays is not None:
         session = _with(session, owed=_owed(session, write))
     if write.chunk is not None:
@@ -396,6 +416,15 @@ def _erased(session: _Session, notes: dict[int, bytes]) -> _Session:
     """Nothing is left but the entries' places and these notes."""
     log = [msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"") for entry in session.log]
     return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
+
+
+def _laid(session: _Session, laid: Laid) -> _Session:
+    """It stands as it does in another store."""
+    inbox = {waiting.seq: waiting for waiting in laid.inbox}
+    session = _with(session, inbox=inbox, owed={debt.id: debt for debt in laid.outbox})
+    return _with(
+        session, fence=laid.fence, base=laid.base, active_at=laid.active_at, ended=laid.ended, erased=laid.erased
+    )
 
 
 def _owed(session: _Session, write: Write) -> dict[bytes, Debt]:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import apsw
+from msgspec.structs import replace
 
 from holdfast.domain.entry import note_of
 from holdfast.domain.message import thaw
@@ -51,16 +52,19 @@ def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         try:
             yield from part(reader, path)
         except apsw.Error as error:
-            yield Problem(path, str(translate(error, path)).rstrip("."), "I-18", RESTORE)
+            yield _of_store("damaged-page", path, str(translate(error, path)).rstrip("."), "I-18", RESTORE)
+
+
+def _of_store(rule: str, place: str, problem: str, invariant: str | None, remedy: str) -> Problem:
+    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy)
 
 
 def _files(path: str) -> Iterator[Problem]:
     for name, found in files_of(path):
         mode = found.st_mode & 0o777
         if mode & 0o077:
-            yield Problem(
-                name, f"others than its owner may use it (its mode is {mode:o})", None, f"Run `chmod 600 {name}`"
-            )
+            problem = f"others than its owner may use it (its mode is {mode:o})"
+            yield _of_store("open-to-others", name, problem, None, f"Run `chmod 600 {name}`")
 
 
 def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
@@ -68,7 +72,7 @@ def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for (text,) in reader.execute(f"PRAGMA integrity_check({PAGES_MAX})"):
         for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
-                yield Problem(_page_place(line, path, tables), line, "I-18", RESTORE)
+                yield _of_store("damaged-page", _page_place(line, path, tables), line, "I-18", RESTORE)
 
 
 def _page_place(line: str, path: str, tables: dict[int, str]) -> str:
@@ -98,21 +102,26 @@ def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
                 try:
                     yield from law(reader, session)
                 except apsw.Error as error:
-                    yield _problem(session, f"{law.__doc__} can't be told ({error})", "I-18", RESTORE)
+                    problem = f"{law.__doc__} can't be told ({error})"
+                    yield _problem(session, "damaged-page", problem, "I-18", RESTORE)
         last = rows[-1][0]
 
 
-def _problem(session: _Session, problem: str, invariant: str, remedy: str = REPORT, *, at: str = "") -> Problem:
-    return Problem(f"session {session.id}{at}", problem, invariant, remedy)
+def _problem(
+    session: _Session, rule: str, problem: str, invariant: str, remedy: str = REPORT, *, at: str = ""
+) -> Problem:
+    place = f"session {session.id}{at}"
+    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy, session=session.id)
 
 
 def _dense(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
     """whether its log is dense"""
     count, first, last = reader.execute(UPKEEP["seqs"], (session.n,)).get
     if not count:
-        yield _problem(session, "it has no entries", "I-1")
+        yield _problem(session, "no-entries", "it has no entries", "I-1")
     elif first != session.origin + 1 or last - first + 1 != count:
-        yield _problem(session, f"{count} entries stand at the seqs {first} to {last}, after {session.origin}", "I-1")
+        problem = f"{count} entries stand at the seqs {first} to {last}, after {session.origin}"
+        yield _problem(session, "gap-in-log", problem, "I-1")
 
 
 def _readable(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
@@ -125,13 +134,14 @@ def _readable(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
                 after = seq
                 problem = _entry_problem(kind, note, body, blobs)
                 if problem:
-                    yield _problem(session, problem, "I-18", RESTORE, at=f", entry {seq}")
+                    yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=f", entry {seq}")
             return
         except apsw.CorruptError as error:
             lost = unreadable(reader, session.n, after, (_last(reader, session) or after + 1) - after)
             for first, last in spans(lost):
                 place = f", entry {first}" if first == last else f", entries {first} to {last}"
-                yield _problem(session, f"they can't be read ({error})", "I-18", RESTORE, at=place)
+                problem = f"they can't be read ({error})"
+                yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=place)
             if not lost:
                 raise
             after = lost[-1]
@@ -162,30 +172,35 @@ def _entry_problem(kind: str, note: bytes, body: bytes, blobs: set[int]) -> str 
 def _single(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
     """whether its ids are single"""
     for first, last in reader.execute(UPKEEP["doubled_ids"], (session.n,)):
-        yield _problem(session, "they have the same id", "I-2", at=f", entries {first} and {last}")
+        yield _problem(session, "doubled-id", "they have the same id", "I-2", at=f", entries {first} and {last}")
 
 
 def _turns(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
     """whether its turns have one end"""
     for turn, starts, ends in reader.execute(UPKEEP["odd_turns"], (session.n, session.turn)):
         running = " and is said to be running" if turn == session.turn else ""
-        yield _problem(session, f"it has {starts} starts and {ends} ends{running}", "I-6", at=f", turn {turn}")
+        problem = f"it has {starts} starts and {ends} ends{running}"
+        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}")
     if session.turn is not None and not reader.execute(UPKEEP["turn_started"], (session.n, session.turn)).fetchall():
-        yield _problem(session, "it is said to be running and never started", "I-6", at=f", turn {session.turn}")
+        problem = "it is said to be running and never started"
+        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}")
     if session.ended and session.turn is not None:
-        yield _problem(session, f"it has ended, and its turn {session.turn} is said to be running", "I-8")
+        problem = f"it has ended, and its turn {session.turn} is said to be running"
+        yield _problem(session, "ended-and-running", problem, "I-8")
 
 
 def _roots(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
     """whether what it begins with is there"""
     if session.base and not session.origin < session.base <= (_last(reader, session) or 0):
-        yield _problem(session, f"a load begins with entry {session.base}, which is not there", "I-11")
+        problem = f"a load begins with entry {session.base}, which is not there"
+        yield _problem(session, "lost-base", problem, "I-11")
     if session.origin:
         row = reader.execute(UPKEEP["whole_log"], (session.n, session.origin)).fetchone()
         parent = note_of("opened", row[2]).parent if row and row[1] == "opened" else None
         head = reader.execute(UPKEEP["session_head"], (parent,)).get if parent else None
         if head is None or head < session.origin:
-            yield _problem(session, f"it shares {session.origin} entries of a session that does not have them", "I-1")
+            problem = f"it shares {session.origin} entries of a session that does not have them"
+            yield _problem(session, "lost-past", problem, "I-1")
 
 
 # The rest.
@@ -206,14 +221,16 @@ def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         try:
             rows: list[Any] = reader.execute(UPKEEP[name]).fetchall()
         except apsw.Error as error:
-            yield Problem(path, f"what {name} looks for can't be told ({error})", "I-18", RESTORE)
+            yield _of_store("damaged-page", path, f"what {name} looks for can't be told ({error})", "I-18", RESTORE)
             continue
         what = "tenant" if name == "doubled_keys" else "session"
         for row in rows:
-            yield Problem(f"{what} {row[0]}", sentence.format(*row), invariant, REPORT)
+            found = _of_store(name.replace("_", "-"), f"{what} {row[0]}", sentence.format(*row), invariant, REPORT)
+            yield found if what == "tenant" else replace(found, session=str(row[0]))
 
 
 def _blobs(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for name, body in reader.execute(UPKEEP["all_blobs"]):
         if name_of(body) != name:
-            yield Problem(f"{path}, large part {name:016x}", "its bytes are not what its name says", "I-14", RESTORE)
+            place, problem = f"{path}, large part {name:016x}", "its bytes are not what its name says"
+            yield _of_store("altered-blobs", place, problem, "I-14", RESTORE)

@@ -5,6 +5,8 @@ from typing import Any
 
 import apsw
 
+from holdfast.engine.protocol import SessionState
+from holdfast.engine.sqlite.ledger import Known
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import Damaged, HoldfastError
@@ -36,6 +38,21 @@ def unreadable(reader: apsw.Connection, session: int, after: int, limit: int) ->
                 break
         except apsw.Error:
             found.append(seq)
+    return found
+
+
+def bare_states(path: str) -> list[SessionState]:
+    """The sessions of a store whose entries may be damaged; those before the first that can't be read."""
+    found: list[SessionState] = []
+    reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        for row in reader.execute(UPKEEP["bare_sessions"]):
+            found.append(Known(row).state(0.0))
+    except apsw.Error as error:
+        if not isinstance(translate(error, path), Damaged):
+            raise translate(error, path) from error
+    finally:
+        reader.close()
     return found
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from holdfast.domain.entry import Entry
-from holdfast.engine.codec import address_of, event_name, join
+from holdfast.engine.codec import address_of, event_name, is_skeleton, join
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
     Commit,
     Debt,
+    Event,
     Outcome,
     Row,
     SessionState,
@@ -45,10 +46,14 @@ if TYPE_CHECKING:
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
+FEW_ROWS = 100
 
 
 class SqliteEngine:
     """Sessions in one SQLite file; see `protocol.Engine`."""
+
+    look_s = 0.02
+    """Nobody tells of what other processes commit."""
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class SqliteEngine:
             self._connection.set_wal_hook(self._grown)
             self._lasting = self._durability == "power"
             self._connection.execute("PRAGMA user_version").fetchall()  # the log is opened now, not later
-            self._files = self._readers.files = Files(self.where)
+            self._files = self._readers.files = Files(self.where, self._tick)
             self._ledger = Ledger(self._connection, self._tick)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
@@ -157,17 +162,20 @@ class SqliteEngine:
 
     def _stand(self, commits: Sequence[Commit]) -> None:
         """Before a transaction: the files are still ours, and it is synced if any of its commits must last."""
-        self._files.check()
-        if not self._files.steady:
-            self._files.rescue(self._connection, self._lock)
+        if not self._files.are_ours:
+            self._files.check()
+            if not self._files.steady:
+                self._files.rescue(self._connection, self._lock)
         self._files.claim(self._lock)
-        lasting = self._durability == "power" and not all(write.fleeting for commit in commits for write in commit)
+        lasting = self._durability == "power" and _must_last(commits)
         if lasting != self._lasting:
             connecting.set_lasting(self._connection, lasting)
             self._lasting = lasting
 
     def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
         """What was erased is gone from all files before that is acknowledged."""
+        if not [commit for commit in commits if commit and commit[0].erase is not None]:
+            return outcomes
         erased = [
             commit[0].session if commit and commit[0].erase is not None and isinstance(outcome, Written) else None
             for commit, outcome in zip(commits, outcomes, strict=True)
@@ -297,7 +305,7 @@ class SqliteEngine:
             numbers = self._local.numbers = {}
         number = numbers.get(session)
         if number is None:
-            row = self._read("session_by_id", session)
+            row = self._read("session_number", session)  # asked without its last entry, which may be damaged
             if not row:
                 return -1
             if len(numbers) > 10_000:
@@ -332,24 +340,27 @@ class SqliteEngine:
         number = self._number(session)
         if not bodies:
             return list(starmap(Entry, self._read("entries_bare", number, after, limit)))
-        if self._read("has_blobs", number):
-            return self._with_blobs(number, after, limit)
-        return list(starmap(Entry, self._read("entries", number, after, limit)))
+        rows = self._read("entries", number, after, limit)
+        return self._with_blobs(rows) if self._has_blobs(number, rows) else list(starmap(Entry, rows))
 
-    def _with_blobs(self, number: int, after: int, limit: int) -> list[Entry]:
+    def _has_blobs(self, number: int, rows: list[tuple[Any, ...]]) -> bool:
+        """Whether some of these entries may have parts in blobs. A few rows are looked through sooner than the store is
+        asked, and a warm session reads a few at a time; what looks like a skeleton may still be somebody's own bytes.
+        """
+        if len(rows) <= FEW_ROWS and not any(is_skeleton(row[-1]) for row in rows):
+            return False
+        return bool(self._read("has_blobs", number))
+
+    def _with_blobs(self, rows: list[tuple[Any, ...]]) -> list[Entry]:
         """A page of entries some of which have parts in blobs; it ends early when it grows large."""
         page: list[Entry] = []
         size = 0
-        while len(page) < limit and size < PAGE_BYTES_MAX:
-            some = self._read("entries", number, page[-1].seq if page else after, min(limit - len(page), 16))
-            if not some:
+        for seq, kind, turn, id, at, note, body in rows:
+            whole = join(body, self._blob)
+            page.append(Entry(seq, kind, turn, id, at, note, whole))
+            size += len(whole)
+            if size >= PAGE_BYTES_MAX:
                 break
-            for seq, kind, turn, id, at, note, body in some:
-                whole = join(body, self._blob)
-                page.append(Entry(seq, kind, turn, id, at, note, whole))
-                size += len(whole)
-                if size >= PAGE_BYTES_MAX:
-                    break
         return page
 
     def _blob(self, name: int) -> bytes | None:
@@ -369,8 +380,18 @@ class SqliteEngine:
         rows = self._read("outbox", tenant, limit)
         return [Debt(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
 
+    def debts(self, session: str) -> list[Debt]:
+        rows = self._read("debts_of", self._number(session))
+        return [Debt(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
+
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return next((Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None)
+
+    def tenants(self) -> list[str]:
+        return [tenant for (tenant,) in self._read("all_tenants")]
+
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+        return [Event(*row) for row in self._read("events", after, limit)]
 
     def forks(self, tenant: str) -> list[SessionState]:
         return self._states(self._read("forks", tenant))
@@ -418,6 +439,14 @@ def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
     found = connecting.version_of(path)
     SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s).close()
     return found, connecting.version_of(path)
+
+
+def _must_last(commits: Sequence[Commit]) -> bool:
+    for commit in commits:
+        for write in commit:
+            if not write.fleeting:
+                return True
+    return False
 
 
 _open: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()

@@ -1,5 +1,9 @@
 -- Statements that only a file needs: the journal in generations, blobs that sessions share, rows taken out without a trace.
 
+-- name: session_number
+-- The row number of a session.
+SELECT n FROM session WHERE id = ?;
+
 -- name: add_chunk_a
 -- A journal row in the first generation.
 INSERT INTO journal_a (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);

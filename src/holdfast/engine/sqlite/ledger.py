@@ -12,23 +12,24 @@ import apsw
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, address, event_name, split
+from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
+    Opening,
     Outcome,
-    Refusal,
     Refused,
     SessionState,
     Write,
     Written,
 )
 from holdfast.engine.sqlite.erasing import blank
+from holdfast.engine.sqlite.laying import lay
 from holdfast.engine.sqlite.packing import packed
 from holdfast.engine.sqlite.queries import QUERIES
 
 FAR_FUTURE = 1 << 62
-CLOSED, ERASED = 1, 2
 
 
 class Known:
@@ -93,9 +94,9 @@ class Ledger:
     def apply(self, commit: Commit) -> Outcome:
         """Judges a commit, and does it if nothing stands in its way."""
         for write in commit:
-            why, detail = self._judge(write)
-            if why is not None:
-                return Refused(why, write.session, detail)
+            refusal = self._judge(write)
+            if refusal is not None:
+                return Refused(refusal[0], write.session, refusal[1])
         outcome = Written()
         for write in commit:
             outcome = self._effect(write)
@@ -136,48 +137,25 @@ class Ledger:
             known = self._sessions[id] = Known(row)
         return known
 
-    def _judge(self, write: Write) -> tuple[Refusal | None, Any]:
-        if write.open is not None:
-            return self._judge_opening(write)
+    def _judge(self, write: Write) -> Judgement:
+        """Looks up what the write asks about; a plain append asks nothing."""
         known = self.session(write.session)
-        if known is None:
-            return "missing", None
-        if write.event is not None:
-            accepted = self.accepted(*write.event)
-            if accepted is not None:
-                return "accepted", accepted
-        if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None):
-            return "ended", None
-        if write.fence is not None and (known.turn is None or known.fence != write.fence):
-            return "superseded", None
-        if write.idle and known.turn is not None:
-            return "busy", known.turn
-        if write.head is not None and known.head != write.head:
-            return "moved", known.head
-        if write.takes and not set(write.takes) <= self._inbox(known).keys():
-            return "taken", None
-        if write.pays is not None and self._run(QUERIES["debt"], (known.n, write.pays)).fetchone() is None:
-            return "taken", None
-        return None, None
+        accepted = None if write.event is None else self.accepted(*write.event)
+        if write.open is not None:
+            exists, current = known is not None, self._current(write.open)
+            return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
+        if known is None or not (write.takes or write.pays is not None):
+            return judge(write, known, accepted)
+        waiting = self._inbox(known) if write.takes else ()
+        owed = write.pays is not None and self._run(QUERIES["debt"], (known.n, write.pays)).fetchone() is not None
+        return judge(write, known, accepted, waiting, owed)
 
-    def _judge_opening(self, write: Write) -> tuple[Refusal | None, Any]:
-        opening = write.open
-        assert opening is not None
-        if write.event is not None:
-            accepted = self.accepted(*write.event)
-            if accepted is not None:
-                return "accepted", accepted
-        if self.session(write.session) is not None:
-            return "bound", write.session
-        if opening.key is not None:
-            row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
-            if (row[4] if row else 0) + 1 != opening.epoch:
-                return "bound", row[1] if row else None
-        if write.fence is not None:
-            return "superseded", None
-        if write.head is not None and write.head != opening.head:
-            return "moved", opening.head
-        return ("taken", None) if write.takes else (None, None)
+    def _current(self, opening: Opening) -> tuple[str, int] | None:
+        """The session that the key has now, and its epoch."""
+        if opening.key is None:
+            return None
+        row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
+        return (row[1], row[4]) if row else None
 
     def _inbox(self, known: Known) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
@@ -197,6 +175,8 @@ class Ledger:
         """
         outcome = None
         for write in commit:
+            if write.lay is not None:
+                return None  # another copy may have laid the same entries: its guards tell, not their ids
             if write.drafts or write.chunk is not None:
                 outcome = self._found(write)
                 if outcome is None:
@@ -228,6 +208,7 @@ class Ledger:
             or write.close
             or write.base
             or write.unbase
+            or write.lay is not None
             or write.renew_s is not None
         ):
             self._move(known, write)
@@ -235,6 +216,9 @@ class Ledger:
             self.flush()  # what this batch has added before goes too
             self.state_fact("journal", self.position)  # its rows go, and the position never falls
             blank(self._connection, known.n, write.erase)
+        if write.lay is not None:
+            self.flush()  # what this batch has added before is there already
+            lay(self._connection, known.n, write.lay)
         for draft in write.drafts:
             known.head += 1
             turn = known.turn if draft.turn == STARTING else draft.turn
@@ -290,7 +274,7 @@ class Ledger:
         return known
 
     def _move(self, known: Known, write: Write) -> None:
-        """The turn and the session's own state: start, seize, renew, finish, close, base."""
+        """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
         if write.finish:
             known.turn = known.holder = known.lease_until = None
         if write.seize:
@@ -309,6 +293,9 @@ class Ledger:
             known.base = 0
         if write.base:
             known.base = known.head + 1
+        if write.lay is not None:
+            known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
+            known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
         turn = (known.turn, known.holder, known.lease_until)
         row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
         self._run(QUERIES["save_turn"], row)

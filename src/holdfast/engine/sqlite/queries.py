@@ -8,7 +8,7 @@ def _named(file: str) -> dict[str, str]:
 
 
 SEARCH = _named("search.sql")
-QUERIES = SEARCH | _named("filing.sql") | _named("queries.sql")
+QUERIES = SEARCH | _named("filing.sql") | _named("laying.sql") | _named("queries.sql")
 UPKEEP = _named("upkeep.sql")
 SCHEMA = statements.beside(__file__, "schema.sql")
 MIGRATIONS = statements.migrations(__file__)

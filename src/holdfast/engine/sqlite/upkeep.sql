@@ -27,6 +27,12 @@ SELECT id FROM session WHERE n = ?;
 -- A page of all sessions.
 SELECT n, id, ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
 
+-- name: bare_sessions
+-- All sessions, as far as they can be told without a look at an entry: their heads come from the index.
+SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, base, origin, opened_at, active_at,
+       coalesce((SELECT max(seq) FROM entry WHERE entry.session = session.n), origin), opened_at
+FROM session ORDER BY n;
+
 -- name: seqs
 -- How many entries a session has, the first and the last; from the index alone.
 SELECT count(*), min(seq), max(seq) FROM entry WHERE session = ?;

@@ -1,0 +1,19 @@
+"""What a log tells of the rows that stand beside it: whoever lays a session down works them out again from here."""
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.routing import scope_of
+from holdfast.engine.codec import event_name
+from holdfast.engine.protocol import Event
+
+
+def events_in(entries: Iterable[Entry], *, tenant: str, key: str | None, session: str) -> Iterator[Event]:
+    """The events that these entries were accepted as."""
+    scope = scope_of(tenant, key=key, session=session)
+    for entry in entries:
+        # Nearly all entries have none: they are told by their bytes, without a decoder.
+        if b'"event"' in entry.note and entry.kind in ("message", "turn"):
+            event = note_of(entry.kind, entry.note).event
+            if event is not None:
+                yield Event(event_name(scope, event), session, entry.seq, entry.id)

@@ -1,0 +1,30 @@
+"""The inbox as the log tells it is what the fold tells, after every entry (I-4)."""
+
+import holdfast
+from copies import fill
+from holdfast.domain.fold import Log
+from holdfast.domain.inbox import Inbox
+
+
+def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
+    path = tmp_path / "agent.db"
+    fill(path)
+    with holdfast.open(path) as store:
+        session = store.session("given back")
+        session.turn("Never answered.").interrupt("at once")
+        store.accept("given back", "Wait.")
+        store.accept("given back", "Wait too.")
+        with session.turn(None) as turn:
+            store.accept("given back", "And this.")
+            turn.inbox()
+            turn.say("All of it.")
+        waited = 0
+        for state in store._work.engine.sessions("default"):
+            if state.origin == 0:
+                log, inbox = Log(), Inbox()
+                for entry in store.get(state.id).entries():
+                    log.add([entry])
+                    inbox.add([entry])
+                    assert set(inbox.waiting) == log.waiting, (state.key, entry.seq)
+                    waited += len(inbox.waiting)
+        assert waited > 5
