@@ -129,11 +129,11 @@ class Cluster:
         node.start()
         self._wait_followed([node])
 
-    def mute(self) -> None:
-        """No standby receives anything: nobody answers the primary, and nobody is told. They can be asked, and promoted
-        after `unmute`.
+    def mute(self, *nodes: Server) -> None:
+        """No standby, or none of these, receives anything: they don't answer the primary, and are not told. They can be
+        asked, and promoted after `unmute`.
         """
-        for node in self.standbys:
+        for node in nodes or self.standbys:
             [[receiver]] = node.ask("SELECT pid FROM pg_stat_wal_receiver")
             os.kill(receiver, signal.SIGSTOP)
 

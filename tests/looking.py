@@ -26,6 +26,13 @@ class HandWorld(RealWorld):
         return super().tick() + self.ahead_s
 
 
+class Hasty(RealWorld):
+    """A world in which patience is over soon."""
+
+    def tick(self) -> float:
+        return super().tick() * 100
+
+
 @contextmanager
 def other_handle(where: Any, **options: Any) -> Iterator[Store]:
     """Another handle on the same store, for the time of a `with` block."""

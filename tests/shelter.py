@@ -34,10 +34,10 @@ MEMORY_FREE_MIN = 2 << 30
 
 
 class Shelter:
-    """A folder, and the process that watches over it."""
+    """A folder, and the process that watches over it. It lies in memory where it can, unless a place is given."""
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-servers-", dir=_roomy()))
+    def __init__(self, place: str | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-servers-", dir=place or _roomy()))
         own(self.folder)
         # A session of its own: a Ctrl-C or a kill of the whole test run must not reach it.
         self._watch = subprocess.Popen(

@@ -63,6 +63,14 @@ def test_codes_are_stable_and_their_own() -> None:
     }
 
 
+def test_a_warning_is_told_as_errors_are_and_is_no_error() -> None:
+    warning = errors.WeaklyReplicated(where="<where>", problem="<problem>", remedy="<remedy>")
+    again = pickle.loads(pickle.dumps(warning))
+    assert str(again) == str(warning) and all(field in str(warning) for field in warning.fields.values())
+    assert (warning.code, again.fields) == ("weakly_replicated", warning.fields)
+    assert isinstance(warning, UserWarning) and not isinstance(warning, HoldfastError)
+
+
 def test_a_field_that_looks_like_another_is_not_filled_in_again() -> None:
     """A caller's text must not reach into the sentence: `{name}` in a value stays as it is."""
     error = errors.NotFound(what="session for the key", name="{hint}", hint="secret")

@@ -18,6 +18,8 @@
     └── ReaderBehind           a reader asked for what cannot be served
         └── CursorExpired
 
+and one warning, that of a store which works and is not what it was meant to be: `WeaklyReplicated`.
+
 The docstring of a class is its message: the fields are put into the braces. Each class has a
 stable `code`, keeps its fields as attributes, and pickles.
 """
@@ -26,10 +28,10 @@ import re
 from typing import Any, ClassVar
 
 
-class HoldfastError(Exception):
-    """Something went wrong in Holdfast."""
+class _Told(Exception):
+    """What has a code, fields, and a sentence made of them."""
 
-    code: ClassVar[str] = "holdfast_error"
+    code: ClassVar[str]
 
     def __init__(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -41,14 +43,20 @@ class HoldfastError(Exception):
         return _revive, (type(self), self.fields)
 
 
-def _revive(kind: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
+def _revive(kind: type[_Told], fields: dict[str, Any]) -> _Told:
     return kind(**fields)
 
 
-def _sentence(kind: type[HoldfastError], fields: dict[str, Any]) -> str:
+def _sentence(kind: type[_Told], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
     told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], field[0])), text)
     return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
+
+
+class HoldfastError(_Told):
+    """Something went wrong in Holdfast."""
+
+    code = "holdfast_error"
 
 
 class CallerMistake(HoldfastError):
@@ -179,3 +187,12 @@ class CursorExpired(ReaderBehind):
     session_id: str
     problem: str
     resume: str
+
+
+class WeaklyReplicated(_Told, UserWarning):
+    """The store at `{where}` is not as safe as it was meant: {problem}. {remedy}."""
+
+    code = "weakly_replicated"
+    where: str
+    problem: str
+    remedy: str

@@ -1,4 +1,7 @@
-"""Every engine keeps every law of the conformance suite: the reference engine, SQLite on disk, PostgreSQL."""
+"""Every engine keeps every law of the conformance suite: the reference engine, SQLite on disk, PostgreSQL.
+
+PostgreSQL does so too where transactions are serializable, and where answers get lost on the way all the time.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -6,9 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from holdfast.engine.open import open_engine
+from deaf_proxy import DeafProxy, any_answer
+from holdfast.engine.open import migrate_store, open_engine
 from holdfast.engine.protocol import Engine
+from holdfast.runtime.searching import words_of
 from holdfast.testing.conformance import CASES
 from holdfast.testing.reference import ReferenceEngine, Ticks
 
@@ -17,19 +23,38 @@ Ask = pytest.FixtureRequest
 
 def _sqlite(ask: Ask, durability: str) -> Engine:
     folder: Path = ask.getfixturevalue("tmp_path")
-    return open_engine(folder / "store.db", durability=durability, tick=Ticks())
+    return open_engine(folder / "store.db", durability=durability, tick=Ticks(), words_of=words_of)
 
 
 def _postgres(ask: Ask, durability: str, options: str = "") -> Engine:
     place = ask.getfixturevalue("databases")(schema=True) + quote(options)
-    return open_engine(place, durability=durability, tick=Ticks(), chance=os.urandom)
+    return open_engine(place, durability=durability, tick=Ticks(), chance=os.urandom, words_of=words_of)
+
+
+def _losing(ask: Ask) -> Engine:
+    """Every so many answers one is lost, and its connection with it."""
+    place = ask.getfixturevalue("databases")(schema=True)
+    migrate_store(place, tick=Ticks(), chance=os.urandom)  # without losses
+    proxy: DeafProxy = ask.getfixturevalue("proxy")
+    engine = open_engine(proxy.through(place), durability="process", tick=Ticks(), chance=os.urandom, words_of=words_of)
+    for nth in range(5, 500, 11):
+        proxy.lose(any_answer, nth=nth)
+    return engine
+
+
+@pytest.fixture
+def proxy(postgres: str) -> Iterator[DeafProxy]:
+    given = conninfo_to_dict(postgres)
+    with DeafProxy(int(given["port"] or 5432), host=str(given["host"])) as made:
+        yield made
 
 
 ENGINES: dict[str, Callable[[Ask], Engine]] = {
-    "reference": lambda ask: ReferenceEngine(),
+    "reference": lambda ask: ReferenceEngine(words_of=words_of),
     "sqlite": lambda ask: _sqlite(ask, "power"),
     "sqlite-process": lambda ask: _sqlite(ask, "process"),
     "postgres": lambda ask: _postgres(ask, "power"),
+    "postgres-losing-answers": _losing,
     "postgres-serializable": lambda ask: _postgres(ask, "process", " -c default_transaction_isolation=serializable"),
 }
 

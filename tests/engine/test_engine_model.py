@@ -249,7 +249,12 @@ class TwoEnginesAndAServer(TwoEngines):
 
     def open_door(self) -> Engine:
         return PostgresEngine(
-            self.place, durability="process", tick=self.ticks, chance=os.urandom, writers=self.writers
+            self.place,
+            durability="process",
+            tick=self.ticks,
+            chance=os.urandom,
+            writers=self.writers,
+            spread_at=0,
         )
 
     @invariant()

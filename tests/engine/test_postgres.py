@@ -14,13 +14,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from clusters import Cluster
 from deaf_proxy import DeafProxy, answers, asks
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import scribe
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.postgres.migrating import SCHEMA_VERSION
 from holdfast.engine.postgres.queries import MIGRATIONS, SCHEMA
 from holdfast.engine.protocol import Chunk, Commit, Engine, Opening, Owing, Refused, Start, Waiting, Write, Written
-from holdfast.errors import InvalidMessage, SchemaMismatch, StoreUnavailable
+from holdfast.errors import InvalidMessage, SchemaMismatch, StoreUnavailable, WeaklyReplicated
 from holdfast.testing.reference import Ticks
 from holdfast.testing.telling import PATIENCE_S, as_entries, did, drafts, mint, named, opened, started, state
 
@@ -33,8 +32,8 @@ def opening() -> Iterator[Open]:
     with contextlib.ExitStack() as stack:
 
         def make(dsn: str, **options: Any) -> PostgresEngine:
-            usual: dict[str, Any] = {"durability": "power", "tick": Ticks(), "chance": os.urandom, "writers": 2}
-            engine = PostgresEngine(dsn, **{**usual, **options})
+            usual: dict[str, Any] = {"durability": "power", "tick": Ticks(), "chance": os.urandom}
+            engine = PostgresEngine(dsn, **{**usual, "writers": 2, "spread_at": 0, **options})
             stack.callback(engine.close)
             return engine
 
@@ -65,6 +64,10 @@ def ask(dsn: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
 
 def _append(engine: Engine, session: str, turn: int) -> Commit:
     return (Write(session, drafts=drafts(2, turn=turn), fence=turn),)
+
+
+def _append_one(engine: Engine, session: str, turn: int) -> Commit:
+    return (Write(session, drafts=drafts(1, turn=turn), fence=turn),)
 
 
 def _speak(engine: Engine, session: str, turn: int) -> Commit:
@@ -99,8 +102,8 @@ def _take(engine: Engine, session: str, turn: int) -> Commit:
     return (Write(session, takes=(waiting.id,)),)
 
 
-ACTS = [_append, _speak, _renew, _finish, _hand_over, _open_another, _take]
-SWIFT = (_append, _speak)
+ACTS = [_append, _append_one, _speak, _renew, _finish, _hand_over, _open_another, _take]
+SWIFT = (_append, _append_one, _speak)
 """One statement, one transaction: the answer to it is the answer to COMMIT."""
 
 
@@ -126,7 +129,7 @@ def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     fits = (
         (answers("SELECT 1") if swift else answers("COMMIT"))
         if lost == "answer"
-        else (asks("WITH given") if swift else asks("COMMIT"))
+        else (asks("WITH") if swift else asks("COMMIT"))
     )
     loss = proxy.lose(fits)
     [outcome] = engine.commit([commit])
@@ -325,6 +328,16 @@ def test_of_machines_that_open_one_key_at_once_one_wins(place: str, opening: Ope
     assert {outcome.detail for outcome in refused} == {current.id}
 
 
+def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(place: str, opening: Open) -> None:
+    """In one transaction: a session's place is where it is, not where somebody wants it."""
+    session = opened(opening(place), 1)
+    elsewhere = Write(session, drafts=drafts(), open=Opening("another", None, 1))
+    both = (Write(session, drafts=drafts()), Write(session, drafts=drafts()))
+    refused, written = opening(place, writers=1)._scribes[0].apply([(elsewhere,), both])
+    assert isinstance(refused, Refused) and refused.why == "bound"
+    assert isinstance(written, Written)
+
+
 def test_a_refusal_is_never_from_memory(place: str, opening: Open) -> None:
     """What this engine remembers of a session may be over: another one has ended the turn."""
     here, there = opening(place), opening(place)
@@ -365,6 +378,19 @@ def test_a_caller_keeps_its_order_over_sessions_keys_and_events(place: str, open
         assert [getattr(outcome, "why", None) for outcome in outcomes[1:-1]] == ["accepted"] * 7
         assert outcomes[-1] == Written(3 + 2 * round_)
     assert [state(engine, session).head for session in sessions] == [41] + [21] * 7
+
+
+def test_a_session_keeps_its_order_while_the_lanes_spread(place: str, opening: Open) -> None:
+    """Its first commits wait in the lane that all began with, the next are already in its own."""
+    engine = opening(place, writers=4, spread_at=100)
+    sessions = [opened(engine, number) for number in range(1, 16)]
+    with psycopg.connect(place) as other:
+        other.execute("SELECT 1 FROM session FOR UPDATE")  # nothing is done until all of it waits
+        tickets = [(id, engine.submit((Write(id, drafts=drafts()),))) for _ in range(20) for id in sessions]
+    for session in sessions:
+        outcomes = [ticket.result(PATIENCE_S) for id, ticket in tickets if id == session]
+        assert outcomes == [Written(seq) for seq in range(2, 22)]
+    assert len(ask(place, "SELECT DISTINCT stamp >> 32 FROM session")) > 1  # each writer's stamps are far from others'
 
 
 # Making the store.
@@ -528,7 +554,7 @@ def test_what_can_be_no_id_names_no_session(place: str, opening: Open) -> None:
 def test_a_password_is_never_shown() -> None:
     for dsn in ("postgresql://me:secret@127.0.0.1:1/x", "postgresql://me:secret@127.0.0.1:1/x?bad=%%"):
         with pytest.raises(StoreUnavailable) as told:
-            open_engine(dsn, durability="power", tick=Ticks(), chance=os.urandom)
+            PostgresEngine(dsn, durability="power", tick=Ticks(), chance=os.urandom, patience_s=0.0)
         assert "secret" not in str(told.value)
         assert "127.0.0.1" in str(told.value)
 
@@ -611,12 +637,12 @@ def waited(dsn: str, question: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_cluster_that_is_silently_asynchronous_is_told_of(cluster: Cluster, replicated: str, opening: Open) -> None:
-    assert opening(replicated).replication().problem == ""
+    assert opening(replicated).replication().weakness is None
     cluster.primary.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
     cluster.primary.reload()
     try:
         waited(replicated, "SELECT 1 WHERE current_setting('synchronous_standby_names') = ''")
-        with pytest.warns(UserWarning, match="no commit waits for them"):
+        with pytest.warns(WeaklyReplicated, match="no commit waits for them"):
             engine = opening(replicated)
         assert [problem.invariant for problem in engine.check()] == ["I-3"]
     finally:

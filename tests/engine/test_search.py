@@ -96,25 +96,6 @@ WRITER = """
 # What is found.
 
 
-def test_a_search_is_complete_as_of_the_call(engine: SqliteEngine) -> None:
-    session = opened(engine, 1)
-    for number in range(30):
-        say(engine, session, f"message {number}")
-        assert look(engine, "message") == [f"message {n}" for n in range(number, -1, -1)]
-
-
-def test_the_newest_come_first_over_all_sessions(engine: SqliteEngine) -> None:
-    one, two = opened(engine, 1), opened(engine, 2)
-    for session, text in ((one, "kelp a"), (two, "kelp b"), (one, "kelp c")):
-        say(engine, session, text)
-    assert look(engine, "kelp") == ["kelp c", "kelp b", "kelp a"]
-    assert look(engine, "kelp", limit=2) == ["kelp c", "kelp b"]
-    assert engine.matching(Sought("t", asked("kelp")), limit=9) == [one, two]
-    assert engine.matching(Sought("t", asked("kelp")), limit=1) == [one]
-    assert engine.matching(Sought("t", asked("b")), limit=9) == [two]
-    assert engine.matching(Sought("t", asked("kelp"), since=5_000), limit=9) == []
-
-
 SCRIPTS = ["Crème", "мир", "κόσμος", "机器", "学习", "タワー", "서울", "สวัสดี", "سلام", "שלום", "हिन्दी", "👍🏽"]
 SCRIPTS += ["kelp", "keel", "a"]
 texts = st.one_of(
@@ -185,17 +166,6 @@ def test_a_time_is_looked_for_in_the_volumes_that_have_it(
         for until in (None, *range(0, 80, 5)):
             wanted = [t for t in reversed(times) if (since is None or t >= since) and (until is None or t < until)]
             assert look(engine, "at", since=since, until=until) == [f"at {time}" for time in wanted]
-
-
-def test_a_state_is_the_one_of_this_moment(engine: SqliteEngine) -> None:
-    sessions = [opened(engine, number) for number in range(1, 5)]
-    for session in sessions:
-        say(engine, session, f"kelp {session[0]}")
-    assert look(engine, "kelp", state="ended") == []
-    did(engine, Write(sessions[1], close=True))
-    assert look(engine, "kelp", state="ended") == ["kelp 2"]
-    assert look(engine, "kelp", state="open") == ["kelp 4", "kelp 3", "kelp 1"]
-    assert look(engine, "kelp", state="running") == []
 
 
 def test_many_sessions_in_a_state_are_many_to_search(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,14 +393,6 @@ def test_an_entry_that_cannot_be_read_hides_no_other(path: str, engine: SqliteEn
     assert len(look(engine, "kelp")) == 8, "what was passed over is not looked at again"
     say(engine, session, "kelp more")
     assert look(engine, "kelp")[0] == "kelp more"
-
-
-def test_a_message_that_makes_no_sense_hides_no_other(engine: SqliteEngine) -> None:
-    session = opened(engine, 1)
-    for body in (b"kelp {", b"\0 kelp", b"[]"):
-        did(engine, Write(session, drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),)))
-    say(engine, session, "kelp")
-    assert look(engine, "kelp") == ["kelp"]
 
 
 # When it can't be had.

@@ -16,7 +16,6 @@ import procs
 from holdfast import Store
 from holdfast.engine.sqlite import checking
 from holdfast.engine.upkeep import Problem, StoreInfo
-from holdfast.testing.reference import ReferenceEngine
 
 PAGE = 4096
 
@@ -82,21 +81,6 @@ def test_what_waits_in_the_log_is_told(store: Store) -> None:
     assert store.info().log_pages > before
 
 
-def test_an_empty_store_can_tell_it_too(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "agent.db") as store:
-        info = store.info()
-        assert (info.sessions, info.entries, info.tenants, info.active_at) == (0, 0, 0, None)
-        assert store.check() == []
-
-
-def test_tenants_are_counted(tmp_path: Path) -> None:
-    for tenant in ("b", "a", "c", "a"):
-        with holdfast.open(tmp_path / "agent.db", tenant=tenant) as store:
-            store.session("k").append("Hi")
-            info = store.info()
-    assert info.tenants == 3
-
-
 def test_the_async_face_tells_the_same(path: Path, tmp_path: Path) -> None:
     async def ask() -> tuple[StoreInfo, list[Problem], int]:
         async with holdfast.open_async(path) as store:
@@ -104,11 +88,6 @@ def test_the_async_face_tells_the_same(path: Path, tmp_path: Path) -> None:
 
     info, problems, copied = asyncio.run(ask())
     assert problems == [] and copied == info.entries > 20
-
-
-def test_the_reference_engine_tells_what_it_can() -> None:
-    engine = ReferenceEngine()
-    assert engine.info().sessions == 0 and engine.check() == []
 
 
 # What is wrong with it -----------------------------------------------------------------------------------------------

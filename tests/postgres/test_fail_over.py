@@ -12,9 +12,9 @@ import pytest
 import holdfast
 from clusters import Cluster
 from holdfast.errors import StoreUnavailable
-from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
 from loading import loading
+from looking import Hasty
 
 LIMIT_S = 60
 
@@ -81,13 +81,6 @@ def test_a_follower_sees_each_chunk_once_over_a_fail_over(cluster: Cluster, repl
         follower.join(LIMIT_S)
         assert ended.is_set()
         assert list(heard.values()) == ["go", "onetwo"]
-
-
-class Hasty(RealWorld):
-    """A world in which patience is over soon."""
-
-    def tick(self) -> float:
-        return super().tick() * 100
 
 
 def test_a_writer_says_so_when_no_server_comes_back(cluster: Cluster, replicated: str):

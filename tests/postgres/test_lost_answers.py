@@ -27,10 +27,10 @@ def proxied(dsn: str) -> DeafProxy:
 
 
 class Steady(Life):
-    """A life that is never told of a lost answer, but when it opens a store: then it may hear that nobody is there."""
+    """A life that is never told of a lost answer, not when it opens a store either."""
 
     def manage(self, step: Callable[[], Any]) -> Any:
-        return super().manage(step) if getattr(step, "func", None) is holdfast.open else step()
+        return step()
 
 
 def live(place: str, fits: Fits, nth: int) -> bool:

@@ -18,7 +18,9 @@ from holdfast import Event, Session, Store
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
 from holdfast.errors import CursorExpired, TurnInterrupted
+from holdfast.runtime.drive import Listen, News, Plan, run
 from holdfast.runtime.follow import PAGE, Follower
+from holdfast.runtime.loop import arun
 
 LIMIT_S = 60
 
@@ -313,6 +315,23 @@ def test_a_reader_that_comes_back_after_the_journal_was_emptied_gets_the_rest(pa
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
         assert_each_once(session, events + drain(session, events[-1].cursor))
+
+
+def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: Session) -> None:
+    """Else it would sleep through it, until it looks by itself."""
+    room = session._work.room
+    with News(room.engine, room.id) as news:
+        for wait in (lambda: run(waiting(news)), lambda: asyncio.run(arun(waiting(news)))):
+            news.told.clear()
+            session.append("between the reading and the listening")
+            waiter = threading.Thread(target=wait, daemon=True)
+            waiter.start()
+            waiter.join(LIMIT_S)
+            assert not waiter.is_alive()
+
+
+def waiting(news: News) -> Plan[None]:
+    yield Listen(news, 10 * LIMIT_S)
 
 
 def test_two_followers_do_not_disturb_each_other(session: Session) -> None:

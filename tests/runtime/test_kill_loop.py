@@ -25,6 +25,14 @@ def test_processes_killed_at_the_start_of_their_turns_give_their_messages_back(t
     assert report.kills == 120 and report.ends["abandoned"] > 0
 
 
+def test_processes_killed_at_any_point_leave_a_store_in_postgres_whole(databases):
+    """The same laws: the server lives on, and finds out sooner or later that a client is gone."""
+    report = kill_loop(databases(schema=True), kills=24, seed=4)
+    assert report.broken == []
+    assert report.kills == 24 and report.turns > 15 and report.texts > 150
+    assert report.ends["abandoned"] > 8
+
+
 @pytest.fixture
 def session(tmp_path):
     with holdfast.open(tmp_path / "agent.db") as store:

@@ -1,4 +1,4 @@
-"""Two agents on one file change their lists in every known way and record them in turn (I-12, FAULTS B1-B7).
+"""Two agents on one store change their lists in every known way and record them in turn (I-12, FAULTS B1-B7).
 
 After every step: every message ever presented is in the transcript exactly once, in the order in which it was first
 presented; the context is the list that was recorded last, up to repair; recording it again moves nothing, from the
@@ -9,6 +9,7 @@ was dropped; only the first agent repeats texts; a memory is lost only with the 
 """
 
 import copy
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import holdfast
 from holdfast import Session
@@ -103,11 +104,12 @@ class Agents(RuleBasedStateMachine):
     who = st.integers(0, 1)
     flush = st.integers(0, 2)
 
-    def __init__(self) -> None:
+    def __init__(self, where: str | None = None, key: str = "k") -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-record-"))
+        self.where, self.key = where or self.folder / "agent.db", key
         self.stores = [self.open(), self.open()]
-        self.handles = [store.session("k") for store in self.stores]
+        self.handles = [store.session(self.key) for store in self.stores]
         self.lists: list[list[Item]] = [[], []]
         self.expected: list[Truth] = []
         self.view: list[Item] = []
@@ -117,7 +119,7 @@ class Agents(RuleBasedStateMachine):
         self.dropped = [False, False]
 
     def open(self) -> holdfast.Store:
-        return holdfast.open(self.folder / "agent.db", durability="process")
+        return holdfast.open(self.where, durability="process")
 
     def teardown(self) -> None:
         for store in self.stores:
@@ -250,7 +252,7 @@ class Agents(RuleBasedStateMachine):
     def load_it_through_another_store(self, who: int) -> None:
         self.stores[who].close()
         self.stores[who] = self.open()
-        self.handles[who] = self.stores[who].session("k")
+        self.handles[who] = self.stores[who].session(self.key)
         self.load_the_context(who)
 
     # Recording, and what must hold after it.
@@ -258,7 +260,7 @@ class Agents(RuleBasedStateMachine):
     @rule(who=who)
     def record_without_memory(self, who: int) -> None:
         if self.last == who:
-            self.handles[who] = self.stores[who].session("k")
+            self.handles[who] = self.stores[who].session(self.key)
             self.record(who, None)
 
     @rule(who=who, prompt=st.sampled_from([None, "Be kind.", "Be brief."]))
@@ -283,7 +285,7 @@ class Agents(RuleBasedStateMachine):
         assert [message.payload for message in handle.transcript()] == [truth.payload for truth in self.expected]
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         shown = [item.payload for item in joined(self.view)]
-        other = self.stores[1 - self.last].session("k")
+        other = self.stores[1 - self.last].session(self.key)
         for reader in (handle, other):
             context = reader.context()
             assert [bare(payload) for payload in context] == [bare(payload) for payload in system + shown]
@@ -306,3 +308,10 @@ Agents.TestCase.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAgents = Agents.TestCase
+
+
+def test_agents_on_postgres(databases: Callable[..., str]) -> None:
+    """The same machine; each of its stories has a key of its own."""
+    where, numbers = databases(schema=True), itertools.count()
+    few = settings(Agents.TestCase.settings, max_examples=6, stateful_step_count=20)
+    run_state_machine_as_test(lambda: Agents(where, f"k{next(numbers)}"), settings=few)

@@ -1,4 +1,4 @@
-"""Anything that can be done to a view, in any order, by two stores on one file (I-9, I-11, I-12, I-13, FAULTS I9).
+"""Anything that can be done to a view, in any order, by two stores on one place (I-9, I-11, I-12, I-13, FAULTS I9).
 
 After every step, in every handle: the context is valid, and the same as that of the whole log and of a load that begins
 with the last compaction; every message is shown, hidden, gone back from, dropped by a list, or covered by exactly one
@@ -8,15 +8,17 @@ the laws of rewinding and recording.
 """
 
 import copy
+import itertools
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import holdfast
 from holdfast import Session
@@ -44,13 +46,13 @@ class Views(RuleBasedStateMachine):
     which = st.integers(0, 1)
     where = st.floats(0, 1, exclude_max=True)
 
-    def __init__(self) -> None:
+    def __init__(self, where: str | None = None, key: str = "k") -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-view-"))
-        self.path = self.folder / "agent.db"
+        self.path, self.key = where or self.folder / "agent.db", key
         self.stores = [holdfast.open(self.path, durability="process") for _ in range(2)]
-        self.held = [[store.session("k") for store in self.stores]]
-        self.agents = [Agent(store.session("k")) for store in self.stores]
+        self.held = [[store.session(self.key) for store in self.stores]]
+        self.agents = [Agent(store.session(self.key)) for store in self.stores]
         self.stopped: list[tuple[Any, str]] = []
         self.count = 0
         self.gone: dict[str, set[str]] = {}
@@ -112,7 +114,7 @@ class Views(RuleBasedStateMachine):
 
     @rule(which=which)
     def accept(self, which: int) -> None:
-        self.stores[which].accept("k", self.new("accepted"))
+        self.stores[which].accept(self.key, self.new("accepted"))
 
     # What is done to the view.
 
@@ -232,3 +234,10 @@ Views.TestCase.settings = settings(
     max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestViews = Views.TestCase
+
+
+def test_views_on_postgres(databases: Callable[..., str]) -> None:
+    """The same machine; each of its stories has a key of its own."""
+    where, numbers = databases(schema=True), itertools.count()
+    few = settings(Views.TestCase.settings, max_examples=3, stateful_step_count=12)
+    run_state_machine_as_test(lambda: Views(where, f"k{next(numbers)}"), settings=few)

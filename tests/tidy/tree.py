@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-SKIPPED = {".git", ".venv", ".venv-tools", "__pycache__", "build", "dist", "node_modules"}
+SKIPPED = {".git", ".venv", ".venv-patroni", ".venv-tools", "__pycache__", "build", "dist", "node_modules"}
 
 
 @dataclass(frozen=True)

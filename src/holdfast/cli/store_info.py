@@ -36,11 +36,14 @@ def _facts(info: Any) -> dict[str, str]:
         wording.many(info.entries, "entry", "entries"),
         wording.many(info.tenants, "tenant"),
     ]
+    kept = (
+        {"file system": info.file_system or "unknown"} if info.replication is None else {"replicated": info.replication}
+    )
     return {
         "store": info.where,
         "holds": ", ".join(held),
         "last entry": wording.moment(info.active_at) if info.active_at is not None else "none yet",
         "format": f"{info.version}, {info.engine}",
-        "file system": info.file_system or "unknown",
+        **kept,
         "size": wording.size(info.bytes),
     }

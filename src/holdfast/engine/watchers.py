@@ -1,7 +1,7 @@
 """Who wants to know about a session: in-process wake-ups, after a commit and never before."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.engine.protocol import Commit
@@ -31,13 +31,20 @@ class Watchers:
 
         return stop
 
+    def watched(self) -> list[str]:
+        """The sessions that somebody watches."""
+        with self._lock:
+            return list(self._callbacks)
+
     def wake(self, commits: Sequence[Commit]) -> None:
         """Tells those who watch a session that these commits touched."""
-        if not self._callbacks:
-            return
+        if self._callbacks:
+            self.wake_those({write.session for commit in commits for write in commit})
+
+    def wake_those(self, sessions: Iterable[str]) -> None:
+        """Tells those who watch one of these sessions."""
         with self._lock:
-            touched = {write.session for commit in commits for write in commit}
-            callbacks = [callback for session in touched for callback in self._callbacks.get(session, {}).values()]
+            callbacks = [callback for session in sessions for callback in self._callbacks.get(session, {}).values()]
         for callback in callbacks:
             tell(callback)
 

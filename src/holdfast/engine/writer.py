@@ -98,6 +98,11 @@ class Writer:
             self._queue.put(ticket)
         return ticket
 
+    @property
+    def waiting(self) -> int:
+        """How many commits no batch has taken yet, about."""
+        return self._queue.qsize()
+
     def submit_all(self, commits: Sequence[Commit]) -> list[Ticket]:
         return [self.submit(commit) for commit in commits]
 

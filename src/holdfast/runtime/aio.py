@@ -20,7 +20,7 @@ from holdfast.runtime.aio_source import AsyncSource
 from holdfast.runtime.clock import World
 from holdfast.runtime.compacting import Compaction, Summary
 from holdfast.runtime.context import Context
-from holdfast.runtime.drive import Plan
+from holdfast.runtime.drive import News, Plan
 from holdfast.runtime.erasing import Erasure
 from holdfast.runtime.follow import Event, following, next_events
 from holdfast.runtime.listing import Page
@@ -211,9 +211,10 @@ class AsyncSession:
         """
         room = self._work.room
         follower = await arun(following(room, after))
-        while events := await arun(next_events(room, follower)):
-            for event in events:
-                yield event
+        with News(room.engine, room.id) as news:
+            while events := await arun(next_events(room, follower, news)):
+                for event in events:
+                    yield event
 
     def pending(self) -> Awaitable[list[Message]]:
         """The inbox: accepted, and not yet taken into a turn."""

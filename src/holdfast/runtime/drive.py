@@ -8,6 +8,7 @@ async, are thin faces over plans.
     yield Read(work)      something to be read     → its value; on an event loop it is read on another thread
     yield Await(work)     the caller's own work    → its value, awaited if it can be
     yield Pause(…)        wait for news            → None
+    yield Listen(news, …) the same, for one who goes on listening while it reads: it misses nothing
 
 A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit
 through and then raises at that `yield`, so a plan always knows whether what it asked for was done.
@@ -46,6 +47,37 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class News:
+    """Whether a session has had news since this was last cleared. It is told from its making until it is closed, also
+    while its owner reads: who clears it, then reads and then listens hears of all that the reading has missed.
+    """
+
+    def __init__(self, engine: Engine, session: str) -> None:
+        self.told = threading.Event()
+        self.then: Callable[[], Any] | None = None
+        """Called with the news, from any thread."""
+        self.close = engine.watch(session, self._tell)
+
+    def _tell(self) -> None:
+        self.told.set()
+        then = self.then
+        if then is not None:
+            then()
+
+    def __enter__(self) -> "News":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Listen(NamedTuple):
+    """Waits until there are news or this long has passed, whichever is first."""
+
+    news: News
+    seconds: float
+
+
 def run(plan: Plan[T]) -> T:
     """Drives a plan on this thread."""
     try:
@@ -66,6 +98,9 @@ def _wait(request: Any) -> Any:
         return request.work()
     if isinstance(request, Pause):
         return _news(request)
+    if isinstance(request, Listen):
+        request.news.told.wait(request.seconds)
+        return None
     try:
         return request.result()
     except BaseException:
@@ -82,9 +117,5 @@ def outcome_of(ticket: Ticket) -> Outcome | None:
 
 
 def _news(pause: Pause) -> None:
-    news = threading.Event()
-    stop = pause.engine.watch(pause.session, news.set)
-    try:
-        news.wait(pause.seconds)
-    finally:
-        stop()
+    with News(pause.engine, pause.session) as news:
+        news.told.wait(pause.seconds)

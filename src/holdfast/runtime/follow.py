@@ -11,7 +11,8 @@ message id, the texts are the message, once. Each pass reads entries before jour
 whose start it has not seen yet for the next pass, so events come in an order that makes sense. The journal still holds
 rows of turns that are over: a turn begins after the one before it has ended, with all that it said in the log.
 
-Commits of this process wake a follower; those of others are found by looking.
+A follower listens all the while, also while it reads, so nothing that an engine tells is missed. What engines are not
+told of (`Engine.look_s`) is found by looking.
 """
 
 from collections.abc import Iterator
@@ -24,12 +25,11 @@ from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import Row
-from holdfast.runtime.drive import Pause, Plan, Read, run
+from holdfast.runtime.drive import Listen, News, Plan, Read, run
 from holdfast.runtime.message import parts_of, text_of
 from holdfast.runtime.room import Room
 
 PAGE = 500
-POLL_S = 0.02
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -133,13 +133,14 @@ def following(room: Room, after: str | None) -> Plan[Follower]:
     return (yield Read(lambda: Follower(room, after)))
 
 
-def next_events(room: Room, follower: Follower) -> Plan[list[Event]]:
+def next_events(room: Room, follower: Follower, news: News) -> Plan[list[Event]]:
     """The next events, waited for; nothing once the session is over and all of it was told."""
     while True:
+        news.told.clear()
         events = yield Read(follower.step)
         if events or follower.over:
             return events
-        yield Pause(room.engine, room.id, POLL_S)
+        yield Listen(news, room.engine.look_s)
 
 
 def follow(room: Room, after: str | None) -> Iterator[Event]:
@@ -151,5 +152,6 @@ def follow(room: Room, after: str | None) -> Iterator[Event]:
 
 
 def _events(room: Room, follower: Follower) -> Iterator[Event]:
-    while events := run(next_events(room, follower)):
-        yield from events
+    with News(room.engine, room.id) as news:
+        while events := run(next_events(room, follower, news)):
+            yield from events

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
-from holdfast.runtime.drive import Await, Pause, Plan, Read
+from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read
 
 T = TypeVar("T")
 
@@ -30,7 +30,11 @@ async def arun(plan: Plan[T]) -> T:
                     if isinstance(answer, Awaitable):
                         answer = await answer
                 elif type(request) is Pause:
-                    await _news(request)
+                    with News(request.engine, request.session) as news:
+                        await _heard(news, request.seconds)
+                    answer = None
+                elif type(request) is Listen:
+                    await _heard(request.news, request.seconds)
                     answer = None
                 else:
                     answer = await _landed(request)
@@ -76,17 +80,18 @@ async def _landed(ticket: Ticket) -> Any:
     return ticket.result()
 
 
-async def _news(pause: Pause) -> None:
+async def _heard(news: News, seconds: float) -> None:
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
-    stop = pause.engine.watch(pause.session, lambda: _tell(loop, news.set))
+    here = asyncio.Event()
+    news.then = lambda: _tell(loop, here.set)
     try:
-        async with asyncio.timeout(pause.seconds):  # `wait_for` swallows a cancellation that comes with the news
-            await news.wait()
+        if not news.told.is_set():  # looked at after saying how to tell: one of the two sees the other
+            async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the news
+                await here.wait()
     except TimeoutError:
         pass
     finally:
-        stop()
+        news.then = None
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:

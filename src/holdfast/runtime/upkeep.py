@@ -10,6 +10,7 @@ import msgspec
 from holdfast.engine.open import migrate_store, real_path
 from holdfast.engine.protocol import Engine
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.drive import Plan, Read
 
 
@@ -22,7 +23,8 @@ class Migrated(msgspec.Struct, frozen=True):
 
 def migrate(where: str | os.PathLike[str]) -> Migrated:
     """Brings a store of an older release up to date. Opening it does the same."""
-    return Migrated(*migrate_store(where))
+    world = RealWorld()
+    return Migrated(*migrate_store(where, tick=world.tick, chance=world.chance))
 
 
 def info(engine: Engine) -> Plan[StoreInfo]:

@@ -4,9 +4,12 @@ A list begins as a context and goes on as its owner likes: cut at its head or it
 copied, a tool's output shortened, new messages at its end, recorded twice. Nothing is lost or doubled by that (I-12).
 """
 
+import contextlib
 import copy
+from collections.abc import Callable
 from typing import Any
 
+from holdfast.runtime.drive import News, Plan
 from holdfast.runtime.follow import following, next_events
 from holdfast.runtime.session import Session
 from holdfast.testing.stage import Desk, HeldSession, Reader, Stage
@@ -120,19 +123,25 @@ def follow(stage: Stage, desk: Desk) -> bool:
     if followers is None:
         stage.objects(f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)")
         return True
+    with contextlib.ExitStack() as listening:
+        news = Pair([listening.enter_context(News(room.engine, room.id)) for room in rooms])
+        _read_on(stage, reader, lambda side: next_events(rooms.of(side), followers.of(side), news.of(side)))
+    return True
+
+
+def _read_on(stage: Stage, reader: Reader, more: Callable[[Side], Plan[Any]]) -> None:
     for _ in range(3):
-        flight = stage.twins.begin(lambda side: next_events(rooms.of(side), followers.of(side)))
+        flight = stage.twins.begin(more)
         if not flight.run():
             flight.close()  # there is no news
-            return True
+            return
         events = flight.answer.values
         assert events is not None
         stage.note(flight.answer.plain)
         count = len(events[1]) if stage.dice.happens(0.7) else stage.dice.below(len(events[1]) + 1)
         _heard(reader, events[1][:count])
         if count < len(events[1]) or not events[1]:
-            return True
-    return True
+            return
 
 
 def _heard(reader: Reader, events: list[Any]) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from holdfast.doctor.holdfast_laws import LAWS
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.fold import Log
@@ -150,21 +151,11 @@ def turns_end_once(look: Look) -> Iterator[str]:
         yield f"turn {max(started)} is above the fence {look.state.fence} (I-7)"
 
 
-def turns_speak_while_they_run(look: Look) -> Iterator[str]:
-    """After its end a turn has only what is marked: late, or partial and written by whoever settled it."""
-    over: set[int | None] = set()
-    known: set[int | None] = {None}
-    for entry in look.entries:
-        if entry.kind == "turn":
-            known.add(entry.turn)
-        elif entry.turn not in known:
-            yield f"entry {entry.seq} is of turn {entry.turn}, which had not started (I-6)"
-        elif entry.turn in over:
-            note = note_of("message", entry.note) if entry.kind == "message" else None
-            if note is None or not (note.late or note.partial or note.erased):
-                yield f"entry {entry.seq}, a {entry.kind}, came after the end of turn {entry.turn} (I-7)"
-        if entry.kind == "end":
-            over.add(entry.turn)
+def entries_keep_their_laws(look: Look) -> Iterator[str]:
+    """What the entries tell by themselves; the doctor asks the same of a store that nobody can open."""
+    for _, invariant, law in LAWS:
+        for seq, sentence in law(look.entries):
+            yield f"entry {seq}: {sentence} ({invariant})"
 
 
 def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
@@ -207,46 +198,7 @@ def contexts_are_valid_and_the_same(look: Look) -> Iterator[str]:
             yield f"its context in {format} is not that of its whole log (I-9)"
 
 
-def summaries_cover_once(look: Look) -> Iterator[str]:
-    """Where nothing but compactions has shaped the view, a message is shown or covered, once (I-11)."""
-    log, covered = Log(), Counter[int]()
-    hidden: set[str] = set()
-    for entry in look.entries:
-        if entry.kind in ("view", "rewind") or look.erased:
-            return
-        if entry.kind == "compaction":
-            natural = [seen.seq for seen in log.standing]
-            for first, last in note_of("compaction", entry.note).covers:
-                covered.update(natural[natural.index(first) : natural.index(last) + 1])
-        log.add([entry])
-        hidden |= log.hidden
-    placed = Counter(seen.seq for seen in log.placed)
-    for seen in log.standing:
-        times = placed[seen.seq] + covered[seen.seq]
-        if times != 1 and seen.id not in hidden:
-            yield f"message {seen.seq} is shown {placed[seen.seq]} and covered {covered[seen.seq]} times (I-11)"
-
-
-def labels_are_of_messages(look: Look) -> Iterator[str]:
-    known = {message.id for message in look.messages}
-    for entry, note in look.notes("label"):
-        if note.message not in known:
-            yield f"entry {entry.seq} labels {note.message}, which is not there (I-13)"
-
-
 def calls_have_one_fate(look: Look) -> Iterator[str]:
-    asked = {(note.message, note.index) for _, note in look.notes("ask")}
-    decided = Counter((note.message, note.index) for _, note in look.notes("decision"))
-    started = Counter((note.message, note.index) for _, note in look.notes("call"))
-    for place, times in decided.items():
-        if times > 1 or place not in asked:
-            yield f"call {place} was decided {times} times, {'' if place in asked else 'and never '}asked (I-22)"
-    for place, times in started.items():
-        if times > 1:
-            yield f"call {place} was started {times} times (I-22)"
-    refused = {(note.message, note.index) for _, note in look.notes("decision") if not note.approved}
-    for place in refused & started.keys():
-        yield f"call {place} was denied, and started (I-22)"
     for call in look.session.calls():
         if call.state == "open" and look.state.turn is None:
             yield f"call {call.call_id} is open, and no turn runs (I-22)"
@@ -259,12 +211,10 @@ OF_A_SESSION: tuple[Callable[[Look], Iterator[str]], ...] = (
     identities_are_single,
     inbox_is_what_waits,
     turns_end_once,
-    turns_speak_while_they_run,
+    entries_keep_their_laws,
     stored_begins_with_what_was_journaled,
     payloads_can_be_read,
     contexts_are_valid_and_the_same,
-    summaries_cover_once,
-    labels_are_of_messages,
     calls_have_one_fate,
 )
 """Every law of one session, in the order they are asked."""

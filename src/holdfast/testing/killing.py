@@ -142,6 +142,8 @@ def nurse() -> None:
     """The main loop of the process that workers are forked from: one line in, one worker's life out."""
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
+    if sys.argv[1].startswith("postgres"):
+        import_module("holdfast.engine.postgres.engine")  # here, and not in every worker
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
         pid = os.fork()

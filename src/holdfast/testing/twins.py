@@ -20,7 +20,7 @@ from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, Refused, Written
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
-from holdfast.runtime.drive import Await, Pause, Plan, Read
+from holdfast.runtime.drive import Await, Listen, Pause, Plan, Read
 from holdfast.runtime.listing import Page
 from holdfast.runtime.message import Message
 from holdfast.runtime.posting import OwedWork
@@ -191,7 +191,7 @@ class _Run:
             if isinstance(request, Read | Await):
                 self.request = "read"
                 self._reply = (request.work(), None)
-            elif isinstance(request, Pause):
+            elif isinstance(request, Pause | Listen):
                 self.request = "pause"
             else:
                 self.request = "commit"

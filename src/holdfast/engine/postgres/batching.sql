@@ -92,6 +92,45 @@ SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END),
        CASE WHEN %(lasting)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
 FROM moved;
 
+-- name: append_one
+-- The same for one entry: a session is found by its key sooner than it is joined to an array of one.
+WITH moved AS (
+    UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
+                       active_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
+                       stamp = %(stamp)s::bigint
+    WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
+    RETURNING 1
+), said AS (
+    INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
+    VALUES ((%(e_tenant)s::bytea[])[1], (%(e_session)s::uuid[])[1], (%(e_seq)s::bigint[])[1], (%(e_kind)s::text[])[1],
+            nullif((%(e_turn)s::bigint[])[1], 0), (%(e_id)s::bytea[])[1], (%(e_at)s::bigint[])[1],
+            (%(e_note)s::bytea[])[1], (%(e_body)s::bytea[])[1])
+)
+SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END),
+       CASE WHEN %(lasting)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
+FROM moved;
+
+-- name: append_one_chunk
+-- The same for one chunk.
+WITH moved AS (
+    UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
+                       active_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
+                       stamp = %(stamp)s::bigint
+    WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
+    RETURNING 1
+), said AS (
+    INSERT INTO journal (tenant, session, position, turn, message, idx, body)
+    VALUES ((%(e_tenant)s::bytea[])[1], (%(e_session)s::uuid[])[1], (%(e_position)s::bigint[])[1],
+            (%(e_turn)s::bigint[])[1], (%(e_message)s::bytea[])[1], (%(e_idx)s::bigint[])[1], (%(e_body)s::bytea[])[1])
+)
+SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END),
+       CASE WHEN %(lasting)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
+FROM moved;
+
+-- name: steady
+-- On this connection a statement is planned once, and reaches rows by their keys though there may be few of them yet.
+SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false);
+
 -- name: begin
 -- A transaction, in the isolation that this database gives.
 BEGIN;
@@ -119,7 +158,25 @@ WHERE journal.tenant = given.tenant AND journal.session = given.session AND jour
 DELETE FROM outbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
 
 -- name: sync_state
--- How this server's standbys are replicated to, and whether it waits for them.
+-- How this server's standbys are replicated to, and whether it waits for them. A role without pg_read_all_stats sees that
+-- there are some, and no more.
 SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit'),
-       count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
-FROM pg_stat_replication WHERE state = 'streaming';
+       count(*) FILTER (WHERE state = 'streaming'),
+       count(*) FILTER (WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')),
+       count(*) FILTER (WHERE state IS NULL)
+FROM pg_stat_replication;
+
+-- name: backend
+-- Which of the server's processes answers.
+SELECT pg_backend_pid();
+
+-- name: stalled
+-- How many commits have waited for standbys for so long, and the longest of them.
+SELECT count(*), coalesce(max(extract(epoch FROM clock_timestamp() - query_start)), 0)::double precision
+FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'SyncRep'
+  AND query_start < clock_timestamp() - make_interval(secs => %(seconds)s::double precision);
+
+-- name: lock_format
+-- Who migrates the store holds this row until it is done.
+SELECT 1 FROM store WHERE name = 'format' FOR UPDATE;

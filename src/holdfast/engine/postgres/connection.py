@@ -20,7 +20,6 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from holdfast.engine.postgres.arrays import register
 from holdfast.engine.postgres.queries import QUERIES
-from holdfast.engine.postgres.trouble import translate
 from holdfast.errors import StoreUnavailable
 
 SERVER_NEEDED = 130000
@@ -93,9 +92,26 @@ class Line:
         self.question = 0
         self.harmless = False
         """Whether what is being asked may be cancelled: it has no COMMIT in it."""
+        self.pooled = False
+        """Whether the next transaction may be another server process's: nothing it is told stays."""
         self._asked = 0
         self._cancel = connection.pgconn.get_cancel()
         watchdog.watch(self)
+        self._greet()
+
+    def _greet(self) -> None:
+        """Looks whether the process that answers is the one that greeted us. If not, a pooler is in between, which may
+        give each transaction to another: one that knows other statements by the names of ours.
+        """
+        try:
+            with self.asking() as connection:
+                [pid] = connection.execute(QUERIES["backend"], prepare=False).fetchone() or (None,)
+        except BaseException:
+            self.close()
+            raise
+        self.pooled = pid != connection.info.backend_pid
+        if self.pooled:
+            connection.prepare_threshold = None
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[psycopg.Connection[Any]]:
@@ -162,7 +178,7 @@ class Watchdog:
     """Hangs up lines whose answer has not come for `answer_s`."""
 
     def __init__(self, answer_s: float) -> None:
-        self._answer_s = answer_s
+        self.answer_s = answer_s
         self._lines: weakref.WeakKeyDictionary[Line, tuple[int, int]] = weakref.WeakKeyDictionary()
         self._gate = threading.Lock()
         self._closed = threading.Event()
@@ -179,7 +195,7 @@ class Watchdog:
         self._closed.set()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._answer_s / LOOKS):
+        while not self._closed.wait(self.answer_s / LOOKS):
             with self._gate:
                 silent = [line for line in list(self._lines) if self._is_silent(line)]
             for line in silent:
@@ -192,13 +208,6 @@ class Watchdog:
             looks = self._lines[line][1] + 1
         self._lines[line] = (question, looks)
         return bool(question) and looks > LOOKS
-
-
-def told(error: psycopg.Error, where: str) -> StoreUnavailable:
-    """A refusal to connect, for a person."""
-    trouble = translate(error, where)
-    assert isinstance(trouble, StoreUnavailable)
-    return trouble
 
 
 def _without_password(dsn: str) -> str:

@@ -62,13 +62,16 @@ def effects(batch: Batch, sessions: dict[str, Known]) -> list[Statement]:
     return found + list(_shifts(batch, sessions))
 
 
-def append(batch: Batch, *, lasting: bool) -> Statement:
+def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
     """All of a plain batch in one statement."""
     values = columns(ACTIVITY, (_activity(batch.moved[id]) for id in sorted(batch.moved)))
     values |= {"stamp": batch.stamp, "lasting": lasting}
-    if batch.entries:
-        return "append", values | columns(_APPENDED, batch.entries)
-    return "append_chunk", values | columns(_SPOKEN, batch.chunks)
+    rows, names, statement = batch.entries, _APPENDED, "append"
+    if batch.chunks:
+        rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
+    if len(rows) == len(batch.moved) == 1:
+        statement = statement.replace("append", "append_one")
+    return statement, values | columns(names, rows)
 
 
 def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:

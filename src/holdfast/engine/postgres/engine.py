@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from holdfast.domain.entry import Entry
 from holdfast.engine.codec import event_name, join, names_in
 from holdfast.engine.postgres import migrating, upkeep
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
-from holdfast.engine.postgres.connection import Address, Watchdog, told
+from holdfast.engine.postgres.connection import Address, Watchdog
+from holdfast.engine.postgres.indexer import Indexer
 from holdfast.engine.postgres.lanes import Apply, Lanes
 from holdfast.engine.postgres.ledger import Known
 from holdfast.engine.postgres.naming import FIRST, is_id, raw, span, text
+from holdfast.engine.postgres.notifying import Notifier
 from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.polling import Poller
 from holdfast.engine.postgres.readers import Readers
 from holdfast.engine.postgres.replication import Replication
 from holdfast.engine.postgres.scribe import Scribe
@@ -28,6 +29,7 @@ from holdfast.engine.protocol import (
     Accepted,
     Commit,
     Debt,
+    Event,
     Outcome,
     Row,
     SessionState,
@@ -39,11 +41,12 @@ from holdfast.engine.protocol import (
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import Ticket, Writer
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, WeaklyReplicated
 
 if TYPE_CHECKING:
     from holdfast.domain.seeking import Found, Sought
 
+PATIENCE_S, ANSWER_S = 30.0, 15.0
 _LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
@@ -51,6 +54,9 @@ class PostgresEngine:
     """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's clock: `tick` only
     says when patience is over.
     """
+
+    look_s = 1.0
+    """The poller tells of what other processes commit."""
 
     def __init__(
         self,
@@ -61,9 +67,10 @@ class PostgresEngine:
         chance: Callable[[int], bytes],
         words_of: WordsOf | None = None,
         writers: int = 2,
+        spread_at: int = 64,
         readers: int = 4,
-        patience_s: float = 30.0,
-        answer_s: float = 15.0,
+        patience_s: float = PATIENCE_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         address = Address(dsn)
         self.where = address.shown
@@ -71,12 +78,13 @@ class PostgresEngine:
         self._watchdog = Watchdog(answer_s)
         self._watchers, self._tenants = Watchers(), Tenants()
         self._forked = False
+        self._lasting = durability == "power"
         self._readers = Readers(address, self._watchdog, size=readers, patience=self._patience)
         self._searching = Searching(
             address,
             self._watchdog,
             read=self._read_slowly,
-            words_of=words_of or (lambda *entry: None),
+            words_of=words_of,
             patience=self._patience,
         )
         self._scribes = [
@@ -84,30 +92,36 @@ class PostgresEngine:
                 address,
                 self._watchdog,
                 self._tenants,
-                lasting=durability == "power",
+                lasting=self._lasting,
                 patience=self._patience,
                 chance=chance,
             )
             for _ in range(writers)
         ]
+        self._indexer = Indexer(self._searching.advance)
+        scribes, once = self._scribes, self._readers.once
+        self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
+        self._poller = Poller(
+            address,
+            self._watchdog,
+            self._tenants,
+            watchers=self._watchers,
+            is_ours=lambda stamp: any(scribe.wrote(stamp) for scribe in scribes),
+        )
         try:
             self._prepare()
         except BaseException:
             self._let_go()
             raise
-        self._lanes = Lanes(self.where, [scribe.apply for scribe in self._scribes], self._make_writer)
+        applies = [scribe.apply for scribe in self._scribes]
+        self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
         _open.add(self)
 
     def _prepare(self) -> None:
-        first = self._scribes[0]
-        try:
-            connection = first.connect().connection
-        except psycopg.Error as error:
-            raise told(error, self.where) from error
-        migrating.prepare(connection, self.where)
-        problem = self.replication().problem
-        if problem:
-            warnings.warn(f"The store at `{self.where}` is not as safe as it was meant: {problem}.", stacklevel=2)
+        migrating.prepare(self._scribes[0].connect, self.where, self._patience())
+        weakness = self.replication().weakness if self._lasting else None
+        if weakness is not None:
+            warnings.warn(WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2)
 
     def replication(self) -> Replication:
         """What the cluster says of itself."""
@@ -116,7 +130,13 @@ class PostgresEngine:
     def _make_writer(self, lane: int, apply: Apply) -> Writer:
         scribe = self._scribes[lane]
         where = f"{self.where} {lane}"
-        return Writer(where, apply=apply, wake=self._watchers.wake, tidy=scribe.tidy, finish=scribe.finish)
+        tellers = (self._watchers.wake, self._notifier.note, self._indexer.note)
+
+        def wake(commits: Sequence[Commit]) -> None:
+            for tell in tellers:
+                tell(commits)
+
+        return Writer(where, apply=apply, wake=wake, tidy=scribe.tidy, finish=scribe.finish)
 
     # Writing: on the writers' threads.
 
@@ -139,11 +159,15 @@ class PostgresEngine:
             self._let_go()
 
     def _let_go(self) -> None:
+        self._poller.close()
+        self._notifier.close()
         for scribe in self._scribes:
             scribe.close()
         self._searching.close()
         self._readers.close()
+        self._indexer.close()
         self._watchdog.close()
+        self._watchers.wake_those(self._watchers.watched())  # they look, and are told that it is closed
 
     # Reading: on the caller's thread.
 
@@ -200,6 +224,12 @@ class PostgresEngine:
             return self._states("sessions_of_key", key=raw(key), **values)
         return self._states("sessions_by_activity", **values)
 
+    def tenants(self) -> list[str]:
+        return [text(tenant) for (tenant,) in self._read("all_tenants")]
+
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+        return [Event(*row) for row in self._read("events", after=after, limit=limit)]
+
     def forks(self, tenant: str) -> list[SessionState]:
         return self._states("forks", tenant=raw(tenant))
 
@@ -243,6 +273,13 @@ class PostgresEngine:
         rows = self._read("outbox", tenant=raw(tenant), limit=limit)
         return [Debt(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
 
+    def debts(self, session: str) -> list[Debt]:
+        place = self._place(session)
+        if place is None:
+            return []
+        rows = self._read("debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session]))
+        return [Debt(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows]
+
     def accepted(self, scope: str, event: str) -> Accepted | None:
         rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
         return next((Accepted(*row[1:]) for row in rows), None)
@@ -258,7 +295,7 @@ class PostgresEngine:
         return self._searching.matching(sought, limit=limit)
 
     def info(self) -> StoreInfo:
-        return upkeep.info(self._read_slowly, self.where)
+        return upkeep.info(self._read_slowly, self.where, self.replication())
 
     def check(self) -> list[Problem]:
         return upkeep.check(self._read_slowly, self.where, self.replication())
@@ -270,21 +307,25 @@ class PostgresEngine:
         )
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._watchers.add(session, callback)
+        stop = self._watchers.add(session, callback)
+        self._poller.rouse()
+        return stop
 
 
-def bring_up(dsn: str) -> tuple[int, int]:
+def bring_up(
+    dsn: str, *, tick: Callable[[], float], chance: Callable[[int], bytes], patience_s: float = PATIENCE_S
+) -> tuple[int, int]:
     """The format that a store had, and the one it has now; 0 when there was none. Safe to run twice, and from two
-    machines
-    at once.
+    machines at once.
     """
-    address = Address(dsn)
+    address, watchdog = Address(dsn), Watchdog(ANSWER_S)
+    patience = partial(Patience, address.shown, patience_s, tick=tick, chance=chance)
+    scribe = Scribe(address, watchdog, Tenants(), lasting=True, patience=patience, chance=chance)
     try:
-        with address.connect() as connection:
-            found = migrating.version(connection)
-            migrating.prepare(connection, address.shown)
-    except psycopg.Error as error:
-        raise told(error, address.shown) from error
+        found = migrating.prepare(scribe.connect, address.shown, patience())
+    finally:
+        scribe.close()
+        watchdog.close()
     return found or 0, migrating.SCHEMA_VERSION
 
 

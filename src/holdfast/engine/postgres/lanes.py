@@ -7,10 +7,12 @@ once, so they are in the same order everywhere and no two wait for each other.
 
     lane 0   ──a──b──────●(hold)──e──►
     lane 1   ──c──────d──●(commit)──f──►        a, b, c and d are done before it, e and f after
+
+As long as few commits wait, all go by the first lane: one sync then serves all of them, while of two lanes each would
+wait for the sync of the other. When many wait, the server's work is worth dividing, and the lanes *spread*, for good.
 """
 
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -59,10 +61,16 @@ class _Hold(_Met):
 
 
 class Lanes:
-    """The writers of one engine. `make` makes one from what applies its batches."""
+    """The writers of one engine. `make` makes one from what applies its batches. They spread when `spread_at` commits
+    wait for the first of them.
+    """
 
-    def __init__(self, where: str, applies: Sequence[Apply], make: Callable[[int, Apply], Writer]) -> None:
+    def __init__(
+        self, where: str, applies: Sequence[Apply], make: Callable[[int, Apply], Writer], *, spread_at: int
+    ) -> None:
         self._where = where
+        self._spread_at = spread_at
+        self._is_spread = spread_at == 0 or len(applies) == 1
         self._gate = threading.Lock()
         self._closed = False
         self._last: dict[object, tuple[int, int]] = {}
@@ -70,7 +78,11 @@ class Lanes:
 
     def submit(self, commit: Commit) -> Ticket:
         if len(commit) == 1 and commit[0].event is None and commit[0].open is None:
-            return self._writers[self._home(commit[0].session)].submit(commit)
+            if self._is_spread:
+                return self._writers[self._home(commit[0].session)].submit(commit)
+            with self._gate:  # a session must not change lanes between the choice and the queue
+                self._spread_if_due()
+                return self._writers[self._home(commit[0].session)].submit(commit)
         return self._submit_tied(commit)
 
     def close(self) -> None:
@@ -81,15 +93,26 @@ class Lanes:
             writer.close()
 
     def _home(self, session: str) -> int:
-        return zlib.crc32(session.encode("utf-8", "surrogatepass")) % len(self._writers)
+        return hash(session) % len(self._writers) if self._is_spread else 0
+
+    def _spread_if_due(self) -> None:
+        """From now on each session has the lane it will keep. What it has in the first one is done before."""
+        if self._closed or self._is_spread or self._writers[0].waiting < self._spread_at:
+            return
+        meeting = Meeting(len(self._writers) - 1)
+        for writer in self._writers[1:]:
+            writer.submit(_Hold.at(meeting, ()))
+        self._writers[0].submit(_Met.at(meeting, ()))
+        self._is_spread = True
 
     def _submit_tied(self, commit: Commit) -> Ticket:
         names = _names(commit)
-        homes = [self._home(write.session) for write in commit] or [0]
-        owner = homes[0]
         with self._gate:
             if self._closed:
                 raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+            self._spread_if_due()
+            homes = [self._home(write.session) for write in commit] or [0]
+            owner = homes[0]
             lanes = {*homes, *(self._last[name][0] for name in names if name in self._last)}
             for name in names:
                 self._last[name] = (owner, self._last.get(name, (0, 0))[1] + 1)

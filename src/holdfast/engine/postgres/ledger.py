@@ -15,20 +15,19 @@ from typing import Any
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening
+from holdfast.engine.postgres.laying import lay
 from holdfast.engine.postgres.naming import name, raw, text
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
     Outcome,
-    Refusal,
     Refused,
     SessionState,
     Write,
     Written,
 )
-
-CLOSED, ERASED = 1, 2
 
 
 class Known:
@@ -85,6 +84,7 @@ class Batch:
         self.blobs: list[tuple[Any, ...]] = []
         self.swept: dict[str, tuple[bytes, int]] = {}
         self.parted = False
+        self.laid = False
 
     @property
     def is_plain(self) -> bool:
@@ -117,9 +117,12 @@ class Ledger:
                     or write.takes
                     or write.pays is not None
                     or write.erase is not None
-                    or any(len(draft.body) >= PART_BYTES_MIN for draft in write.drafts)
+                    or write.lay is not None
                 ):
                     return False
+                for draft in write.drafts:
+                    if len(draft.body) >= PART_BYTES_MIN:
+                        return False
         return True
 
     def learn(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -143,56 +146,27 @@ class Ledger:
     def apply(self, commit: Commit) -> Outcome:
         """Judges a commit, and gathers its effects if nothing stands in its way."""
         for write in commit:
-            why, detail = self._judge(write)
-            if why is not None:
-                return Refused(why, write.session, detail)
+            refusal = self._judge(write)
+            if refusal is not None:
+                return Refused(refusal[0], write.session, refusal[1])
         outcome = Written()
         for write in commit:
             outcome = self._effect(write)
         return outcome
 
-    def _judge(self, write: Write) -> tuple[Refusal | None, Any]:
-        if write.open is not None:
-            return self._judge_opening(write)
-        known = self.sessions.get(write.session)
-        if known is None:
-            return "missing", None
-        if write.event is not None:
-            accepted = self.batch.events.get(event_name(*write.event))
-            if accepted is not None:
-                return "accepted", accepted
-        if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None):
-            return "ended", None
-        if write.fence is not None and (known.turn is None or known.fence != write.fence):
-            return "superseded", None
-        if write.idle and known.turn is not None:
-            return "busy", known.turn
-        if write.head is not None and known.head != write.head:
-            return "moved", known.head
-        if write.takes and not set(write.takes) <= self._inbox(known).keys():
-            return "taken", None
-        if write.pays is not None and (known.id, write.pays) not in self.batch.debts:
-            return "taken", None
-        return None, None
-
-    def _judge_opening(self, write: Write) -> tuple[Refusal | None, Any]:
+    def _judge(self, write: Write) -> Judgement:
+        known, batch = self.sessions.get(write.session), self.batch
+        accepted = None if write.event is None else batch.events.get(event_name(*write.event))
         opening = write.open
-        assert opening is not None
-        if write.event is not None:
-            accepted = self.batch.events.get(event_name(*write.event))
-            if accepted is not None:
-                return "accepted", accepted
-        if write.session in self.sessions or write.session in self.batch.elsewhere:
-            return "bound", write.session
-        if opening.key is not None:
-            current = self.batch.bindings.get((name(opening.tenant, "tenant"), name(opening.key, "key")))
-            if (current[1] if current else 0) + 1 != opening.epoch:
-                return "bound", current[0] if current else None
-        if write.fence is not None:
-            return "superseded", None
-        if write.head is not None and write.head != opening.head:
-            return "moved", opening.head
-        return ("taken", None) if write.takes or write.pays is not None else (None, None)
+        if opening is not None:
+            exists = known is not None or write.session in batch.elsewhere
+            current = None
+            if opening.key is not None:
+                current = batch.bindings.get((name(opening.tenant, "tenant"), name(opening.key, "key")))
+            return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
+        if known is None or not (write.takes or write.pays is not None):
+            return judge(write, known, accepted)
+        return judge(write, known, accepted, self._inbox(known), (known.id, write.pays) in batch.debts)
 
     def _inbox(self, known: Known) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
@@ -211,9 +185,12 @@ class Ledger:
             or write.close
             or write.base
             or write.unbase
+            or write.lay is not None
             or write.renew_s is not None
         ):
             self._move(known, write)
+        if write.lay is not None:
+            lay(batch, known, write.lay)
         for draft in write.drafts:
             self._add(known, draft)
         if write.event is not None:
@@ -277,7 +254,7 @@ class Ledger:
         return known
 
     def _move(self, known: Known, write: Write) -> None:
-        """The turn and the session's own state: start, seize, renew, finish, close, base."""
+        """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
         self.batch.turned.add(known.id)
         if write.finish:
             self._leave(known)
@@ -298,6 +275,9 @@ class Ledger:
             known.base = 0
         if write.base:
             known.base = known.head + 1
+        if write.lay is not None:
+            known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
+            known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
 
     def _leave(self, known: Known) -> None:
         """No turn is running; what it said is not needed any more."""

@@ -1,18 +1,21 @@
 """Making a store, and bringing one of an older version up to this one: in one transaction, so it is as it was or as it
 should be.
 
-Two machines may do this at once. PostgreSQL lets one of them make the first table and stops the other there, which then
-finds the store made. A role that may not make tables can use a store that is there.
+Two machines may do this at once. PostgreSQL lets one of them make the first table, or lock the row with the version,
+and stops the other there, which then finds it done. A role that may not make tables can use a store that is there.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from psycopg import errors
 
+from holdfast.engine.postgres.connection import Line
+from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
-from holdfast.engine.postgres.trouble import is_missing, translate
+from holdfast.engine.postgres.trouble import is_missing, refusal, translate, verdict
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 SCHEMA_VERSION = 1
@@ -28,15 +31,28 @@ _RACES = (
 )
 
 
-def prepare(connection: psycopg.Connection[Any], where: str) -> None:
-    """Makes the store if there is none, migrates an older one, refuses a newer one."""
+def prepare(connect: Callable[[], Line], where: str, patience: Patience) -> int | None:
+    """Makes the store if there is none, migrates an older one, refuses a newer one; the version that was there. A
+    server that is not there yet, or only reads, is waited for: a fail-over may be under way.
+    """
+    while True:
+        try:
+            return _prepare(connect(), where)
+        except psycopg.Error as error:
+            if verdict(error) == "senseless" or refusal(error):
+                raise translate(error, where) from error
+            patience.pause(error)
+
+
+def _prepare(line: Line, where: str) -> int | None:
     problem: psycopg.Error | None = None
     for _ in range(ATTEMPTS_MAX):
         try:
-            found = refuse_newer(connection, where)
+            with line.asking() as connection:
+                found = refuse_newer(connection, where)
             if found != SCHEMA_VERSION:
-                _bring_up(connection, found)
-            return
+                _bring_up(line, where, found)
+            return found
         except _RACES as error:  # another machine is at it, or has just done it: look again
             problem = error
         except errors.InsufficientPrivilege as error:
@@ -46,8 +62,6 @@ def prepare(connection: psycopg.Connection[Any], where: str) -> None:
                 remedy="Run `holdfast store migrate` with a role that may, then grant this one SELECT, INSERT, UPDATE "
                 "and DELETE on them",
             ) from error
-        except psycopg.Error as error:
-            raise translate(error, where) from error
     raise StoreUnavailable(
         where=where,
         problem=f"it has tables of another program ({problem.diag.message_primary if problem else ''})",
@@ -74,12 +88,34 @@ def version(connection: psycopg.Connection[Any]) -> int | None:
     return int(row[0]) if row else None
 
 
-def _bring_up(connection: psycopg.Connection[Any], found: int | None) -> None:
-    steps = [SCHEMA] if found is None else [script for step, script in MIGRATIONS.items() if step > found]
-    with connection.transaction():
-        for script in steps:
-            _script(connection, script)
-        connection.execute(QUERIES["set_fact"], {"name": "format", "value": str(SCHEMA_VERSION)})
+def _bring_up(line: Line, where: str, found: int | None) -> None:
+    """All steps, in one transaction. A new store is made in no time, while a migration may take its own; the COMMIT of
+    either may have to wait for other servers.
+    """
+    connection = line.connection
+    line.harmless = True
+    try:
+        with line.asking() if found is None else contextlib.nullcontext():
+            connection.execute(QUERIES["begin"])
+            for script in _steps(connection, where, found):
+                _script(connection, script)
+            connection.execute(QUERIES["set_fact"], {"name": "format", "value": str(SCHEMA_VERSION)})
+        line.harmless = False
+        with line.asking():
+            connection.execute(QUERIES["commit"])
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            connection.rollback()
+        raise
+
+
+def _steps(connection: psycopg.Connection[Any], where: str, found: int | None) -> list[str]:
+    """What is to be done. Of two machines that migrate, the second waits here, and finds it done."""
+    if found is None:
+        return [SCHEMA]
+    connection.execute(QUERIES["lock_format"])
+    found = refuse_newer(connection, where) or 0
+    return [script for step, script in MIGRATIONS.items() if step > found]
 
 
 _script: Callable[[psycopg.Connection[Any], Any], Any] = psycopg.Connection.execute

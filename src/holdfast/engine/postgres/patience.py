@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from holdfast.engine.postgres.trouble import out_of_patience, translate, verdict
+from holdfast.engine.postgres.trouble import out_of_patience, verdict
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
 
@@ -29,9 +29,7 @@ class Patience:
             return
         waited_s = max(self._tick() - self._since, self._slept)
         if waited_s >= self._limit_s:
-            raise (
-                out_of_patience(error, self._where, waited_s) if in_doubt else translate(error, self._where)
-            ) from error
+            raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (0.5 + self._chance(1)[0] / 255)
         threading.Event().wait(pause_s)
         self._slept += pause_s

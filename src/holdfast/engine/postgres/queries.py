@@ -1,10 +1,10 @@
-"""The named statements of `queries.sql`, `batching.sql`, `searching.sql` and `upkeep.sql`, ready to run."""
+"""The named statements of the `.sql` files beside this one, ready to run."""
 
 import re
 
 from holdfast.engine import statements
 
-_FILES = ("queries.sql", "batching.sql", "searching.sql", "upkeep.sql")
+_FILES = ("queries.sql", "batching.sql", "searching.sql", "polling.sql", "laying.sql", "upkeep.sql")
 _array = re.compile(r"%\(\w+\)s::[a-z ]+\[\]")
 _unnested = re.compile(rf"(?<=unnest\()(?:{_array.pattern}(?:, )?)+")
 

@@ -31,7 +31,7 @@ class Readers:
         patience: Patience | None = None
         while True:
             try:
-                return self._read(name, values, slow)
+                return self.once(name, values, slow=slow)
             except psycopg.Error as error:
                 if error.sqlstate in UNPREPARED:
                     self._prepared = False
@@ -40,7 +40,8 @@ class Readers:
                 patience = patience or self._patience()
                 patience.pause(error)
 
-    def _read(self, name: str, values: dict[str, Any], slow: bool) -> list[tuple[Any, ...]]:
+    def once(self, name: str, values: dict[str, Any], *, slow: bool = False) -> list[tuple[Any, ...]]:
+        """The same, asked once. Raises the driver's errors."""
         with self._free:
             line = self._take()
             try:

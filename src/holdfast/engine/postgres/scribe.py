@@ -8,7 +8,7 @@ A transaction that was rolled back is tried again. One whose answer was lost is 
 locks the same rows first, which waits for whatever the lost one still does, and then looks for its stamp, or for one
 entry that only it could have put there. If that is found, all of the batch was done, and its answers are given after
 one more commit, which waits until the servers that must know of it do. A batch is answered once all of that is over, or
-when patience is.
+when patience is. While standbys that must know of commits are away, no more than one of a scribe's waits for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +21,15 @@ from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, columns, effects
 from holdfast.engine.postgres.erasing import erasures, is_erasure
+from holdfast.engine.postgres.laying import laid_events, laid_places
 from holdfast.engine.postgres.ledger import Ledger
 from holdfast.engine.postgres.migrating import refuse_newer
 from holdfast.engine.postgres.naming import is_id, name
 from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.swift import Swift
 from holdfast.engine.postgres.tenants import Tenants
-from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
-from holdfast.engine.protocol import Accepted, Commit, Outcome, Write, Written
+from holdfast.engine.postgres.trouble import UNPREPARED, Stalled, translate, verdict
+from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, Write, Written
 from holdfast.errors import OperatorNeeded
 
 SWEEP_MIN = 64
@@ -65,21 +67,28 @@ class Scribe:
         self._lasting, self._patience = lasting, patience
         self._ledger = Ledger()
         self._line: Line | None = None
+        self._swift: Swift | None = None
         self._attempt: Attempt | None = None
-        self._stamp = int.from_bytes(chance(8), "big") & _STAMPS
+        self._stamp = self._first_stamp = int.from_bytes(chance(8), "big") & _STAMPS
         self._swept: dict[str, tuple[bytes, int]] = {}
         self._prepared = True
+        self._sure = False
+        """Whether commits on this connection are answered, as far as is known."""
 
     def connect(self) -> Line:
         """The connection, made if there is none. Raises the driver's errors."""
         if self._line is None or self._line.connection.closed:
             self._line = Line(self._address.connect(prepared=self._prepared), self._watchdog)
+            self._sure = False
             with self._line.asking() as connection:
                 refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
+            self._swift = Swift.on(self._line)
         return self._line
 
     def apply(self, commits: Sequence[Commit]) -> list[Any]:
         """Answers every commit of a batch. An erasure is a batch of its own: it blanks what was there before it."""
+        if self._ledger.knows(commits):
+            return self._answers(commits, swiftly=True)
         if not any(map(is_erasure, commits)):
             return self._answers(commits)
         answers: list[Any] = []
@@ -91,9 +100,9 @@ class Scribe:
                 start = at + 1
         return answers + self._answers(commits[start:])
 
-    def _answers(self, commits: Sequence[Commit]) -> list[Any]:
+    def _answers(self, commits: Sequence[Commit], *, swiftly: bool = False) -> list[Any]:
         try:
-            return list(self._carry(commits))
+            return self._carry(commits, swiftly) if commits else []
         except OperatorNeeded as error:
             return [error] * len(commits)
         except Exception as error:
@@ -101,14 +110,14 @@ class Scribe:
                 return [self._answers([commit])[0] for commit in commits]
             return [translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error]
 
-    def _carry(self, commits: Sequence[Commit]) -> Sequence[Outcome]:
+    def _carry(self, commits: Sequence[Commit], swiftly: bool) -> list[Any]:
         """Tries until the batch is done or there is no more patience."""
         doubts: list[Attempt] = []
         patience: Patience | None = None
-        swiftly = self._ledger.knows(commits)
         while True:
             self._attempt = None
             try:
+                self._make_sure()
                 done = self._swiftly(commits) if swiftly else self._surely(commits, doubts)
                 if done is not None:
                     return done
@@ -121,6 +130,18 @@ class Scribe:
                 raise
             swiftly = False
 
+    def _make_sure(self) -> None:
+        """Looks on a new connection whether commits wait for standbys in vain. One of them may be ours: a wait that was
+        given up goes on at the server, and keeps a connection there. One more would keep another, until there are none
+        for anybody; so nothing is committed before they are answered.
+        """
+        line = self.connect()
+        if not self._sure:
+            [(commits, longest_s)] = line.run("stalled", {"seconds": self._watchdog.answer_s / 2})
+            if commits:
+                raise Stalled(commits, longest_s)
+            self._sure = True
+
     def _recover(self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]) -> None:
         """After an error: nothing is remembered, no transaction is open; raises again what makes no sense."""
         means = verdict(error)
@@ -128,7 +149,7 @@ class Scribe:
             doubts.append(self._attempt)
         if error.sqlstate in UNPREPARED:
             self._prepared = False  # a pooler is in between that does not keep them apart
-        if (means == "unknown" and not isinstance(error, Unreplicated)) or error.sqlstate in UNPREPARED:
+        if (means == "unknown" and not isinstance(error, Unreplicated | Stalled)) or error.sqlstate in UNPREPARED:
             self.close()
         self._clear(commits)
         if means == "senseless":
@@ -153,8 +174,8 @@ class Scribe:
     def _swiftly(self, commits: Sequence[Commit]) -> list[Outcome] | None:
         """None when what is remembered does not let everything pass: that has to be looked at."""
         batch = self._ledger.begin(self._next_stamp())
-        outcomes = [self._ledger.apply(commit) for commit in commits]
-        if not all(isinstance(outcome, Written) for outcome in outcomes):
+        outcomes = list(map(self._ledger.apply, commits))
+        if any(type(outcome) is Refused for outcome in outcomes):
             self._ledger.forget(commits)
             return None
         if not batch.moved:
@@ -162,7 +183,11 @@ class Scribe:
         line = self.connect()
         self._note_attempt(outcomes)
         lasting = self._is_lasting(commits)
-        if batch.is_plain:
+        if batch.is_plain and self._swift is not None:
+            line.harmless = False  # its end is a commit
+            with line.asking():
+                self._swift.run(*append(batch, lasting=lasting))
+        elif batch.is_plain:
             line.run(*append(batch, lasting=lasting))
         else:
             self.connect().run_all(
@@ -198,14 +223,18 @@ class Scribe:
         return outcomes
 
     def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
-        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process."""
+        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process. One
+        that is to be made is looked for where it would be; if others write to it in the same batch, it may be there
+        already, and be somebody else's.
+        """
+        made: dict[str, bytes] = {}
         places: dict[str, bytes] = {}
         unknown: list[str] = []
         for write in writes:
             if write.open is not None:
                 if not is_id(write.session):
                     raise ValueError(f"a session's id is a UUID, not {write.session!r}")
-                places[write.session] = name(write.open.tenant, "tenant")
+                made[write.session] = name(write.open.tenant, "tenant")
             elif write.session not in places:
                 tenant = self._tenants.get(write.session)
                 if tenant is not None:
@@ -215,8 +244,8 @@ class Scribe:
         if unknown:
             found = self.connect().run("tenants", {"id": Ids(unknown)})
             self._tenants.learn(found)
-            places = dict(found) | places
-        return places
+            places |= dict(found)
+        return made | places
 
     def _load(self, writes: Sequence[Write], places: dict[str, bytes], lasting: bool) -> None:
         """Locks the sessions and keys of these writes, and reads all that their guards ask for."""
@@ -248,11 +277,13 @@ class Scribe:
         ask(
             "accepted",
             {"name": Blobs},
-            [(event_name(*write.event),) for write in writes if write.event is not None],
+            [(name,) for name in _events(writes)],
             lambda rows: batch.events.update({row[0]: Accepted(*row[1:]) for row in rows}),
         )
         takers = {write.session for write in writes if write.takes} & places.keys()
-        ask("inbox", PLACE, [(places[id], id) for id in takers], self._learn_inboxes)
+        laid = laid_places(writes, places)
+        ask("inbox", PLACE, [*((places[id], id) for id in takers), *laid], self._learn_inboxes)
+        ask("debts_of", PLACE, laid, lambda rows: batch.debts.update(row[:2] for row in rows))
         ask(
             "debt",
             PLACE | {"id": Blobs},
@@ -306,7 +337,8 @@ class Scribe:
         """From now on, what becomes of this batch may be unknown."""
         batch = self._ledger.batch
         sessions = frozenset(batch.moved) | frozenset(batch.opened)
-        entry, chunk = (rows[0] if rows else None for rows in (batch.entries, batch.chunks))
+        # What is laid down, another copy may have laid down too: no entry tells, and the guards are asked again.
+        entry, chunk = (rows[0] if rows and not batch.laid else None for rows in (batch.entries, batch.chunks))
         self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
 
     def _check_replicated(self) -> None:
@@ -346,6 +378,10 @@ class Scribe:
         self._stamp = (self._stamp + 1) & _STAMPS
         return self._stamp
 
+    def wrote(self, stamp: int) -> bool:
+        """Whether this is the stamp of one of its transactions. Asked from any thread."""
+        return (stamp - self._first_stamp) & _STAMPS <= (self._stamp - self._first_stamp) & _STAMPS
+
     def _is_lasting(self, commits: Sequence[Commit]) -> bool:
         return self._lasting and not all(write.fleeting for commit in commits for write in commit)
 
@@ -357,6 +393,11 @@ def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
     """Keys that are to be bound, each once, in order."""
     openings = [write.open for write in writes if write.open is not None]
     return sorted({(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None})
+
+
+def _events(writes: Sequence[Write]) -> list[bytes]:
+    """Events that may have been accepted already."""
+    return [event_name(*write.event) for write in writes if write.event is not None] + laid_events(writes)
 
 
 def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str, int]]:

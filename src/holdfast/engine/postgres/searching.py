@@ -1,13 +1,14 @@
 """Searching: which messages have which words, in a table beside the log (I-17).
 
 It is derived. A commit never touches it; whoever searches first reads what is new in the logs of its tenant into it, so
-an answer is complete as of the call. Words are parted and folded here, as everywhere, so PostgreSQL's own dictionaries
-have no say: it is given words one by one and finds them again. It only proposes: a message is read from the log and
-judged before it is shown, for a row of words next to each other can't be asked for in a long text.
+an answer is complete as of the call. Where somebody has searched before, the indexer does so in idle time too. Words
+are parted and folded here, as everywhere, so PostgreSQL's own dictionaries have no say: it is given words one by one
+and finds them again. It only proposes: a message is read from the log and judged before it is shown, for a row of words
+next to each other can't be asked for in a long text.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -18,13 +19,14 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.seeking import Found, Sought, Words, answers
 from holdfast.domain.wording import words_in
 from holdfast.engine.codec import join, names_in
-from holdfast.engine.postgres.arrays import Ints, Texts
+from holdfast.engine.postgres.arrays import Ids, Ints, Texts
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, columns
 from holdfast.engine.postgres.naming import is_id, raw, text
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.trouble import translate, verdict
 from holdfast.engine.protocol import WordsOf
+from holdfast.errors import StoreUnavailable
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
@@ -35,13 +37,24 @@ Read = Callable[..., list[tuple[Any, ...]]]
 
 
 class Searching:
-    """The search of one engine. Safe to use from many threads."""
+    """The search of one engine. Safe to use from many threads. Without `words_of` nothing is read: what it has passed
+    over would not be found by those who can read it.
+    """
 
     def __init__(
-        self, address: Address, watchdog: Watchdog, *, read: Read, words_of: WordsOf, patience: Callable[[], Patience]
+        self,
+        address: Address,
+        watchdog: Watchdog,
+        *,
+        read: Read,
+        words_of: WordsOf | None,
+        patience: Callable[[], Patience],
     ) -> None:
         self._address, self._watchdog = address, watchdog
-        self._read, self._words_of, self._patience = read, words_of, patience
+        self._read, self._patience = read, patience
+        self._words_of = words_of or (lambda *entry: None)
+        self._can_read = words_of is not None
+        self._closed = False
         self._gate = threading.Lock()
         self._line: Line | None = None
 
@@ -59,7 +72,15 @@ class Searching:
         values = _values(sought)
         return [] if values is None else [id for (id,) in self._read("sessions_found", **values, limit=limit)]
 
+    def advance(self, sessions: Sequence[str]) -> bool:
+        """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has searched there."""
+        if not self._can_read:
+            return False
+        behind = self._read("unread_among", id=Ids(filter(is_id, sessions)), limit=SESSIONS_AT_ONCE)
+        return bool(behind) and self._insist(behind)
+
     def close(self) -> None:
+        self._closed = True
         with self._gate:
             if self._line is not None:
                 self._line.close()
@@ -103,6 +124,8 @@ class Searching:
 
     def _catch_up(self, tenant: bytes) -> None:
         """Reads the logs of a tenant up to their heads."""
+        if not self._can_read:
+            return
         idle = 0  # others may read the same words; and of a log that is torn there may be nothing to read
         while idle < IDLE_MAX and (behind := self._read("unread", tenant=tenant, limit=SESSIONS_AT_ONCE)):
             idle = 0 if self._insist(behind) else idle + 1
@@ -111,6 +134,8 @@ class Searching:
         patience = self._patience()
         while True:
             with self._gate:
+                if self._closed:
+                    raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
                 try:
                     return self._step(behind)
                 except psycopg.Error as error:

@@ -7,6 +7,14 @@ LEFT JOIN mark ON mark.tenant = session.tenant AND mark.session = session.id
 WHERE session.tenant = %(tenant)s AND session.head > coalesce(mark.seq, session.origin)
 ORDER BY session.id LIMIT %(limit)s;
 
+-- name: unread_among
+-- The same among these sessions, if anybody has searched in their tenant.
+SELECT session.tenant, session.id, session.origin FROM session
+LEFT JOIN mark ON mark.tenant = session.tenant AND mark.session = session.id
+WHERE session.id = ANY (%(id)s::uuid[]) AND session.head > coalesce(mark.seq, session.origin)
+  AND EXISTS (SELECT 1 FROM mark AS read WHERE read.tenant = session.tenant)
+ORDER BY session.id LIMIT %(limit)s;
+
 -- name: add_marks
 -- Places for marks.
 INSERT INTO mark (tenant, session, seq)

@@ -5,6 +5,7 @@ of it (the connection was lost, perhaps after COMMIT was sent); or it makes no s
 told to a person.
 """
 
+import re
 from typing import Literal
 
 import psycopg
@@ -55,9 +56,31 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "54": ("a value is larger than PostgreSQL can hold", "Store large parts elsewhere and refer to them"),
     "55": ("another program holds a lock", "Let that program finish, then try again"),
     "57": ("its server was stopped or interrupted", "Check the server, then try again; what was acknowledged is safe"),
+    "pooler": (
+        "the pooler in between does not take a part of this address",
+        "Take `options` out of it; what it sets can be set for the role: ALTER ROLE … SET search_path = …",
+    ),
     "58": ("the server's disk answered with an error", "Check that disk, then try again"),
 }
 _DAMAGE = ("XX001", "XX002")
+_STANDBYS = "Bring a standby back, or take the lost ones out of synchronous_standby_names; then it goes on by itself"
+
+_REFUSALS = {
+    "28": r"authentication failed|pg_hba\.conf|not permitted to log in|role \"[^\"]*\" does not exist|no such user"
+    r"|no password supplied|certificate verify failed|does not support SSL",
+    "3D": r"database \"[^\"]*\" does not exist|no such database|permission denied for database",
+    "pooler": r"unsupported startup parameter",
+}
+"""What servers and poolers say to whom they don't let in, by the code's class: libpq passes on no code from there."""
+
+_ATTEMPT = re.compile(r"^- host: (.*?), hostaddr: .*?: ", re.MULTILINE)
+
+
+class Stalled(psycopg.OperationalError):
+    """Commits wait at the server for standbys that don't answer: one more would only be one more."""
+
+    def __init__(self, commits: int, longest_s: float) -> None:
+        super().__init__(f"its commits wait for standbys that don't answer, {commits} for up to {longest_s:.0f} s")
 
 
 def verdict(error: psycopg.Error) -> Verdict:
@@ -71,10 +94,31 @@ def verdict(error: psycopg.Error) -> Verdict:
     return "unknown" if state in _UNKNOWN or state.startswith("08") else "senseless"
 
 
+def refusal(error: psycopg.Error) -> str:
+    """The class of the reason why we are not let in, when every server that was asked has said so: waiting would not
+    help. One that lags behind, or is not yet there, does not speak for the others.
+    """
+    if error.sqlstate is not None:
+        return ""
+    said: dict[str, set[str]] = {}
+    for server, words in _attempts(str(error)):
+        reasons = [reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)]
+        said.setdefault(server, set()).update(reasons)  # a server has several addresses; one that answers is enough
+    return "" if not all(said.values()) else min(min(reasons) for reasons in said.values())
+
+
+def _attempts(text: str) -> list[tuple[str, str]]:
+    """Which server was asked, and what came of it."""
+    _, *told = _ATTEMPT.split(text)
+    return list(zip(told[::2], told[1::2], strict=True)) or [("", text)]
+
+
 def translate(error: psycopg.Error, where: str) -> HoldfastError:
     """What this driver error means to a person."""
-    state = error.sqlstate or ""
+    state = error.sqlstate or refusal(error)
     said = _first_line(error)
+    if isinstance(error, Stalled):
+        return StoreUnavailable(where=where, problem=f"{said}; this one was not begun", remedy=_STANDBYS)
     if state in _DAMAGE:
         return Damaged(where=where, problem=said)
     problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
@@ -85,14 +129,19 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
     return StoreUnavailable(where=where, problem=f"{problem} ({said})", remedy=remedy)
 
 
-def out_of_patience(error: psycopg.Error | None, where: str, waited_s: float) -> StoreUnavailable:
-    """Nothing has helped for so long; the last try met this. Nobody can say whether the commit was done."""
-    said = _first_line(error) if error is not None else "it gives no answer"
-    return StoreUnavailable(
-        where=where,
-        problem=f"no server has answered for {waited_s:.0f} s ({said}); whether the last commit was kept is not known",
-        remedy="Check its servers, then look what is there; what was acknowledged is safe",
-    )
+def out_of_patience(error: psycopg.Error, where: str, waited_s: float, *, in_doubt: bool) -> HoldfastError:
+    """Nothing has helped for so long; the last try met this. Of a commit in doubt nobody can say what became of it."""
+    said = _first_line(error)
+    if isinstance(error, Stalled) and in_doubt:
+        problem = f"{said}; this one may be among them, and is kept then"
+        return StoreUnavailable(where=where, problem=problem, remedy=_STANDBYS)
+    if isinstance(error, Stalled) or verdict(error) != "unknown" or (error.sqlstate and not in_doubt):
+        return translate(error, where)
+    problem = f"no server that can be written has answered for {waited_s:.0f} s ({said})"
+    if in_doubt:
+        problem += "; whether the last commit was kept is not known"
+    remedy = "Check its servers, then look what is there; what was acknowledged is safe"
+    return StoreUnavailable(where=where, problem=problem, remedy=remedy)
 
 
 def is_missing(error: psycopg.Error) -> bool:
@@ -101,7 +150,9 @@ def is_missing(error: psycopg.Error) -> bool:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """One line, and nothing of what was written: details of the server's errors quote rows."""
+    """One line, and nothing of what was written: details of the server's errors quote rows. When several servers were
+    asked, it has the words of each.
+    """
     primary = error.diag.message_primary if error.sqlstate else None
-    text = primary or str(error) or type(error).__name__
-    return text.strip().splitlines()[0]
+    said = [words.strip().splitlines()[0] for _, words in _attempts(primary or str(error)) if words.strip()]
+    return "; ".join(dict.fromkeys(said)) or type(error).__name__

@@ -25,7 +25,7 @@ _LAWS = {
 }
 
 
-def info(read: Read, where: str) -> StoreInfo:
+def info(read: Read, where: str, replication: Replication) -> StoreInfo:
     """What `Engine.info` tells. Tables stand where SQLite has files."""
     sessions, entries, tenants, journal_rows, active_at = read("info_rows")[0]
     sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
@@ -47,6 +47,7 @@ def info(read: Read, where: str) -> StoreInfo:
         free_pages=0,
         log_pages=0,
         file_system=None,
+        replication=str(replication),
     )
 
 
@@ -56,8 +57,13 @@ def check(read: Read, where: str, replication: Replication) -> list[Problem]:
 
 
 def _problems(read: Read, where: str, replication: Replication) -> Iterator[Problem]:
-    if replication.problem:
-        yield Problem(where, replication.problem, "I-3", "Mend the cluster's replication")
+    if replication.weakness is not None:
+        problem, remedy = replication.weakness
+        yield Problem(rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy)
     for name, (sentence, invariant, remedy) in _LAWS.items():
         for row in read(name):
-            yield Problem(f"session {row[0]}", sentence.format(*row), invariant, remedy)
+            problem, session = sentence.format(*row), f"{row[0]}"
+            yield Problem(
+                rule=name.replace("_", "-"), place=f"session {session}", problem=problem, invariant=invariant,
+                remedy=remedy, session=session,
+            )  # fmt: skip

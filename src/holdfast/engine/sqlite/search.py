@@ -227,7 +227,7 @@ class SearchIndex:
             facets.append(facet("k", sought.key))
         sessions: list[int] = []
         if sought.session is not None:
-            sessions = [n for (n,) in self._read("session_number", (sought.tenant, sought.session))]
+            sessions = [n for (n,) in self._read("session_sought", (sought.tenant, sought.session))]
             if not sessions:
                 return None
         elif sought.state is not None:

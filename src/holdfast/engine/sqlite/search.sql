@@ -119,8 +119,8 @@ SELECT note FROM log
 WHERE session = ?1 AND seq < ?2 AND seq >= ?2 - 1000 AND kind = 'message' AND instr(note, ?3)
 ORDER BY seq DESC LIMIT 8;
 
--- name: session_number
--- The number of a session.
+-- name: session_sought
+-- The number of a session of this tenant.
 SELECT n FROM session WHERE tenant = ? AND id = ?;
 
 -- name: sessions_in_state

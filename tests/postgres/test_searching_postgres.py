@@ -1,0 +1,167 @@
+"""Search on PostgreSQL: the words lie in a table beside the log, read in idle time and before each search (I-17)."""
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.domain.seeking import Sought, asked
+from holdfast.engine.postgres.engine import PostgresEngine
+from holdfast.engine.protocol import Write
+from holdfast.runtime.searching import words_of
+from holdfast.testing.laws_of_searching import SCRIPTS, look, said, say
+from holdfast.testing.reference import ReferenceEngine, Ticks
+from holdfast.testing.telling import did, named, opened
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def place(databases: Callable[..., str]) -> str:
+    return databases(schema=True)
+
+
+@contextlib.contextmanager
+def at(place: str, **options: Any) -> Iterator[PostgresEngine]:
+    usual: dict[str, Any] = {"durability": "process", "tick": Ticks(), "chance": os.urandom, "words_of": words_of}
+    engine = PostgresEngine(place, **{**usual, **options})
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def words_in(place: str) -> int:
+    """How many messages are in the index."""
+    with psycopg.connect(place) as connection:
+        [[count]] = connection.execute("SELECT count(*) FROM words").fetchall()
+        return int(count)
+
+
+texts = st.one_of(
+    st.lists(st.sampled_from([*SCRIPTS, "kelp", "keel", "a"]), max_size=6).map(" ".join),
+    st.lists(st.sampled_from([*SCRIPTS, "kelp"]), max_size=4).map("".join),
+    st.text(st.characters(), max_size=20),
+)
+questions = st.one_of(
+    st.sampled_from([*SCRIPTS, "ke", "机器学习", '"мир kelp"', "κο", "器", ""]),
+    st.lists(st.sampled_from([*SCRIPTS, "kelp"]), min_size=2, max_size=3).map(" ".join),
+    texts,
+    texts.map('"{}"'.format),
+)
+stories = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["user", "assistant"]), texts), max_size=16)
+
+
+@pytest.fixture
+def engine(place: str) -> Iterator[PostgresEngine]:
+    with at(place) as made:
+        yield made
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(story=stories, asks=st.lists(questions, min_size=1, max_size=5), role=st.sampled_from([None, "user"]))
+def test_it_finds_what_a_plain_look_at_every_message_finds(
+    engine: PostgresEngine, story: list[tuple[int, str, str]], asks: list[str], role: str | None
+) -> None:
+    """Each story in tenants of its own: the others must not show either."""
+    reference = ReferenceEngine(words_of=words_of)
+    numbers = [next(_numbers) for _ in range(3)]
+    tenant = f"tenant {numbers[0]}"
+    for number in numbers:
+        for kept in (engine, reference):
+            opened(kept, number, tenant=tenant if number != numbers[2] else "somebody else")
+    for which, who, text in story:
+        write = Write(named(numbers[which]), drafts=(said(text, role=who),))
+        did(reference, write)
+        did(engine, write)
+    for text in asks:
+        wanted = Sought(tenant, asked(text), role=role)
+        for limit in (5, 100):
+            assert engine.search(wanted, limit=limit) == reference.search(wanted, limit=limit)
+        assert engine.matching(wanted, limit=2) == reference.matching(wanted, limit=2)
+
+
+_numbers = itertools.count(0x10000000)
+
+
+def test_a_commit_never_touches_the_index(place: str) -> None:
+    """In a store that nobody has searched there is nothing of it, also after a while."""
+    asked_for = threading.Event()
+    with at(place) as engine:
+        advance = engine._indexer._advance
+        engine._indexer._advance = lambda moved: advance(moved) or asked_for.set() or False  # type: ignore[func-returns-value]
+        say(engine, opened(engine, 1), "kelp")
+        assert asked_for.wait(LIMIT_S), "the indexer has looked whether there is something to do"
+        assert words_in(place) == 0
+
+
+def test_in_idle_time_the_log_is_read_if_somebody_has_searched_before(place: str) -> None:
+    read = threading.Event()
+
+    def told(kind: str, note: bytes, body: bytes, earlier: Callable[..., Any]) -> Any:
+        if b"later" in body:
+            read.set()
+        return words_of(kind, note, body, earlier)
+
+    with at(place) as engine:
+        say(engine, opened(engine, 1), "kelp")
+        assert look(engine, "kelp") == ["kelp"]
+    with at(place, words_of=told) as engine:
+        say(engine, named(1), "later")
+        say(engine, opened(engine, 2), "later")
+        assert read.wait(LIMIT_S), "nobody searched, and it was read all the same"
+        assert look(engine, "later") == ["later", "later"]
+
+
+def test_who_cannot_read_messages_passes_none_over(place: str) -> None:
+    """A program that was opened without `words_of` must not mark as read what it has not read."""
+    with at(place) as engine:
+        say(engine, opened(engine, 1), "kelp before")
+        assert look(engine, "kelp") == ["kelp before"]
+    with at(place, words_of=None) as blind:
+        say(blind, named(1), "kelp meanwhile")
+        assert look(blind, "kelp") == []
+        assert not blind._searching.advance([named(1)])
+    with at(place) as engine:
+        assert look(engine, "kelp") == ["kelp meanwhile", "kelp before"]
+
+
+def test_machines_that_search_and_write_at_once_each_find_all_of_their_own(place: str) -> None:
+    with at(place) as one, at(place) as two:
+        troubles: list[BaseException] = []
+
+        def work(engine: PostgresEngine, number: int) -> None:
+            try:
+                session = opened(engine, number)
+                for count in range(1, 31):
+                    say(engine, session, f"kelp mine{number} {count}")
+                    if count % 5 == 0:
+                        assert len(look(engine, f"mine{number}")) == count
+            except BaseException as trouble:
+                troubles.append(trouble)
+
+        workers = [threading.Thread(target=work, args=(engine, n)) for n, engine in enumerate((one, two, one, two), 1)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(LIMIT_S)
+        assert troubles == []
+        assert len(look(one, "kelp")) == len(look(two, "kelp")) == 120
+
+
+def test_an_index_that_was_lost_is_made_anew(place: str) -> None:
+    """I-17: it holds nothing that the log does not."""
+    with at(place) as engine:
+        say(engine, opened(engine, 1), *(f"kelp {number}" for number in range(100)))
+        before = look(engine, "kelp")
+        with psycopg.connect(place, autocommit=True) as connection:
+            connection.execute("TRUNCATE words, mark")
+        assert look(engine, "kelp") == before
+        assert words_in(place) == 100
