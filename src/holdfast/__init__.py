@@ -30,6 +30,7 @@ from holdfast.runtime.turn import Turn
 if TYPE_CHECKING:
     from holdfast.runtime.agents import AgentCache
     from holdfast.runtime.aio import AsyncSession, AsyncStore, AsyncTurn, open_async
+    from holdfast.runtime.copying import copy
     from holdfast.runtime.recording import Recorded
 
 __version__ = "0.1.0"
@@ -55,6 +56,7 @@ __all__ = [
     "ToolCall",
     "Turn",
     "Usage",
+    "copy",
     "errors",
     "open",
     "open_async",
@@ -66,6 +68,7 @@ _LATER = {
     "AsyncStore": "aio",
     "AsyncTurn": "aio",
     "Recorded": "recording",
+    "copy": "copying",
     "open_async": "aio",
 }
 

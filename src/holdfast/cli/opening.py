@@ -23,15 +23,15 @@ def opened(options: Any) -> Iterator[holdfast.Store]:
         yield store
 
 
-def insist(where: str) -> None:
+def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:
     """Ends the command unless there is a store at this place."""
     if where.startswith(("postgresql://", "postgres://")):
         return
     path = where.removeprefix("sqlite:///")
     if not os.path.exists(path):
-        raise Stop(NOT_FOUND, f"There is no store at `{path}`; name it with --store, or set HOLDFAST_STORE.")
+        raise Stop(NOT_FOUND, f"There is no store at `{path}`; {remedy}.")
     if os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise Stop(NOT_FOUND, f"The file `{path}` is empty, so there is no store in it; name another with --store.")
+        raise Stop(NOT_FOUND, f"The file `{path}` is empty, so there is no store in it; {remedy}.")
 
 
 def session_of(store: holdfast.Store, name: str) -> holdfast.Session:

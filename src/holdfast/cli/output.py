@@ -18,6 +18,7 @@ STYLES = {
     "good": "32", "bad": "1;31", "quiet": "2", "strong": "1", "hit": "1;33",
 }  # fmt: skip
 WIDTH_MIN, WIDTH_MAX = 40, 120
+BAR = 24
 BREAK = "\u240a"
 """The sign for a line break where there must be none."""
 
@@ -69,6 +70,24 @@ class Output:
         """A line of talk; one line, whatever is in it."""
         sys.stderr.write(painted((*map(_flat, pieces), "\n"), colour=self._talk_colour))
         sys.stderr.flush()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a line of talk can be written over: somebody sits in front of a terminal."""
+        return _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+
+    def over(self, line: str | None) -> None:
+        """A line of talk that the next one takes the place of; None takes it away. There is none unless watched."""
+        width = _width(sys.stderr)
+        if self.is_watched and width is not None:
+            sys.stderr.write("\r" + harmless(line or "")[: width - 1] + "\x1b[K")
+            sys.stderr.flush()
+
+    def bar(self, done: int, total: int, more: str) -> None:
+        """How far something long has come, in one line."""
+        done, total = min(done, total), max(total, 1)
+        marks = ("#" * (done * BAR // total)).ljust(BAR, ".")
+        self.over(f"[{marks}] {done * 100 // total:3d} %, {more}")
 
 
 def encoded(value: Any) -> bytes:

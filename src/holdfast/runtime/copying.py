@@ -1,0 +1,209 @@
+"""Copying a store into another: every session, many at once, and what came of it.
+
+What many sessions send together is one transaction in the target. Memory is bounded by the pages under way (I-24), but
+for the names of the sessions.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+
+import msgspec
+
+from holdfast.engine.protocol import Engine, SessionState
+from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
+from holdfast.runtime.carrying import Apart, Carried, Difference, Sent, carry
+from holdfast.runtime.comparing import summed
+from holdfast.runtime.drive import Plan, run
+from holdfast.runtime.knowing import bring_events
+from holdfast.runtime.ordering import Order
+from holdfast.runtime.recovery import settle_if_dead
+from holdfast.runtime.room import Room
+from holdfast.runtime.store import StoreWork
+
+WIDTH = 64
+BYTES_MAX = 16 << 20
+"""So many sessions, or so much of them, are under way at once."""
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What a copy came to. `entries` are in the target as they are in the source, `added` of them by this copy; all
+    were read back and compared. `digest` is of all these sessions together, the same in both stores. `in_use`: sessions
+    in which a turn is running, copied up to there, and forks that wait for that turn; copy again when it is over.
+    `differences`: sessions that were left as they are.
+    """
+
+    sessions: int
+    entries: int
+    added: int
+    digest: str
+    in_use: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a copy has come: sessions that are done, entries that were dealt with, and how many there are."""
+
+    sessions: int
+    sessions_total: int
+    entries: int
+    entries_total: int
+
+
+def copy(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    tenant: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Copied:
+    """Copies the sessions of one tenant, or of all, from one store into another, which is made if there is none.
+
+    Sessions come out the same: entries, inbox, outbox, keys and epochs, events that were accepted. Both stores may be
+    in use. Copying again brings over what is new, and resumes a copy that was cut short. What is in the target stays: a
+    session that went on there by itself is told of and left.
+    """
+    _insist(source)
+    whose = "default" if tenant is None else tenant
+    with ExitStack() as stack:
+        here, there = (
+            stack.enter_context(closing(StoreWork(where, durability="power", tenant=whose, world=None)))
+            for where in (source, target)
+        )
+        tenants = [tenant] if tenant is not None else here.engine.tenants()
+        return _Copy(here, there.engine, tenants, progress or (lambda progress: None)).copied()
+
+
+def _insist(where: str | os.PathLike[str]) -> None:
+    """Looking for a store makes none."""
+    name = os.fsdecode(where)
+    is_file = not name.startswith(("postgresql://", "postgres://"))
+    if is_file and not os.path.exists(name.removeprefix("sqlite:///")):
+        raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
+
+
+class _Copy:
+    """One copy under way."""
+
+    def __init__(self, here: StoreWork, there: Engine, tenants: list[str], tell: Callable[[Progress], None]) -> None:
+        self._here, self._there, self._tenants, self._tell = here, there, set(tenants), tell
+        self._order = Order(here.engine, tenants)
+        self._done = self._same = self._entries = self._added = self._advanced = 0
+        self._digest = summed()
+        self._in_use: list[str] = []
+        self._differences: dict[str, Difference] = {}
+
+    def copied(self) -> Copied:
+        for group in self._order.groups():
+            self._together(group)
+        bring_events(self._here.engine, self._there, self._is_copied)
+        return Copied(
+            sessions=self._same,
+            entries=self._entries,
+            added=self._added,
+            digest=self._digest,
+            in_use=tuple(self._in_use),
+            differences=tuple(self._differences.values()),
+        )
+
+    def _together(self, ids: Iterable[str]) -> None:
+        crowd = _Crowd()
+        for id in ids:
+            crowd.add(self._carry(id))
+        crowd.finish()
+
+    def _carry(self, id: str) -> Plan[None]:
+        """Carries one session over and notes what came of it. What is wrong with one stops no other."""
+        state = self._here.engine.state(id)
+        assert state is not None, "no session is ever taken out of a store"
+        room = self._here.room(state)
+        try:
+            if self._is_ready(state):
+                carried = yield from carry(
+                    self._here.engine,
+                    self._there,
+                    state,
+                    settled=partial(_settled, room),
+                    advance=self._advance,
+                )
+                self._note(carried)
+            else:
+                self._in_use.append(id)
+        except Apart as apart:
+            self._differences[id] = apart.difference
+        except (Damaged, InvalidMessage) as error:
+            self._differences[id] = Difference(id, state.tenant, state.key, state.origin + 1, str(error))
+        self._done += 1
+        self._advance(0)
+
+    def _is_ready(self, state: SessionState) -> bool:
+        """Whether what a session needs is in the target; a past that is in a turn that is running is not there yet."""
+        bound = self._order.bound.get(state.id)
+        if bound is None:
+            return True
+        current = self._there.current(*bound.key) if bound.key is not None else None
+        if current is not None and current.id in self._differences:
+            raise Apart(state, state.origin + 1, f"its key's session {current.id} is not the same there, and is kept")
+        if bound.parent is None:
+            return True
+        apart = self._differences.get(bound.parent)
+        if apart is not None and apart.seq <= bound.origin:
+            raise Apart(state, apart.seq, f"the past that it shares with session {bound.parent} is not the same there")
+        parent = self._there.state(bound.parent)
+        return parent is not None and parent.head >= bound.origin
+
+    def _is_copied(self, state: SessionState) -> bool:
+        return state.tenant in self._tenants and state.id not in self._differences
+
+    def _note(self, carried: Carried) -> None:
+        self._same += 1
+        self._entries += carried.entries
+        self._added += carried.added
+        self._digest = summed(self._digest, carried.digest)
+        if carried.in_use:
+            self._in_use.append(carried.session_id)
+
+    def _advance(self, entries: int) -> None:
+        self._advanced += entries
+        self._tell(Progress(self._done, self._order.sessions, self._advanced, self._order.entries))
+
+
+def _settled(room: Room, state: SessionState | None) -> SessionState:
+    """How a session stands, or stood just now; whoever looks at a turn whose writer is gone ends it."""
+    return state if state is not None and state.turn is None else run(settle_if_dead(room))
+
+
+class _Crowd:
+    """Plans side by side: each goes on when what it has sent is written."""
+
+    def __init__(self) -> None:
+        self._plans: deque[tuple[Plan[None], Sent]] = deque()
+        self._bytes = 0
+
+    def add(self, plan: Plan[None]) -> None:
+        self._go_on(lambda: next(plan), plan)
+        while len(self._plans) >= WIDTH or self._bytes >= BYTES_MAX:
+            self._wait()
+
+    def finish(self) -> None:
+        while self._plans:
+            self._wait()
+
+    def _wait(self) -> None:
+        plan, sent = self._plans.popleft()
+        self._bytes -= sent.bytes
+        try:
+            outcome = sent.ticket.result()
+        except HoldfastError as error:
+            trouble = error
+            self._go_on(lambda: plan.throw(trouble), plan)
+        else:
+            self._go_on(lambda: plan.send(outcome), plan)
+
+    def _go_on(self, step: Callable[[], Sent], plan: Plan[None]) -> None:
+        with suppress(StopIteration):
+            sent = step()
+            self._plans.append((plan, sent))
+            self._bytes += sent.bytes
