@@ -1,7 +1,7 @@
 """`python -m bench [names…] [--quick] [--world native|slowed] [--json]`: measures, and prints a table with the bars.
 
-Each module is measured in a process of its own, once natively and once with every sync 1 ms slower. `BENCH_DIR` says on
-which disk; the current folder's unless told.
+Each module is measured in a process of its own, once natively and once with every sync 1 ms slower, or 2 ms on
+PostgreSQL. `BENCH_DIR` says on which disk; the current folder's unless told.
 """
 
 import argparse
@@ -28,6 +28,8 @@ MODULES = (
     "searching",
     "disk",
     "importing",
+    "postgres",
+    "machines",
 )
 
 
@@ -50,7 +52,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Holdfast beside raw SQLite and its fastest peer."
+        prog="python -m bench", description="Holdfast beside raw SQLite, raw psycopg and its peers."
     )
     parser.add_argument(
         "names", nargs="*", metavar="name", help=f"what to measure: {', '.join(MODULES)}; all unless told"
