@@ -12,9 +12,11 @@ __all__ = ["get", "known", "plain", "read", "register"]
 
 _OWN = {
     "anthropic": ("holdfast.formats.anthropic", "Anthropic"),
+    "goose": ("holdfast.formats.goose", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
     "openai.chat": ("holdfast.formats.openai_chat", "OpenAIChat"),
     "openai.responses": ("holdfast.formats.openai_responses", "OpenAIResponses"),
+    "openviking": ("holdfast.formats.openviking", "OpenViking"),
 }
 
 _formats: dict[str, Format] = {}

@@ -1,0 +1,141 @@
+"""Stores whose sessions are plain rows of provider messages: what Claude Code, Codex and the Agents SDK have in common.
+
+An item is one such row as it was found, with what a judge needs to know of it: which calls it makes, which it answers.
+Rows that can't be read stand among the items, where they were met.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Line, Story, Summary
+
+_MESSAGE_ROLES = ("user", "assistant", "system", "developer")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One row. `id` is its own identity, by which a repetition is known; `says`: it goes on with the session, where
+    calls, results and what the model thought do not.
+    """
+
+    line: Line | Summary
+    id: str = ""
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    says: bool = False
+
+
+Items = Callable[[], Iterator[Item | Unreadable]]
+
+
+class Chapter(msgspec.Struct, frozen=True):
+    """A session: its story without lines, and its items, to be gone through as often as need be."""
+
+    story: Story
+    items: Items
+
+
+class ItemLines:
+    """The lines of a chapter. An origin that comes again is counted; what can't be read is handed to `unread`."""
+
+    def __init__(self, items: Items, unread: Callable[[Unreadable], None]) -> None:
+        self._items = items
+        self._unread = unread
+
+    def __iter__(self) -> Iterator[Line | Summary]:
+        met: dict[str, int] = {}
+        for item in self._items():
+            if isinstance(item, Unreadable):
+                self._unread(item)
+                continue
+            origin = item.line.origin
+            met[origin] = count = met.get(origin, 0) + 1
+            yield item.line if count == 1 else msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
+
+
+class ItemShelf:
+    """A shelf of chapters."""
+
+    def __init__(self) -> None:
+        self._unread: dict[str, Unreadable] = {}
+
+    def chapters(self, session: str | None = None) -> Iterator[Chapter]:
+        """Its sessions, in an order that does not change."""
+        raise NotImplementedError
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        for chapter in self.chapters(session):
+            yield msgspec.structs.replace(chapter.story, lines=ItemLines(chapter.items, self._met))
+
+    def unreadable(self) -> list[Unreadable]:
+        return list(self._unread.values())
+
+    def troubles(self) -> list[Unreadable]:
+        """What could not be read of the store itself."""
+        return []
+
+    def _met(self, trouble: Unreadable) -> None:
+        self._unread.setdefault(trouble.place, trouble)
+
+
+def stamp(text: Any) -> int | None:
+    """A time in ISO 8601, in milliseconds; SQLite's own shape of it is in UTC."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def number(value: Any) -> int:
+    """A count of tokens, 0 where there is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def wrong_content(content: Any) -> str:
+    """Why this is no content of a message; nothing when it is words, blocks or nothing."""
+    if content is None or isinstance(content, str):
+        return ""
+    if not isinstance(content, list):
+        return f"its content is a {type(content).__name__}"
+    if all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
+        return ""
+    return "its content has a block without a type"
+
+
+def wrong_item(item: Any) -> str:
+    """Why this is no item of the Responses API."""
+    if not isinstance(item, dict):
+        return "it is not an object"
+    kind = item.get("type")
+    if kind is None or kind == "message":
+        if item.get("role") not in _MESSAGE_ROLES:
+            return f"its role is {str(item.get('role'))[:40]!r}"
+        return wrong_content(item.get("content"))
+    return "" if isinstance(kind, str) else "its type is not a word"
+
+
+def response_item(item: dict[str, Any], line: Line) -> Item:
+    """An item of the Responses API, whose payload and place are those of `line`."""
+    kind = item.get("type") or "message"
+    call_id = item.get("call_id") if isinstance(item.get("call_id"), str) else ""
+    own = item.get("id") if isinstance(item.get("id"), str) else ""
+    if kind in _CALLS and call_id:
+        return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
+    if kind.endswith("_output") and call_id:
+        return Item(line, id=f"{kind}:{call_id}", answers=(call_id,))
+    return Item(line, id=f"{kind}:{own}" if own else "", says=kind == "message")
+
+
+def role_of(item: dict[str, Any]) -> str:
+    """Who speaks in an item of the Responses API, in Holdfast's words."""
+    kind = item.get("type") or "message"
+    if kind == "message":
+        return "system" if item["role"] == "developer" else str(item["role"])
+    return "tool" if kind.endswith("_output") else "assistant"

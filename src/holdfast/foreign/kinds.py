@@ -1,0 +1,45 @@
+"""Which foreign stores there are, and which of them a path is: told by what is in it, never by its name."""
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from holdfast.foreign.shelf import Shelf
+
+SHELVES = {
+    "hermes": "HermesShelf",
+    "goose": "GooseShelf",
+    "openviking": "OpenVikingShelf",
+    "claude": "ClaudeShelf",
+    "codex": "CodexShelf",
+    "agents": "AgentsShelf",
+}
+ENDINGS = (".db", ".sqlite", ".sqlite3", ".jsonl", ".json")
+"""What a file is called that is worth a look when a whole folder was given."""
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """What a file or a folder is; None when no reader knows it."""
+    for kind in SHELVES:
+        if _reader(kind).recognises(Path(path)):
+            return kind
+    return None
+
+
+def open_shelf(kind: str, path: str | os.PathLike[str]) -> Shelf:
+    """The store of this kind at this path, opened from a private copy."""
+    shelf: Shelf = getattr(_reader(kind), SHELVES[kind])(Path(path))
+    return shelf
+
+
+def files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Files in a folder, and in those below it, that may be stores; in an order that does not change."""
+    for where, below, names in os.walk(folder):
+        below.sort()
+        yield from (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
+
+
+def _reader(kind: str) -> Any:
+    return import_module(f"holdfast.foreign.{kind}")

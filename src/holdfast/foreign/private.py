@@ -1,0 +1,176 @@
+"""A private copy of somebody's store, and whether it is in use: the original is never opened by anything that writes.
+
+Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the file without its `-wal`
+lacks the last turns. So files are copied, the log with them, into a folder of our own; the original keeps its bytes,
+its times and its neighbours. A store that is written meanwhile is copied again until a copy is of one moment.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from holdfast.errors import StoreUnavailable
+
+TRIES = 20
+LIVE_S = 2.0
+_BLOCK = 1 << 20
+_DEPTH_MAX = 64
+SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+class PrivateCopy:
+    """A folder of our own with a copy of a store in it; `path` is the copy."""
+
+    def __init__(self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",)) -> None:
+        self.source = Path(source)
+        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        self.path = self._folder / (self.source.name or "store")
+        try:
+            self._copy(beside)
+        except OSError as error:
+            self.close()
+            problem = f"it can't be read ({error.strerror or error})"
+            remedy = "Check the path and its rights"
+            raise StoreUnavailable(where=str(source), problem=problem, remedy=remedy) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, beside: tuple[str, ...]) -> None:
+        if self.source.is_dir():
+            _copy_folder(self.source, self.path)
+            return
+        pairs = [(self.source, self.path)]
+        pairs += [(Path(f"{self.source}{tail}"), Path(f"{self.path}{tail}")) for tail in beside]
+        for _ in range(TRIES):
+            before = [_stamp(source) for source, _ in pairs]
+            for source, target in pairs:
+                target.unlink(missing_ok=True)
+                if source.exists():
+                    _copy_file(source, target)
+            if before == [_stamp(source) for source, _ in pairs]:
+                return
+        problem = "it is written without a pause, and no copy of one moment could be made"
+        raise StoreUnavailable(where=str(self.source), problem=problem, remedy="Stop the program that writes it")
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> "PrivateCopy":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def is_live(path: str | os.PathLike[str]) -> bool:
+    """Whether some process of this machine has this file, or a file of this folder, open."""
+    wanted = _identities(Path(path))
+    for process in os.scandir("/proc") if os.path.isdir("/proc") else ():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            numbers = os.listdir(f"/proc/{process.name}/fd")
+        except OSError:
+            continue  # it is gone, or somebody else's
+        for number in numbers:
+            try:
+                found = os.stat(f"/proc/{process.name}/fd/{number}")
+            except OSError:
+                continue
+            if (found.st_dev, found.st_ino) in wanted:
+                return True
+    return False
+
+
+def is_sqlite(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as SQLite's files do."""
+    try:
+        return read_start(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return False
+
+
+def read_start(path: str | os.PathLike[str], size: int) -> bytes:
+    """The first bytes of a file, read without a trace."""
+    number = _open(path)
+    try:
+        return os.read(number, size)
+    finally:
+        os.close(number)
+
+
+def listed(folder: str | os.PathLike[str]) -> list[tuple[Path, bool]]:
+    """What lies in a folder, by name, and whether it is a folder itself: read without a trace. Links, and whatever else
+    is neither a folder nor a regular file, are left out.
+    """
+    number = _open(folder)
+    try:
+        with os.scandir(number) as items:
+            kinds = [
+                (item.name, item.is_dir(follow_symlinks=False), item.is_file(follow_symlinks=False)) for item in items
+            ]
+    finally:
+        os.close(number)
+    return [(Path(folder, name), is_folder) for name, is_folder, is_file in sorted(kinds) if is_folder or is_file]
+
+
+def _files_below(folder: Path, depth: int = 0) -> list[Path]:
+    """All files of a folder. No store is nested as deep as a folder can be made to be."""
+    if depth > _DEPTH_MAX:
+        return []
+    found = listed(folder)
+    return [file for path, below in found for file in (_files_below(path, depth + 1) if below else [path])]
+
+
+def _identities(path: Path) -> set[tuple[int, int]]:
+    names = _files_below(path) if path.is_dir() else [path]
+    found = set()
+    for name in [*names, *(Path(f"{name}-wal") for name in names if not path.is_dir())]:
+        stamp = _stamp(name)
+        if stamp is not None:
+            found.add(stamp[:2])
+    return found
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
+    """Regular files only: what a link points to is not part of the store. What a running program takes away meanwhile,
+    a lock file say, is not there.
+    """
+    target.mkdir(mode=0o700)
+    for path, is_folder in listed(source):
+        try:
+            if not is_folder:
+                _copy_file(path, target / path.name)
+            elif depth < _DEPTH_MAX:
+                _copy_folder(path, target / path.name, depth + 1)
+        except FileNotFoundError:
+            continue
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    number = _open(source)
+    try:
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+            while block := os.read(number, _BLOCK):
+                copy.write(block)
+    finally:
+        os.close(number)
+
+
+def _open(path: str | os.PathLike[str]) -> int:
+    """For reading, without a mark on the time it was last read where the system allows that."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:
+        return os.open(path, flags)

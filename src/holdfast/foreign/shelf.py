@@ -1,0 +1,40 @@
+"""What a foreign store is to those who read it: a shelf of stories."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+from holdfast.foreign.story import Story
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A record that could not be read: where it lies, what is wrong, and its raw bytes as far as they are of use."""
+
+    session: str | None
+    place: str
+    problem: str
+    raw: bytes = b""
+
+
+class Shelf(Protocol):
+    """A store of somebody else's, opened from a private copy. One bad record stops nothing else: it is told in
+    `unreadable`, once the stories have been gone through.
+    """
+
+    kind: str
+    """hermes, goose, openviking, claude, codex or agents."""
+    path: str
+    """Where the original lies, for people."""
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        """Its sessions as they are, in an order that does not change: parents before what follows from them."""
+        ...
+
+    def unreadable(self) -> list[Unreadable]:
+        """Records that were met so far and could not be read."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the private copy."""
+        ...
