@@ -1,0 +1,1 @@
+"""What went wrong with a store, and what can be got back."""

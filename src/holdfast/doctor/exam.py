@@ -1,0 +1,79 @@
+"""An exam: what is wrong with one store, told as findings."""
+
+import fnmatch
+from collections.abc import Collection
+
+import msgspec
+
+from holdfast.doctor.finding import Finding, Sign, told
+from holdfast.doctor.kinds import OWN, UNKNOWN, open_patient
+from holdfast.doctor.patient import Accepts, Patient
+from holdfast.doctor.rulebook import rules_of
+from holdfast.errors import HoldfastError
+from holdfast.foreign.private import is_live
+
+APPLIED = ("auto", "mark")
+"""Policies whose remedies are applied without asking."""
+
+
+class Report(msgspec.Struct):
+    """A store, examined. `live`: some program has it open, so that what is last in it may just be under way."""
+
+    kind: str
+    path: str
+    live: bool
+    sessions: int
+    messages: int
+    findings: list[Finding]
+
+    @property
+    def is_unreadable(self) -> bool:
+        return any(_is_hopeless(finding.rule) for finding in self.findings)
+
+
+def examine(kind: str, path: str, *, only: Collection[str] = (), session: str | None = None) -> Report:
+    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it."""
+    report = Report(kind, path, False, 0, 0, [])
+    if kind == UNKNOWN:
+        _tell(report, Sign("holdfast/not-a-store", "", path, "No reader knows what this is."), only)
+        return report
+    try:
+        report.live = is_live(path)
+        patient = open_patient(kind, path)
+    except (HoldfastError, OSError) as error:
+        _tell(report, Sign(f"{kind}/unreadable-store", "", path, str(error)), only)
+        return report
+    try:
+        _look(report, patient, only, session)
+    finally:
+        patient.close()
+    return report
+
+
+def _look(report: Report, patient: Patient, only: Collection[str], session: str | None) -> None:
+    for examined in patient.examine(session):
+        if examined.session:
+            report.sessions += 1
+            report.messages += examined.messages
+        for sign in examined.signs:
+            _tell(report, sign, only)
+
+
+def _tell(report: Report, sign: Sign, only: Collection[str]) -> None:
+    if only and not _is_hopeless(sign.rule) and not any(fnmatch.fnmatchcase(sign.rule, name) for name in only):
+        return
+    kind = OWN if report.kind == UNKNOWN else report.kind
+    rule = next(rule for rule in rules_of(kind) if rule.name == sign.rule)
+    report.findings.append(told(sign, rule))
+
+
+def _is_hopeless(rule: str) -> bool:
+    return rule == "holdfast/not-a-store" or rule.endswith("/unreadable-store")
+
+
+def accepting(accepted: Collection[str]) -> Accepts:
+    """Applies what needs no question, and what was accepted by name."""
+    return lambda rule: (
+        rule.policy in APPLIED
+        or (rule.policy == "ask" and any(fnmatch.fnmatchcase(rule.name, name) for name in accepted))
+    )

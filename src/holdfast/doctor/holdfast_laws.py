@@ -1,0 +1,102 @@
+"""Laws that the entries of one session show to hold or not, whoever keeps them.
+
+Each law takes the log from its first entry on and tells the places where it is broken: the seq of an entry, and what is
+so there. The doctor asks them of a damaged store, the test kit of a store under torture.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.fold import Log
+
+Broken = Iterator[tuple[int, str]]
+
+
+def labels_are_of_messages(entries: Sequence[Entry]) -> Broken:
+    """I-13."""
+    known = {entry.id.hex() for entry in entries if entry.kind == "message"}
+    for entry, note in _notes(entries, "label"):
+        if note.message not in known:
+            yield entry.seq, f"it labels message {note.message}, which is not there"
+
+
+def turns_speak_while_they_run(entries: Sequence[Entry]) -> Broken:
+    """After its end a turn has only what is marked: late, or partial and written by whoever settled it (I-7)."""
+    over: set[int | None] = set()
+    known: set[int | None] = {None}
+    for entry in entries:
+        if entry.kind == "turn":
+            known.add(entry.turn)
+        elif entry.turn not in known:
+            yield entry.seq, f"it is of turn {entry.turn}, which had not started"
+        elif entry.turn in over:
+            note = note_of("message", entry.note) if entry.kind == "message" else None
+            if note is None or not (note.late or note.partial or note.erased):
+                yield entry.seq, f"it is a {entry.kind}, and came after the end of turn {entry.turn}"
+        if entry.kind == "end":
+            over.add(entry.turn)
+
+
+def summaries_cover_once(entries: Sequence[Entry]) -> Broken:
+    """Where nothing but compactions has shaped the view, a message is shown or covered, once (I-11)."""
+    log, covered = Log(), Counter[int]()
+    hidden: set[str] = set()
+    for entry in entries:
+        if entry.kind in ("view", "rewind", "erased"):
+            return
+        if entry.kind == "message" and note_of("message", entry.note).erased:
+            return
+        if entry.kind == "compaction":
+            natural = [seen.seq for seen in log.standing]
+            for first, last in note_of("compaction", entry.note).covers:
+                covered.update(natural[natural.index(first) : natural.index(last) + 1])
+        log.add([entry])
+        hidden |= log.hidden
+    placed = Counter(seen.seq for seen in log.placed)
+    for seen in log.standing:
+        times = placed[seen.seq] + covered[seen.seq]
+        if times != 1 and seen.id not in hidden:
+            yield seen.seq, f"this message is shown {placed[seen.seq]} and covered {covered[seen.seq]} times"
+
+
+def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
+    """I-22."""
+    asked = {(note.message, note.index) for _, note in _notes(entries, "ask")}
+    fates: Counter[tuple[str, int]] = Counter()
+    starts: Counter[tuple[str, int]] = Counter()
+    denied: set[tuple[str, int]] = set()
+    for entry in entries:
+        if entry.kind not in ("decision", "call"):
+            continue
+        note = note_of(entry.kind, entry.note)
+        place = (note.message, note.index)
+        if entry.kind == "decision":
+            fates[place] += 1
+            denied |= set() if note.approved else {place}
+            if fates[place] > 1 or place not in asked:
+                yield entry.seq, f"call {place} is decided {fates[place]} times, and was {_asked(place in asked)}"
+        else:
+            starts[place] += 1
+            if starts[place] > 1:
+                yield entry.seq, f"call {place} is started {starts[place]} times"
+            if place in denied:
+                yield entry.seq, f"call {place} was denied, and is started"
+
+
+def _asked(asked: bool) -> str:
+    return "asked for" if asked else "never asked for"
+
+
+def _notes(entries: Sequence[Entry], kind: str) -> Iterator[tuple[Entry, Any]]:
+    return ((entry, note_of(kind, entry.note)) for entry in entries if entry.kind == kind)
+
+
+LAWS = (
+    ("label-of-nothing", "I-13", labels_are_of_messages),
+    ("words-after-the-end", "I-7", turns_speak_while_they_run),
+    ("covered-twice", "I-11", summaries_cover_once),
+    ("call-decided-twice", "I-22", calls_are_decided_once),
+)
+"""Each law, with the rule that is broken where it does not hold, and its invariant."""

@@ -1,0 +1,150 @@
+"""A Holdfast store as the doctor reads it: from a private copy, session by session, past whatever can't be read."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.entry import Entry, Opened, note_of
+from holdfast.domain.message import thaw
+from holdfast.engine.protocol import Debt, Event, Row, SessionState, Waiting
+from holdfast.engine.sqlite.connection import APPLICATION_ID
+from holdfast.engine.sqlite.damage import bare_states
+from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.upkeep import Problem
+from holdfast.errors import Damaged
+from holdfast.foreign.private import PrivateCopy, is_sqlite, read_start
+
+PAGE = 500
+
+
+class Record(msgspec.Struct):
+    """A session as far as it can be read. `entries` are its own; `past` those that it shares, without their words;
+    `lost` the seqs at which nothing can be read, with what is wrong there.
+    """
+
+    state: SessionState
+    entries: list[Entry]
+    past: list[Entry]
+    lost: dict[int, str]
+    inbox: list[Waiting]
+    debts: list[Debt]
+    events: list[Event]
+    journal: list[Row]
+
+
+def recognises(path: Path) -> bool:
+    """Whether this is a store of ours, by what its first page says."""
+    try:
+        return path.is_file() and is_sqlite(path) and read_start(path, 100)[68:72] == APPLICATION_ID.to_bytes(4, "big")
+    except OSError:
+        return False
+
+
+class HoldfastRecords:
+    """All sessions of a store. Its engine works on the private copy, and may migrate it."""
+
+    def __init__(self, path: Path) -> None:
+        self._copy = PrivateCopy(path)
+        try:
+            self.engine = SqliteEngine(str(self._copy.path), durability="process", tick=lambda: 0.0)
+        except BaseException:
+            self._copy.close()
+            raise
+        self._events: dict[str, list[Event]] | None = None
+        self._states = {state.id: state for state in bare_states(str(self._copy.path))}
+
+    def close(self) -> None:
+        self.engine.close()
+        self._copy.close()
+
+    def problems(self) -> list[Problem]:
+        """What the engine's own check tells, but for the rights of the private copy, which are ours."""
+        return [problem for problem in self.engine.check() if problem.rule != "open-to-others"]
+
+    def states(self) -> list[SessionState]:
+        """All sessions, in an order that does not change."""
+        return sorted(self._states.values(), key=lambda state: (state.opened_at, state.id))
+
+    def record(self, state: SessionState) -> Record:
+        """One session, whole."""
+        entries, lost = self._read(state.id, state.origin, state.head)
+        inbox, debts = _or_none(self.engine.inbox, state.id), _or_none(self.engine.debts, state.id)
+        events = self._events_of(state.id)
+        journal = _or_none(self.engine.journal, state.id, limit=1_000_000) if state.turn is not None else []
+        return Record(state, entries, self._past(state), lost, inbox, debts, events, journal)
+
+    def opened(self, state: SessionState) -> Opened | None:
+        """The note of its first entry, if that can be read."""
+        page, _ = self._page(state.id, state.origin, 1, bodies=False)
+        whole = [entry for entry in page if entry.kind == "opened" and _wrong(entry) is None]
+        return note_of("opened", whole[0].note) if whole else None
+
+    def _past(self, state: SessionState) -> list[Entry]:
+        """What a fork shares, from the first entry on; less than that where it is not there."""
+        opened = self.opened(state) if state.origin else None
+        parent = self._states.get(opened.parent) if opened is not None and opened.parent else None
+        if parent is None:
+            return []
+        own, _ = self._read(parent.id, parent.origin, min(parent.head, state.origin), bodies=False)
+        return [*self._past(parent), *own]
+
+    def _read(self, session: str, after: int, head: int, *, bodies: bool = True) -> tuple[list[Entry], dict[int, str]]:
+        found: list[Entry] = []
+        lost: dict[int, str] = {}
+        while after < head:
+            page, problem = self._page(session, after, PAGE, bodies)
+            if problem is not None:  # one by one, to see which
+                page, problem = self._page(session, after, 1, bodies)
+            for seq in range(after + 1, page[0].seq if page else after + 2):
+                lost[seq] = problem or "there is no such entry"
+            for entry in page:
+                wrong = _wrong(entry) if bodies else None
+                if wrong is None:
+                    found.append(entry)
+                else:
+                    lost[entry.seq] = wrong
+            lost |= {seq: "there is no such entry" for seq in _missing(page)}
+            after = page[-1].seq if page else after + 1
+        return found, lost
+
+    def _page(self, session: str, after: int, limit: int, bodies: bool) -> tuple[list[Entry], str | None]:
+        try:
+            return self.engine.entries(session, after=after, limit=limit, bodies=bodies), None
+        except Damaged as error:
+            return [], error.problem
+
+    def _events_of(self, session: str) -> list[Event]:
+        if self._events is None:
+            self._events, after = {}, b""
+            while page := _or_none(self.engine.events, after=after):
+                for event in page:
+                    self._events.setdefault(event.session, []).append(event)
+                after = page[-1].name
+        return self._events.get(session, [])
+
+
+def _or_none(read: Callable[..., list[Any]], *place: str, **page: Any) -> list[Any]:
+    """What is there, or nothing where it can't be read."""
+    try:
+        return read(*place, **page)
+    except Damaged:
+        return []
+
+
+def _missing(page: list[Entry]) -> Iterator[int]:
+    for one, two in zip(page, page[1:], strict=False):
+        yield from range(one.seq + 1, two.seq)
+
+
+def _wrong(entry: Entry) -> str | None:
+    """What makes this no entry any more, if anything."""
+    try:
+        note_of(entry.kind, entry.note) if entry.note else None
+        thaw(entry.body) if entry.body else None
+    except Damaged as error:
+        return error.problem
+    except (KeyError, ValueError) as error:
+        return f"it is not an entry that this release knows ({error!r})"
+    return None

@@ -1,0 +1,81 @@
+"""What is wrong with a session that is a plain row of provider messages."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.doctor.finding import Sign
+from holdfast.foreign.items import Item
+from holdfast.foreign.shelf import Unreadable
+
+
+class Case(msgspec.Struct):
+    """What an examination saw: how many messages, where calls stand that nobody answered, results that nobody called
+    for, rows that were there before; all by their places.
+    """
+
+    messages: int = 0
+    open_calls: dict[str, tuple[str, ...]] = {}
+    strays: dict[str, tuple[str, ...]] = {}
+    repeated: dict[str, str] = {}
+    unread: list[Unreadable] = []
+
+
+def looked_at(items: Iterable[Item | Unreadable]) -> Case:
+    """Goes through a session once. A call is open when something was said after it and no result came, before or since;
+    a call that the session ends on may just be running.
+    """
+    case = Case()
+    met: set[str] = set()
+    waiting: dict[str, str] = {}
+    passed: dict[str, str] = {}
+    answers: dict[str, list[str]] = {}
+    called: set[str] = set()
+    for item in items:
+        if isinstance(item, Unreadable):
+            case.unread.append(item)
+            continue
+        case.messages += 1
+        place = item.line.place
+        if item.id and item.id in met:
+            case.repeated[place] = item.id
+            continue
+        met.add(item.id)
+        if item.says:
+            passed.update(waiting)
+            waiting.clear()
+        called.update(item.calls)
+        waiting.update((call, place) for call in item.calls)
+        for call in item.answers:
+            waiting.pop(call, None)
+            answers.setdefault(call, []).append(place)
+    for call, place in passed.items():
+        if call not in answers:
+            case.open_calls[place] = (*case.open_calls.get(place, ()), call)
+    for call, places in answers.items():
+        for place in places if call not in called else ():
+            case.strays[place] = (*case.strays.get(place, ()), call)
+    return case
+
+
+def item_signs(kind: str, session: str, path: str, case: Case) -> tuple[Sign, ...]:
+    """What a case shows."""
+    if not case.messages and (case.unread or not session):
+        problem = case.unread[0].problem if case.unread else "there is no session in it"
+        return (Sign(f"{kind}/unreadable-store", session, path, f"Nothing in it can be read: {problem}."),)
+    signs = [
+        Sign(f"{kind}/tool-call-without-result", session, place, f"{', '.join(calls)} has no result.")
+        for place, calls in case.open_calls.items()
+    ]
+    signs += [
+        Sign(f"{kind}/tool-result-without-call", session, place, f"{', '.join(calls)} is called by no message.")
+        for place, calls in case.strays.items()
+    ]
+    signs += [
+        Sign(f"{kind}/repeated-message", session, place, f"{id} stood here before.")
+        for place, id in case.repeated.items()
+    ]
+    signs += [
+        Sign(f"{kind}/unreadable-record", session, one.place, f"It is not read: {one.problem}.") for one in case.unread
+    ]
+    return tuple(signs)

@@ -1,0 +1,17 @@
+"""All rules there are, by name."""
+
+from importlib import import_module
+
+from holdfast.doctor.finding import Rule
+from holdfast.doctor.kinds import PATIENTS
+
+
+def rules_of(kind: str) -> tuple[Rule, ...]:
+    """The rules for one kind of store."""
+    rules: tuple[Rule, ...] = import_module(f"holdfast.doctor.{kind}_rules").RULES
+    return rules
+
+
+def rulebook() -> dict[str, Rule]:
+    """Every rule by its name, kind by kind."""
+    return {rule.name: rule for kind in PATIENTS for rule in rules_of(kind)}

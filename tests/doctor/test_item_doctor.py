@@ -1,0 +1,121 @@
+"""Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and none is left."""
+
+import pytest
+
+import item_stores as stores
+from holdfast.doctor.item_signs import item_signs, looked_at
+from holdfast.doctor.kinds import open_patient
+from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.foreign.items import Item
+from holdfast.foreign.story import Line
+
+programs = pytest.mark.parametrize("program", stores.PROGRAMS, ids=lambda program: program.kind)
+damages = pytest.mark.parametrize(
+    "rule, damage", stores.DAMAGED.items(), ids=lambda one: one if isinstance(one, str) else ""
+)
+
+
+def usual(rule):
+    return rule.policy in ("auto", "mark")
+
+
+@pytest.fixture
+def patients(tmp_path):
+    opened = []
+
+    def patient(program, records):
+        opened.append(open_patient(program.kind, str(stores.made(program, tmp_path, records))))
+        return opened[-1]
+
+    yield patient
+    for one in opened:
+        one.close()
+
+
+def rules_of(patient):
+    return sorted({sign.rule for one in patient.examine() for sign in one.signs})
+
+
+@programs
+@damages
+def test_a_defect_is_named_and_nothing_else(patients, program, rule, damage):
+    assert rules_of(patients(program, damage(program))) == [f"{program.kind}/{rule}"]
+
+
+@programs
+def test_a_healthy_session_and_each_of_its_beginnings_give_no_finding(patients, program):
+    records = program.records()
+    for length in range(1, len(records) + 1):
+        assert rules_of(patients(program, records[:length])) == []
+
+
+@programs
+def test_calls_side_by_side_are_healthy_wherever_the_file_ends(patients, program):
+    records = program.records(("ask", "call", "call", "call", "result"))
+    for length in range(len(records) - 3, len(records) + 1):
+        assert rules_of(patients(program, records[:length])) == []
+
+
+@programs
+@damages
+def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damage):
+    patient = patients(program, damage(program))
+    healed = patient.healed(usual)
+    [story] = healed.stories()
+    first = list(story.lines)
+    assert {change.rule for change in healed.changes()} == {f"{program.kind}/{rule}"}
+    assert list(story.lines) == first
+    [again] = patient.healed(usual).stories()
+    assert list(again.lines) == first
+    [chapter] = patient.shelf.chapters()
+    healing = next(iter(healed._healings.values()))
+    assert item_signs(program.kind, "s", "", looked_at(healing.heal(chapter.items()))) == ()
+
+
+@programs
+def test_an_unanswered_call_gets_its_answer_next_to_it(patients, program):
+    [story] = patients(program, stores.unanswered(program)).healed(usual).stories()
+    lines = list(story.lines)
+    assert [line.role for line in lines] == ["user", "assistant", "tool", "user", "assistant"]
+    assert lines[2].labels == {"interrupted": True} and "interrupted" in str(lines[2].payload)
+
+
+@programs
+def test_a_stray_result_is_hidden_and_bytes_are_kept(patients, program):
+    [story] = patients(program, stores.stray(program)).healed(usual).stories()
+    assert [line.labels.get("visible_to_model", True) for line in story.lines] == [True, False, True]
+    [story] = patients(program, stores.unreadable(program)).healed(usual).stories()
+    [*_, kept] = story.lines
+    assert kept.labels["unreadable"] and "cut in the midd" in kept.payload["parts"][0]["raw"]
+
+
+@programs
+def test_no_file_of_another_program_is_written(patients, program, tmp_path):
+    with pytest.raises(HoldfastError, match="Heal into a Holdfast store"):
+        patients(program, program.records()).healed(usual).write(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@programs
+def test_a_file_without_a_message_is_unreadable(tmp_path, program):
+    path = tmp_path / program.name
+    for raw in (b"", b"no words\n\xff\xfe\n", b"SQLite format 3\x00" + b"\x00" * 200):
+        path.write_bytes(raw)
+        try:
+            patient = open_patient(program.kind, str(path))
+        except StoreUnavailable:
+            continue
+        assert rules_of(patient) == [f"{program.kind}/unreadable-store"]
+        patient.close()
+
+
+@programs
+def test_items_that_say_nothing_do_not_close_a_call(program):
+    """The law behind it: only words after a call show that nobody waits for it any more."""
+    items = [Item(line, calls=("c",)) if n == 0 else Item(line) for n, line in enumerate(_lines(3))]
+    assert not looked_at(items).open_calls
+    assert looked_at([*items, Item(_lines(4)[3], says=True)]).open_calls
+
+
+def _lines(count):
+    return [Line(f"o{n}", f"p{n}", "assistant", {}, "holdfast") for n in range(count)]
