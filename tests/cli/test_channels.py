@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from commanding import command, on_terminal, process, surroundings
+from goose_stores import built, one_call
 from holdfast.cli.commands import COMMANDS
 
 ANSI = re.compile(r"\x1b\[")
@@ -28,6 +29,10 @@ def lines_of(world, tmp_path):
         "sessions export": session,
         "sessions rm": ("key:ended", "--yes"),
         "reset": ("k", "--yes"),
+        "copy": (str(world.path), str(tmp_path / "moved.db")),
+        "doctor": (str(world.path),),
+        "import": (str(built(tmp_path / "sessions.db", one_call)), "--into", str(tmp_path / "into.db")),
+        "export": session,
         "store info": (),
         "store check": (),
         "store backup": (str(tmp_path / "copy.db"),),
@@ -46,7 +51,7 @@ def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path
     assert done.code == 0, done.err
     told = done.lines
     assert told and all(isinstance(each, dict) for each in told)
-    if name not in ("sessions tail", "sessions export"):
+    if name not in ("sessions tail", "sessions export", "export"):
         assert len(told) == 1
 
 

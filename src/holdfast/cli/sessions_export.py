@@ -1,4 +1,4 @@
-"""`holdfast sessions export`: a session written out, for programs or for people."""
+"""`holdfast export`: a session written out, for programs or for people."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -6,17 +6,21 @@ from typing import Any
 
 import holdfast
 from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.document import document
 from holdfast.cli.harmless import escaped
-from holdfast.cli.markdown import document
+from holdfast.cli.html import html
+from holdfast.cli.markdown import markdown
 from holdfast.cli.opening import opened, session_of
 from holdfast.cli.output import Output, encoded
 from holdfast.cli.parser import Parser
 from holdfast.cli.records import record
+from holdfast.runtime.restoring import VERSION, standing_of
 
-VERSION = 1
 REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
 """The provider formats, and what their requests call the list."""
-FORMATS = ("holdfast", *REQUESTS, "markdown")
+DOCUMENTS = {"markdown": markdown, "html": html}
+"""What people read."""
+FORMATS = ("holdfast", "goose-json", *REQUESTS, *DOCUMENTS)
 
 
 def options(parser: Parser) -> None:
@@ -31,16 +35,19 @@ def options(parser: Parser) -> None:
 def run(options: Any, out: Output) -> int:
     """Write a session out, for programs or for people.
 
-    holdfast: the log itself, nothing left out. JSON lines: first `{"holdfast": 1, "session": …}`, then every entry
-    with `seq`, `kind`, `turn`, `id`, `at`, `note` and `body`; the last two are the stored JSON, byte for byte.
+    holdfast: the log itself, nothing left out; `holdfast import` makes the same session of it. JSON lines: first
+    `{"holdfast": 1, "session": …}`, then every entry with `seq`, `kind`, `turn`, `id`, `at`, `note` and `body`; the
+    last two are the stored JSON, byte for byte.
+
+    goose-json: what `goose session import` takes.
 
     openai.chat, openai.responses, anthropic: what the model would be sent next, as a JSON object in the shape of a
     request.
 
-    markdown: a document for people. What was said stands in it as plain text, never as markup.
+    markdown, html: a document for people. What was said stands in it as plain text, never as markup.
 
     With --json, a file that was written is told as one object, `out`, `bytes` and `session_id`, and a document on
-    stdout is wrapped in one, `markdown`; the other formats are JSON as they are.
+    stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
     """
     with opened(options) as store:
         session = session_of(store, options.session)
@@ -58,11 +65,16 @@ def run(options: Any, out: Output) -> int:
 
 def _exported(session: holdfast.Session, format: str) -> Iterator[bytes]:
     if format == "holdfast":
-        yield encoded({"holdfast": VERSION, "session": session.info()}) + b"\n"
+        header = {"holdfast": VERSION, "session": session.info(), "standing": standing_of(session)}
+        yield encoded(header) + b"\n"
         for entry in session.entries():
             yield encoded(record(entry)) + b"\n"
-    elif format == "markdown":
-        for line in document(session):
+    elif format == "goose-json":
+        from holdfast.cli.goose_json import goose_json  # for those who ask for it
+
+        yield encoded(goose_json(session)) + b"\n"
+    elif format in DOCUMENTS:
+        for line in DOCUMENTS[format](document(session)):
             yield line.encode() + b"\n"
     else:
         context = session.context(format)
@@ -71,12 +83,12 @@ def _exported(session: holdfast.Session, format: str) -> Iterator[bytes]:
 
 
 def _print(data: Iterable[bytes], format: str, out: Output) -> None:
-    if format == "markdown" and out.is_json:
-        out.json({"markdown": b"".join(data).decode()})
+    if format in DOCUMENTS and out.is_json:
+        out.json({format: b"".join(data).decode()})
         return
     for piece in data:
         # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes get the bytes.
-        out.raw(escaped(piece.decode()).encode() if out.is_terminal and format != "markdown" else piece)
+        out.raw(escaped(piece.decode()).encode() if out.is_terminal and format not in DOCUMENTS else piece)
 
 
 def _write(path: str, data: Iterable[bytes]) -> int:

@@ -5,6 +5,7 @@ outcome. Whatever the model no longer sees is marked with the reason.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from holdfast.cli import wording
 from holdfast.cli.harmless import cells, harmless, wrapped
@@ -113,7 +114,7 @@ class Printer:
             marks.append((f"{text}: {reason}" if reason else text, style))
         labels = {name: value for name, value in self._story.labels(seen.id).items() if name != "visible_to_model"}
         if labels:
-            marks.append((", ".join(f"{name}={value}" for name, value in labels.items()), "quiet"))
+            marks.append((", ".join(_labelled(name, value) for name, value in labels.items()), "quiet"))
         return [piece for mark in marks for piece in (" · ", mark)]
 
     def _parts(self, seen: Seen, message: Message, parts: list[Part]) -> Iterator[Line]:
@@ -163,3 +164,10 @@ class Printer:
         margin = " " * (self._gutter + 2)
         for line in wrapped(harmless(text), width):
             yield margin, " " * indent, (line, style) if style else line
+
+
+def _labelled(name: str, value: Any) -> str:
+    """A label in few words; what a session was in another store is a long story."""
+    if name == "story" and isinstance(value, dict):
+        return f"brought over from {value.get('kind')} {value.get('id')}"
+    return f"{name}={value}"

@@ -132,6 +132,9 @@ def state_of(state: SessionState) -> str:
 
 
 def title(room: Room) -> str:
-    """The beginning of the first thing that a user said, in a line."""
-    first = next((message for message in opening(room, OPENING) if message.role == "user"), None)
-    return " ".join(first.text.split())[:80] if first is not None else ""
+    """What the session is called: in the store that it comes from, or by the first thing that a user said."""
+    first = opening(room, OPENING)
+    story: Any = next((message.labels["story"] for message in first if "story" in message.labels), {})
+    named = story.get("title") if isinstance(story, dict) else None
+    asked = next((message.text for message in first if message.role == "user"), "")
+    return " ".join((named if isinstance(named, str) and named.strip() else asked).split())[:80]

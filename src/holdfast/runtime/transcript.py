@@ -31,10 +31,15 @@ def messages(room: Room, *, after: int = 0, limit: int = TELLING) -> tuple[list[
 
 
 def opening(room: Room, count: int) -> list[Message]:
-    """The messages among the first entries of a session."""
+    """The messages among the first entries of a session, with the labels they had got by then."""
     page = room.page(0, count)
+    labels: dict[str, dict[str, Any]] = {}
+    for entry in page:
+        if entry.kind == "label":
+            note = note_of("label", entry.note)
+            labels.setdefault(note.message, {}).update(note.labels)
     said = ((entry, note_of("message", entry.note)) for entry in page if entry.kind == "message")
-    return [_message(room, entry, note, {}, set(), {}) for entry, note in said]
+    return [_message(room, entry, note, {}, set(), labels) for entry, note in said]
 
 
 def find(room: Room, id: str) -> Entry | None:

@@ -1,0 +1,112 @@
+"""What the doctor found, shown to a person: a summary first, then each store's findings; and rules explained."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.cli import wording
+from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.harmless import wrapped
+from holdfast.cli.output import Output
+from holdfast.cli.table import Column, table
+from holdfast.doctor.exam import Report
+from holdfast.doctor.finding import Finding, Rule
+from holdfast.doctor.rulebook import rulebook
+
+SCHEMA = 1
+"""Of what is told to programs."""
+STYLES = {"error": "bad", "warning": "hit", "info": "quiet"}
+COLUMNS = (
+    Column("severity"),
+    Column("rule"),
+    Column("policy"),
+    Column("session", shrinks=3),
+    Column("place", shrinks=2),
+    Column("measured", shrinks=1),
+)
+
+
+def shown(reports: Sequence[Report], out: Output) -> None:
+    """All stores that were looked at."""
+    known = rulebook()
+    for report in reports:
+        out.line((report.path, "strong"), f"  {_what(report)}")
+        out.line("  ", *_verdict(report.findings))
+        for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
+            out.line(*line)
+        for name in dict.fromkeys(finding.rule for finding in report.findings):
+            rule = known[name]
+            out.line()
+            out.line((name, "strong"))
+            _paragraph(out, rule.cause)
+            _paragraph(out, f"Remedy ({rule.policy}): {rule.remedy}")
+        out.line()
+
+
+def _what(report: Report) -> str:
+    live = ", in use" if report.live else ""
+    sessions, messages = wording.many(report.sessions, "session"), wording.many(report.messages, "message")
+    return f"{report.kind}{live}: {sessions}, {messages}"
+
+
+def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
+    if not findings:
+        return [("Nothing was found wrong.", "good")]
+    counts = Counter[str](finding.severity for finding in findings)
+    pieces: list[str | tuple[str, str]] = []
+    for severity, style in STYLES.items():
+        if counts[severity]:
+            word = severity if severity == "info" else None
+            told = f"{counts[severity]} {word}" if word else wording.many(counts[severity], severity)
+            pieces += [", " if pieces else "", (told, style)]
+    policies = Counter[str](finding.policy for finding in findings)
+    ways = {
+        "auto": "healed without asking",
+        "mark": "healed by a mark",
+        "ask": "healed if you accept it",
+        "report": "beyond healing",
+    }
+    told_ways = ", ".join(f"{policies[policy]} {way}" for policy, way in ways.items() if policies[policy])
+    return [*pieces, f" ({told_ways})"]
+
+
+def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:
+    severity = (finding.severity, STYLES[finding.severity])
+    return severity, finding.rule, finding.policy, finding.session, finding.place, finding.measured
+
+
+def explained(name: str, out: Output) -> int:
+    """One rule, or a list of all."""
+    rules = rulebook()
+    if name == "all":
+        _listed(list(rules.values()), out)
+        return DONE
+    if name not in rules:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, rules, n=1, cutoff=0.5)
+        hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
+        raise Stop(USAGE, f"There is no rule `{name}`; {hint}")
+    rule = rules[name]
+    if out.is_json:
+        out.json(rule)
+        return DONE
+    out.line((rule.name, "strong"), f"  {rule.severity}, {rule.policy}")
+    texts = {"Cause": rule.cause, "Expected": rule.expected, "Example": rule.example, "Remedy": rule.remedy}
+    for heading, text in texts.items():
+        _paragraph(out, f"{heading}: {text}")
+    return DONE
+
+
+def _listed(rules: Sequence[Rule], out: Output) -> None:
+    if out.is_json:
+        out.json({"rules": rules})
+        return
+    rows = [((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause) for rule in rules]
+    columns = (Column("severity"), Column("rule"), Column("policy"), Column("cause", shrinks=1))
+    for line in table(columns, rows, width=out.width):
+        out.line(*line)
+
+
+def _paragraph(out: Output, text: str) -> None:
+    for line in wrapped(text, None if out.width is None else out.width - 2):
+        out.line(f"  {line}")

@@ -1,0 +1,79 @@
+"""`holdfast doctor`: what is wrong with somebody's store, and a healed copy of it."""
+
+from typing import Any
+
+from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
+from holdfast.cli.diagnosis import SCHEMA, explained, shown
+from holdfast.cli.healing import FORMS, heal
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.doctor import exam, kinds
+from holdfast.doctor.rulebook import rulebook
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} PATH... [options]"
+    help = "a store: a file, a folder, or a folder with stores in it"
+    parser.add_argument("paths", metavar="PATH", nargs="*", help=help)
+    explain = "tell all about a rule, or list the rules with `--explain all`"
+    parser.add_argument("--explain", metavar="RULE", help=explain)
+    only = "look for this rule alone; may be repeated, and `*` stands for anything"
+    parser.add_argument("--only", metavar="RULE", action="append", default=[], help=only)
+    parser.add_argument("--session", metavar="ID", help="look at this session alone")
+    parser.add_argument("--heal", metavar="OUT", help="write a healed copy here; nothing may be there yet")
+    form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
+    parser.add_argument("--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form)
+    accept = "apply the remedy of this rule too, which is not applied without asking; may be repeated"
+    parser.add_argument("--accept", metavar="RULE", action="append", default=[], help=accept)
+    parser.add_json()
+
+
+def run(options: Any, out: Output) -> int:
+    """Find out what is wrong with a store, and write a healed copy.
+
+    Knows Holdfast's own stores, Hermes `state.db`, goose `sessions.db`, its JSONL and its JSON export, OpenViking
+    session folders, Claude Code and Codex JSONL, and the SQLite sessions of the OpenAI Agents SDK. What a path is, it
+    finds out by itself. Reading harms nothing: stores are copied to a private place and read there.
+
+    With --heal, remedies that discard nothing are applied to a copy (`auto`, `mark`), others (`ask`) only where
+    --accept names their rule. The copy is a Holdfast store, or with --as one that the program itself loads again.
+
+    The exit code is 0 when nothing was found, 1 when something was (with --heal: when something is left in the copy),
+    2 when the command line is wrong, 3 when a store can't be read.
+
+    With --json, one object: `schema`, and `stores`, each with `kind`, `path`, `live`, `sessions`, `messages` and
+    `findings`, a list with `rule`, `session`, `place`, `severity`, `cause`, `measured`, `expected`, `remedy` and
+    `policy`. With --heal, also `healed`, with `out`, `as`, `changes` and `left`.
+    """
+    if options.explain is not None:
+        return explained(options.explain, out)
+    if not options.paths:
+        raise Stop(USAGE, "Which store? Give its path; see `holdfast doctor --help`.")
+    for name in (*options.only, *options.accept):
+        _insist_on_rule(name)
+    if options.heal is not None:
+        return heal(options, out)
+    reports = [
+        exam.examine(kind, path, only=options.only, session=options.session)
+        for given in options.paths
+        for kind, path in kinds.stores_at(given)
+    ]
+    if out.is_json:
+        out.json({"schema": SCHEMA, "stores": reports})
+    else:
+        shown(reports, out)
+    if any(report.is_unreadable for report in reports):
+        return NOT_FOUND
+    return WRONG if any(report.findings for report in reports) else DONE
+
+
+def _insist_on_rule(name: str) -> None:
+    """A rule that is misspelt would be looked for in vain, and nothing found is good news."""
+    from difflib import get_close_matches
+    from fnmatch import filter
+
+    known = list(rulebook())
+    if not filter(known, name):
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
+        raise Stop(USAGE, f"There is no rule `{name}`; {hint}")

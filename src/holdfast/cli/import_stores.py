@@ -1,0 +1,104 @@
+"""`holdfast import`: the sessions of another program, or of another store, brought into this one."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import asdict
+
+import holdfast
+from holdfast.cli import wording
+from holdfast.cli.codes import DONE, NOT_FOUND, Stop
+from holdfast.cli.output import Output
+from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
+from holdfast.foreign import kinds
+from holdfast.foreign.shelf import Unreadable
+from holdfast.runtime.bringing import Brought, bring
+from holdfast.runtime.restoring import recognises, restore
+
+OWN = "holdfast"
+"""A session that `holdfast export` wrote; a whole store of ours is brought over by `holdfast copy`."""
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} PATH... [options]"
+    help = "a store of another program: a file, a folder, or a folder with stores in it"
+    parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
+    into = f"the Holdfast store, made if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    parser.add_argument("--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into)
+    parser.add_argument("--tenant", metavar="NAME", default="default", help="whose sessions (default: default)")
+    parser.add_argument("--session", metavar="ID", help="bring over this session alone")
+    parser.add_json()
+
+
+def run(options: Any, out: Output) -> int:
+    """Bring the sessions of another program over.
+
+    Takes what `holdfast doctor` knows: Hermes, goose, OpenViking, Claude Code, Codex, the OpenAI Agents SDK; and what
+    `holdfast export --as holdfast` wrote. Everything comes as it is: words, payloads, times, usage, what is hidden from
+    the model, what goes on from what. Importing again adds what is new since, and nothing else. What is damaged is left
+    out and told; `holdfast doctor PATH --heal OUT` makes a healed store instead.
+
+    With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
+    `messages`, `labels`, `summaries`, `opaque`, `notes` and `unreadable`.
+    """
+    found = [store for given in options.paths for store in _stores_at(given)]
+    told = []
+    with holdfast.open(options.into, tenant=options.tenant) as store:
+        for kind, path in found:
+            brought, unreadable = _bring(store, kind, path, options.session, out)
+            lost = [f"{each.place}: {each.problem}" for each in unreadable]
+            told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost})
+            if not out.is_json:
+                _tell(out, path, brought, lost)
+    if out.is_json:
+        out.json({"into": options.into, "stores": told})
+    return DONE
+
+
+def _stores_at(path: str) -> list[tuple[str, str]]:
+    """The stores that a path means, each with its kind."""
+    if not os.path.exists(path):
+        raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
+    kind = _kind_of(path)
+    if kind is not None:
+        return [(kind, path)]
+    files = kinds.files_in(path) if os.path.isdir(path) else ()
+    found = [(kind, str(file)) for file in files if (kind := _kind_of(file)) is not None]
+    if not found:
+        raise Stop(NOT_FOUND, f"`{path}` is no store that can be brought over; `holdfast doctor {path}` tells more.")
+    return found
+
+
+def _kind_of(path: str | os.PathLike[str]) -> str | None:
+    return OWN if recognises(Path(path)) else kinds.kind_of(path)
+
+
+def _bring(
+    store: holdfast.Store, kind: str, path: str, session: str | None, out: Output
+) -> tuple[Brought, list[Unreadable]]:
+    if kind == OWN:
+        return restore(store, Path(path)), []
+    shelf = kinds.open_shelf(kind, path)
+    try:
+        total = sum(1 for _ in shelf.stories(session)) if out.is_watched else 0
+        brought = bring(store, shelf.stories(session), tell=lambda so_far: _show(out, so_far, total))
+        return brought, shelf.unreadable()
+    finally:
+        out.over(None)
+        shelf.close()
+
+
+def _show(out: Output, so_far: Brought, total: int) -> None:
+    more = f"{so_far.sessions:,} of {wording.many(total, 'session')}, {so_far.messages:,} messages"
+    out.bar(so_far.sessions, total, more)
+
+
+def _tell(out: Output, path: str, brought: Brought, lost: list[str]) -> None:
+    came = f"{wording.many(brought.new, 'new session')}, {brought.grown:,} grown, "
+    came += f"{wording.many(brought.messages, 'message')} added"
+    out.line((path, "strong"), f"  {wording.many(brought.sessions, 'session')}: {came}")
+    for note in brought.notes:
+        out.say(f"  {note}")
+    for each in lost:
+        out.say(("  left out: ", "hit"), each)

@@ -1,0 +1,196 @@
+"""Landing: one story laid into one session, line by line, what is there already left as it is.
+
+Lines become messages under names derived from their origins, so a story that lands again adds what is new in it and
+nothing else (I-12), wherever the last landing stopped. Labels become entries of their own (I-13), a summary a
+compaction (I-11). Times are those of the story; no line is looked at twice, and no more than a page of them is held.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.compaction import covering
+from holdfast.domain.entry import Closed, Draft, Labelled, note_of, noted
+from holdfast.domain.message import MessageNote, Spoken, freeze
+from holdfast.domain.origin import entry_name
+from holdfast.engine.protocol import Opening, Refused, Write
+from holdfast.errors import Conflict, Damaged, InvalidMessage
+from holdfast.foreign.story import Line, Story, Summary
+from holdfast.runtime.compacting import HEADING
+from holdfast.runtime.room import Room, speak
+
+PAGE_LINES, PAGE_BYTES = 500, 4 << 20
+NAMED = ("message", "compaction", "closed")
+
+
+class Landed(msgspec.Struct):
+    """What a landing added to its session; `opaque` lines no format could read, and they are kept hidden."""
+
+    messages: int = 0
+    labels: int = 0
+    summaries: int = 0
+    opaque: int = 0
+
+
+class Landing:
+    """A story on its way into a session. `before` is what has to happen in the transaction that opens it."""
+
+    def __init__(self, room: Room, story: Story, *, opened: Draft, opening: Opening | None, before: tuple[Write, ...]):
+        self._room, self._story = room, story
+        self._opening, self._before = opening, before
+        self._drafts: list[Draft] = [opened] if opening is not None else []
+        self._bytes = 0
+        self._at = story.opened_at or 0
+        self._known: dict[bytes, int] = {}
+        self._head = opening.head if opening is not None else self._look()
+        self.landed = Landed()
+
+    def _look(self) -> int:
+        """What is there already, by name."""
+        head = self._room.origin
+        while page := self._room.engine.entries(self._room.id, after=head, bodies=False):
+            self._known.update((entry.id, entry.seq) for entry in page if entry.kind in NAMED)
+            head = page[-1].seq
+        return head
+
+    def land(self) -> Landed:
+        """All of it. Raises `Conflict` when somebody wrote to the session meanwhile: then land anew."""
+        if self._story.instructions is not None:
+            self._instruct(self._story.instructions)
+        about: dict[str, Any] = {"story": _about(self._story)}
+        for line in self._story.lines:
+            self._at = self._at if line.at is None else line.at
+            if isinstance(line, Summary):
+                self._summarise(line)
+            else:
+                self._say(line, about)
+                about = {}
+            if len(self._drafts) >= PAGE_LINES or self._bytes >= PAGE_BYTES:
+                self._flush()
+        if self._story.key is not None and not self._story.current and self._story.ended is not None:
+            self._close(self._story.ended)
+        self._flush()
+        return self.landed
+
+    def _say(self, line: Line, about: dict[str, Any]) -> None:
+        id = entry_name(self._room.id, line.origin, self._at)
+        labels = {**line.labels, **about}
+        if id in self._known:
+            here = self._room.labels().get(id.hex(), {})
+            labels = {name: value for name, value in labels.items() if here.get(name) != value}
+        else:
+            spoken, readable = _spoken(line, self._story.kind)
+            if not readable:
+                labels["visible_to_model"] = False
+                self.landed.opaque += 1
+            self._add(Draft("message", None, id, self._at, noted(spoken.note), spoken.body))
+            self._known[id] = self._head + len(self._drafts)
+            self.landed.messages += 1
+        if labels:
+            self._label(id, labels)
+
+    def _label(self, id: bytes, labels: dict[str, Any]) -> None:
+        note = Labelled(id.hex(), labels, self._known[id])
+        self._add(Draft("label", None, self._name(f"label {id.hex()}"), self._at, noted(note)))
+        self.landed.labels += 1
+
+    def _summarise(self, summary: Summary) -> None:
+        id = entry_name(self._room.id, summary.origin, self._at)
+        if id in self._known or not summary.text.strip():
+            return
+        self._flush()
+        log = self._room.log()
+        kept = {_origin(self._story.kind, origin) for origin in summary.keeps}
+        with self._room.lock:
+            covered = [
+                seen.id for seen in log.order if bytes.fromhex(seen.id) in self._known and seen.note.origin not in kept
+            ]
+            note = covering(log, covered) if covered else None
+        if note is None:  # it stands for nothing that is here: then it is words like others
+            line = Line(summary.origin, summary.place, "user", {"role": "user", "content": summary.text}, "openai.chat")
+            self._say(line, {})
+            return
+        body = speak(HEADING + summary.text.strip(), "openai.chat", origin="summary").body
+        self._drafts.append(Draft("compaction", None, id, self._at, noted(note), body))
+        self._known[id] = self._head + 1
+        self.landed.summaries += 1
+        self._flush(base=True)
+
+    def _instruct(self, text: str) -> None:
+        known = self._room.log().instructions if self._opening is None else None
+        if known != text:
+            id = self._name(f"instructions {text}")
+            self._add(Draft("instructions", None, id, self._at, b"", freeze(text)))
+
+    def _close(self, reason: str) -> None:
+        self._at = self._at if self._story.ended_at is None else self._story.ended_at
+        id = entry_name(self._room.id, "closed", self._at)
+        if id not in self._known and (self._opening is not None or not self._room.state().ended):
+            self._flush()
+            self._drafts.append(Draft("closed", None, id, self._at, noted(Closed(reason))))
+            self._flush(close=True)
+
+    def _name(self, what: str) -> bytes:
+        return entry_name(self._room.id, f"{what} after {self._head}", self._at)
+
+    def _add(self, draft: Draft) -> None:
+        self._drafts.append(draft)
+        self._bytes += len(draft.body)
+
+    def _flush(self, **effects: Any) -> None:
+        if not self._drafts:
+            return
+        head = None if self._opening is not None else self._head
+        write = Write(self._room.id, tuple(self._drafts), head=head, open=self._opening, ended_too=True, **effects)
+        [outcome] = self._room.engine.commit([(*self._before, write)])
+        if isinstance(outcome, Refused):
+            raise Conflict(session_id=self._room.id, problem="somebody else wrote to it meanwhile")
+        self._head += len(self._drafts)
+        self._drafts, self._bytes, self._opening, self._before = [], 0, None, ()
+
+
+def _spoken(line: Line, kind: str) -> tuple[Spoken, bool]:
+    """The line as a message, and whether its format can read it. What none can read is kept whole all the same."""
+    facts: dict[str, Any] = {"origin": _origin(kind, line.origin)}
+    if line.usage is not None:
+        facts["usage"] = line.usage
+    if line.model is not None:
+        facts["model"] = line.model
+    if line.labels.get("incomplete"):
+        facts |= {"partial": True, "plain": False}
+    try:
+        return speak(line.payload, line.format, **facts), True
+    except InvalidMessage:
+        note = MessageNote(role="assistant" if line.role == "assistant" else "user", format="holdfast", plain=False)
+        body = freeze({"role": note.role, "parts": [], "found": line.payload, "format": line.format})
+        return Spoken(replace(note, **facts), body), False
+
+
+def _origin(kind: str, origin: str) -> str:
+    return f"{kind}:{origin}"
+
+
+def _about(story: Story) -> dict[str, Any]:
+    """What is known of the session itself, kept as a label of its first message."""
+    names = ("kind", "id", "title", "key", "ended", "parent", "lineage", "facts")
+    about = {name: getattr(story, name) for name in names}
+    return {name: value for name, value in about.items() if value not in (None, {})}
+
+
+def origin_seq(room: Room, kind: str, origin: str) -> int | None:
+    """The seq of the message that was `origin` in the store it comes from."""
+    wanted, after = _origin(kind, origin), 0
+    while page := room.page(after, bodies=False):
+        for entry in page:
+            if entry.kind == "message" and _noted_origin(entry.note) == wanted:
+                return entry.seq
+        after = page[-1].seq
+    return None
+
+
+def _noted_origin(note: bytes) -> str | None:
+    try:
+        return note_of("message", note).origin
+    except Damaged:
+        return None

@@ -1,0 +1,221 @@
+"""Restoring: a session that was written out entry by entry (`export --as holdfast`) is that session again.
+
+It comes back under its own id, each entry as it was. If it is here already, what was written out must be a beginning of
+it, or it a beginning of what was written out: then what is new is added. Anything else is two histories, and is left.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.entry import Draft, Entry
+from holdfast.domain.inbox import Inbox
+from holdfast.domain.message import freeze
+from holdfast.engine.laying import events_in
+from holdfast.engine.protocol import Debt, Event, Laid, Opening, Refused, SessionState, Waiting, Write
+from holdfast.errors import Conflict, Damaged, InvalidMessage
+from holdfast.foreign.jsonl import lines, parsed_line
+from holdfast.runtime.bringing import Brought
+from holdfast.runtime.session import Session
+from holdfast.runtime.store import Store
+
+VERSION = 1
+PAGE = 500
+
+
+class Owed(msgspec.Struct):
+    """A reply that is owed."""
+
+    id: str
+    turn: int
+    reply_to: str
+    at: int
+
+
+class Standing(msgspec.Struct):
+    """How a session stands beside its log."""
+
+    fence: int = 0
+    base: int = 0
+    outbox: list[Owed] = []
+
+
+class Header(msgspec.Struct):
+    """The first line of a session that was written out. `session` is what `Session.info()` tells."""
+
+    holdfast: int
+    session: dict[str, Any]
+    standing: Standing = msgspec.field(default_factory=Standing)
+
+
+class Line(msgspec.Struct):
+    """An entry as it was written out, its note and body left as bytes."""
+
+    seq: int
+    kind: str
+    turn: int | None
+    id: str
+    at: int
+    note: msgspec.Raw
+    body: msgspec.Raw
+
+
+_line = msgspec.json.Decoder(Line)
+_SURROGATE = b"\\ud"
+
+
+def standing_of(session: Session) -> Standing:
+    """What is written out beside the log."""
+    room = session._work.room
+    state = room.state()
+    owed = [Owed(debt.id.hex(), debt.turn, debt.reply_to, debt.at) for debt in room.engine.debts(room.id)]
+    return Standing(state.fence, state.base, owed)
+
+
+def recognises(path: Path) -> bool:
+    """Whether this is a session that was written out."""
+    try:
+        return path.is_file() and _read_header(path).holdfast == VERSION
+    except (OSError, InvalidMessage):
+        return False
+
+
+def restore(store: Store, path: Path) -> Brought:
+    """Brings the session back. `Conflict` when it went on differently here."""
+    header = _read_header(path)
+    return _Restoring(store, header).bring(_entries(path))
+
+
+def _read_header(path: Path) -> Header:
+    first = next(lines(path), None)
+    value, problem = parsed_line(first) if first is not None else (None, "it is empty")
+    try:
+        return msgspec.convert(value, Header)
+    except msgspec.ValidationError as error:
+        why = problem or error
+        raise InvalidMessage(problem=f"this is no session that was written out ({why})", place=str(path)) from None
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for line in lines(path):
+        if line.number == 1:
+            continue
+        try:
+            told = _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
+            yield Entry(told.seq, told.kind, told.turn, bytes.fromhex(told.id), told.at, _of(told.note), _of(told.body))
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Damaged(where=f"{path}, line {line.number}", problem=f"it is no entry ({error})") from None
+
+
+def _slowly(raw: bytes) -> Line:
+    """A line with halves of characters in it, which are frozen again as they were."""
+    value = json.loads(raw)
+    note, body = (msgspec.Raw(freeze(value[name])) for name in ("note", "body"))
+    return Line(value["seq"], value["kind"], value["turn"], value["id"], value["at"], note, body)
+
+
+def _of(raw: msgspec.Raw) -> bytes:
+    return b"" if bytes(raw) == b"null" else bytes(raw)
+
+
+class _Restoring:
+    def __init__(self, store: Store, header: Header) -> None:
+        work = store._work
+        self._engine, self._tenant = work.engine, work.tenant
+        self._id, self._key = str(header.session.get("id")), header.session.get("key")
+        self._standing = header.standing
+        self._inbox, self._events = Inbox(), list[Event]()
+        self._head = self._turn = self._at = 0
+        self._ended = self._erased = False
+        self._done = Brought(sessions=1, notes=[])
+
+    def bring(self, entries: Iterable[Entry]) -> Brought:
+        known = self._engine.state(self._id)
+        if known is not None and known.tenant != self._tenant:
+            raise Conflict(session_id=self._id, problem="another tenant has a session with this id")
+        self._done.new = int(known is None)
+        key, epoch = (known.key, known.epoch) if known is not None else self._name()
+        opening = Opening(self._tenant, key, epoch)
+        for page, is_last in _pages(entries):
+            self._take_in(page, key)
+            rest = self._new(page, known)
+            if rest:
+                first = self._head - len(rest)
+                self._lay(rest, first, opening if known is None and first == 0 else None, is_last)
+        if known is not None and self._done.messages:
+            self._done.grown = 1
+        return self._done
+
+    def _name(self) -> tuple[str | None, int]:
+        """The key that it had, unless that means another session here."""
+        if self._key is None:
+            return None, 1
+        current = self._engine.current(self._tenant, self._key)
+        if current is None or current.ended:
+            return self._key, (current.epoch if current is not None else 0) + 1
+        self._done.notes.append(
+            f"the key `{self._key}` is in use here, by session `{current.id}`: the session came without it"
+        )
+        return None, 1
+
+    def _take_in(self, page: list[Entry], key: str | None) -> None:
+        """What a page tells of how the session stands after it."""
+        if [entry.seq for entry in page] != list(range(self._head + 1, self._head + 1 + len(page))):
+            raise Damaged(where=f"the entries after {self._head}", problem="some are missing, or out of order (I-1)")
+        self._head = page[-1].seq
+        self._inbox.add(page)
+        self._events = list(events_in(page, tenant=self._tenant, key=key, session=self._id))
+        for entry in page:
+            self._turn = max(self._turn, entry.turn or 0)
+            self._at = entry.at if entry.kind == "message" else self._at or entry.at
+            self._ended = entry.kind == "closed" or (self._ended and entry.kind != "opened")
+            self._erased |= entry.kind == "erased"
+
+    def _new(self, page: list[Entry], known: SessionState | None) -> list[Entry]:
+        """What of a page is not here yet; all that is must be the same."""
+        if known is None or known.head < page[0].seq:
+            return page
+        here = self._engine.entries(self._id, after=page[0].seq - 1, limit=len(page))
+        for ours, theirs in zip(page, here, strict=False):
+            if ours != theirs:
+                raise Conflict(session_id=self._id, problem=f"from entry {ours.seq} on it went on differently here")
+        return page[len(here) :]
+
+    def _lay(self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool) -> None:
+        standing = self._standing
+        laid = Laid(
+            fence=max(standing.fence, self._turn) if is_last else self._turn,
+            active_at=self._at,
+            base=standing.base if is_last and standing.base <= self._head else 0,
+            ended=is_last and (self._ended or self._erased),
+            erased=is_last and self._erased,
+            inbox=tuple(Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()),
+            outbox=tuple(self._owed()) if is_last else (),
+            events=tuple(self._events),
+        )
+        drafts = tuple(Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries)
+        write = Write(self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid)
+        [outcome] = self._engine.commit([(write,)])
+        if isinstance(outcome, Refused):
+            raise Conflict(session_id=self._id, problem=f"somebody else wrote to it meanwhile ({outcome.why})")
+        self._done.messages += sum(entry.kind == "message" for entry in entries)
+        self._done.labels += sum(entry.kind == "label" for entry in entries)
+        self._done.summaries += sum(entry.kind == "compaction" for entry in entries)
+
+    def _owed(self) -> Iterator[Debt]:
+        for owed in self._standing.outbox:
+            yield Debt(bytes.fromhex(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
+
+
+def _pages(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bool]]:
+    held: list[Entry] = []
+    for entry in entries:
+        if len(held) == PAGE:
+            yield held, False
+            held = []
+        held.append(entry)
+    if held:
+        yield held, True

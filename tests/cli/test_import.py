@@ -1,0 +1,101 @@
+"""`holdfast import` and `holdfast export`: sessions come over from other programs, and go out to them."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import goose_stores
+import hermes_stores
+import holdfast
+from commanding import command, on_terminal
+
+
+@pytest.fixture
+def goose(tmp_path: Path) -> Path:
+    return goose_stores.built(tmp_path / "sessions.db", *goose_stores.HEALTHY)
+
+
+def test_importing_tells_what_came_and_importing_again_adds_nothing(goose: Path, tmp_path: Path) -> None:
+    into = tmp_path / "agent.db"
+    first = command("import", goose, "--into", into, "--json")
+    assert first.code == 0
+    [store] = first.json["stores"]
+    assert store["kind"] == "goose" and store["new"] == store["sessions"] - store["empty"] and store["messages"] > 10
+    [again] = command("import", goose, "--into", into, "--json").json["stores"]
+    assert (again["new"], again["grown"], again["messages"], again["labels"]) == (0, 0, 0, 0)
+
+
+def test_importing_a_grown_store_adds_what_is_new(tmp_path: Path) -> None:
+    path, into = tmp_path / "state.db", tmp_path / "agent.db"
+    book = hermes_stores.Book(path)
+    hermes_stores.plain(book)
+    book.close()
+    command("import", path, "--into", into)
+    with holdfast.open(into) as store:
+        before = [message.text for each in store.sessions() for message in store.get(each.id).transcript()]
+    columns = "session_id, role, content, timestamp"
+    with closing(sqlite3.connect(path)) as hermes, hermes:
+        hermes.execute(f"INSERT INTO messages ({columns}) VALUES ('plain', 'user', 'And tomorrow?', 1789999999)")
+    [store_told] = command("import", path, "--into", into, "--json").json["stores"]
+    assert (store_told["new"], store_told["grown"], store_told["messages"]) == (0, 1, 1)
+    with holdfast.open(into) as store:
+        after = [message.text for each in store.sessions() for message in store.get(each.id).transcript()]
+    assert after == [*before, "And tomorrow?"]
+
+
+def test_progress_is_shown_to_somebody_who_watches(goose: Path, tmp_path: Path) -> None:
+    done = on_terminal("import", goose, "--into", tmp_path / "agent.db", columns=100)
+    assert done.code == 0 and "100 %" in done.out
+
+
+def test_what_is_no_store_is_not_imported_and_no_store_is_made(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    done = command("import", tmp_path / "notes.txt", "--into", tmp_path / "agent.db")
+    assert done.code == 3 and not (tmp_path / "agent.db").exists()
+
+
+def test_an_imported_session_goes_on_in_holdfast(goose: Path, tmp_path: Path) -> None:
+    into = tmp_path / "agent.db"
+    command("import", goose, "--into", into)
+    with holdfast.open(into) as store:
+        for each in store.sessions():
+            with store.get(each.id).turn("And now?") as turn:
+                assert turn.context("openai.chat")
+                turn.say("Now this.")
+
+
+def test_a_session_goes_to_goose_and_back(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "k.json"
+    assert command("export", "key:k", "--as", "goose-json", "--out", out, "--store", path).code == 0
+    assert command("doctor", out).code == 0, command("doctor", out).out
+    told = json.loads(out.read_text())
+    assert told["message_count"] == len(told["conversation"]) == 6
+    command("import", out, "--into", tmp_path / "new.db")
+    with holdfast.open(path) as old, holdfast.open(tmp_path / "new.db") as new:
+        [one] = new.sessions()
+        texts = [message.text for message in new.get(one.id).transcript()]
+        assert texts == [message.text for message in old.session("k").transcript()]
+
+
+def test_what_the_model_no_longer_sees_goes_to_goose_for_readers_alone(path: Path, tmp_path: Path) -> None:
+    with holdfast.open(path) as store:
+        store.session("k").compact("what was", keep_turns=1)
+    done = command("export", "key:k", "--as", "goose-json", "--store", path).json
+    flags = [
+        (message["metadata"]["userVisible"], message["metadata"]["agentVisible"]) for message in done["conversation"]
+    ]
+    assert flags == [(True, False)] * 4 + [(False, True)] + [(True, True)] * 2
+
+
+def test_a_page_is_for_reading_and_runs_nothing(path: Path) -> None:
+    """I-20."""
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202e</pre>"
+    with holdfast.open(path) as store:
+        store.session("k").append(hostile)
+    page = command("export", "key:k", "--as", "html", "--store", path).out
+    assert "<script>" not in page and "<img" not in page and "\u202e" not in page
+    assert "&lt;script&gt;" in page and "default-src 'none'" in page
+    assert page.count("<pre>") == page.count("</pre>") and "Answer 2." in page

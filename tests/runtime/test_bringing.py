@@ -1,0 +1,219 @@
+"""Bringing over: what another store holds comes in once, in its place, with its times, however often it is brought."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import holdfast
+from holdfast import Store
+from holdfast.domain.message import Usage
+from holdfast.foreign.story import HIDDEN, Line, Story, Summary
+from holdfast.runtime.bringing import bring
+from holdfast.testing.examine import broken
+
+START = 1_700_000_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with holdfast.open(tmp_path / "into.db") as store:
+        yield store
+        found = broken(store)
+        assert not found, "\n".join(found)
+
+
+def line(number: int, text: str | None = None, **more: Any) -> Line:
+    role = "user" if number % 2 == 0 else "assistant"
+    payload = {"role": role, "content": text or f"words {number}", "_row": {"as": "found"}}
+    return Line(str(number), f"row {number}", role, payload, "openai.chat", at=START + number * 1000, **more)
+
+
+def story(*lines: Line | Summary, id: str = "20260101_1", **facts: Any) -> Story:
+    return Story("hermes", id, "here", lines, **facts)
+
+
+def lines(count: int) -> list[Line | Summary]:
+    return [line(number) for number in range(count)]
+
+
+def only(store: Store) -> holdfast.Session:
+    [one] = store.sessions()
+    return store.get(one.id)
+
+
+def texts(session: holdfast.Session) -> list[str]:
+    return [message.text for message in session.transcript()]
+
+
+def test_a_story_comes_over_with_its_payloads_and_its_times(store: Store) -> None:
+    """I-14."""
+    told = [replace(line(0), usage=Usage(input=3, output=4), model="m"), line(1)]
+    brought = bring(store, [story(*told, instructions="Be kind.", title="A trip", facts={"cwd": "/home"})])
+    assert (brought.sessions, brought.new, brought.messages) == (1, 1, 2)
+    session = only(store)
+    first, second = session.transcript()
+    assert first.payload == told[0].payload and second.payload == told[1].payload
+    assert [entry.at for entry in session.entries() if entry.kind == "message"] == [START, START + 1000]
+    assert session.instructions() == "Be kind."
+    assert session.info().usage == Usage(input=3, output=4)
+    assert first.labels["story"]["facts"] == {"cwd": "/home"} and first.labels["story"]["title"] == "A trip"
+
+
+def test_bringing_again_adds_nothing(store: Store) -> None:
+    """I-12."""
+    told = story(*lines(5), key="k", title="T", instructions="Be kind.", facts={"x": 1})
+    bring(store, [told])
+    before = list(only(store).entries())
+    again = bring(store, [told])
+    assert (again.new, again.grown, again.messages, again.labels) == (0, 0, 0, 0)
+    assert list(only(store).entries()) == before
+
+
+@pytest.mark.parametrize("first", range(1, 8))
+def test_a_store_that_has_grown_adds_what_is_new(store: Store, first: int) -> None:
+    told: list[Line | Summary] = lines(8)
+    told.insert(5, Summary("s", "row s", "what was", keeps=("3", "4"), at=START + 4500))
+    bring(store, [story(*told[:first])])
+    bring(store, [story(*told)])
+    assert texts(only(store)) == [f"words {number}" for number in range(8)]
+    shown = [message["content"] for message in only(store).context()]
+    assert "what was" in shown[0] and shown[-3:] == ["words 5", "words 6", "words 7"]
+
+
+def test_a_line_that_turns_up_later_in_the_middle_is_not_lost(store: Store) -> None:
+    told = lines(6)
+    bring(store, [story(*told[:2], *told[3:])])
+    assert bring(store, [story(*told)]).messages == 1
+    assert sorted(texts(only(store))) == [f"words {number}" for number in range(6)]
+
+
+def test_what_the_model_does_not_see_stays_out_of_its_context(store: Store) -> None:
+    """I-13: hidden from the first, or only later."""
+    told = lines(4)
+    told[1] = line(1, labels=HIDDEN)
+    bring(store, [story(*told)])
+    assert [message["content"] for message in only(store).context()] == ["words 0\n\nwords 2", "words 3"]
+    told[0] = line(0, labels=HIDDEN)
+    bring(store, [story(*told)])
+    assert [message["content"] for message in only(store).context()] == ["words 2", "words 3"]
+    assert len(texts(only(store))) == 4
+
+
+def test_generations_are_compactions_not_copies(store: Store) -> None:
+    """I-11: every message once in the transcript, and shown or covered by one summary."""
+    told: list[Line | Summary] = lines(9)
+    told.insert(3, Summary("s1", "row s1", "the first part", at=START + 2500))
+    told.insert(7, Summary("s2", "row s2", "the first two parts", keeps=("5",), at=START + 5500))
+    bring(store, [story(*told)])
+    assert texts(only(store)) == [f"words {number}" for number in range(9)]
+    shown = [message["content"] for message in only(store).context()]
+    assert "the first two parts" in shown[0] and shown[1:] == ["words 5", "words 6", "words 7", "words 8"]
+
+
+def test_a_summary_of_nothing_that_is_here_is_words_like_others(store: Store) -> None:
+    bring(store, [story(Summary("s", "row s", "what was lost"), line(1))])
+    assert [message["content"] for message in only(store).context()] == ["what was lost", "words 1"]
+
+
+def test_a_session_that_goes_on_from_another_shares_its_past(store: Store) -> None:
+    parent = story(*lines(4), id="a")
+    child = story(line(10), line(11), id="b", parent="a", lineage="branch", parent_origin="1")
+    bring(store, [parent, child])
+    forked = next(store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin)
+    assert texts(forked) == ["words 0", "words 1", "words 10", "words 11"]
+    again = bring(store, [parent, replace(child, lines=(*child.lines, line(12)))])
+    assert (again.new, again.messages) == (0, 1)
+
+
+def test_a_key_means_the_session_that_it_means_there(store: Store) -> None:
+    """I-8: and moves on when it moved on there."""
+    old = story(line(0), id="a", key="telegram:1")
+    bring(store, [old])
+    first = store.session("telegram:1", create=False).id
+    new = story(line(2), id="b", key="telegram:1")
+    bring(store, [replace(old, current=False, ended="session_reset"), new])
+    session = store.session("telegram:1", create=False)
+    assert session.id != first and session.epoch == 2 and texts(session) == ["words 2"]
+    assert store.get(first).info().state == "ended"
+
+
+def test_a_key_that_is_in_use_here_is_left_alone(store: Store) -> None:
+    mine = store.session("telegram:1")
+    mine.append("hello")
+    brought = bring(store, [story(line(0), key="telegram:1")])
+    assert store.session("telegram:1").id == mine.id
+    assert "in use" in brought.notes[0]
+
+
+def test_a_session_that_is_carried_on_here_keeps_what_was_said_here(store: Store) -> None:
+    bring(store, [story(*lines(2), key="k")])
+    with store.session("k").turn("and now?") as turn:
+        turn.say("now this")
+    bring(store, [story(*lines(4), key="k")])
+    assert texts(store.session("k")) == ["words 0", "words 1", "and now?", "now this", "words 2", "words 3"]
+
+
+def test_what_no_format_can_read_is_kept_and_hidden(store: Store) -> None:
+    odd = Line("9", "row 9", "user", {"role": "wizard", "spell": [1, 2]}, "openai.chat", at=START)
+    brought = bring(store, [story(odd, line(1))])
+    assert brought.opaque == 1
+    first = next(iter(only(store).transcript()))
+    assert first.payload["found"] == odd.payload and first.labels["visible_to_model"] is False
+    assert [message["content"] for message in only(store).context() if message["role"] == "assistant"] == ["words 1"]
+
+
+def test_sessions_of_one_name_in_two_stores_stay_two(store: Store) -> None:
+    """Names like a date and a number are the same on many machines."""
+    bring(store, [story(line(0, "here"))])
+    bring(store, [story(line(0, "there"))])
+    assert sorted(texts(store.get(each.id))[0] for each in store.sessions()) == ["here", "there"]
+
+
+def test_the_same_stories_make_the_same_bytes(tmp_path: Path) -> None:
+    told: list[Line | Summary] = lines(700)
+    told.append(Summary("s", "row s", "what was", keeps=("698", "699"), at=START + 700_000))
+    digests = []
+    for name in ("one.db", "two.db"):
+        with holdfast.open(tmp_path / name) as store:
+            bring(store, [story(*told, key="k", instructions="Be kind.")])
+        digests.append(hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
+    assert digests[0] == digests[1]
+
+
+MORTAL = """
+import os, signal, sys
+import holdfast
+from holdfast.foreign.story import Line, Story
+from holdfast.runtime.bringing import bring
+
+def told():
+    for number in range(5000):
+        if number == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield Line(str(number), "", "user", {"role": "user", "content": f"words {number}"}, "openai.chat", at=number)
+
+class Lines:
+    def __iter__(self):
+        return told()
+
+with holdfast.open(sys.argv[1]) as store:
+    bring(store, [Story("hermes", "a", "here", Lines())])
+"""
+
+
+def test_a_killed_import_is_resumed_by_importing_again(tmp_path: Path) -> None:
+    for at in (1200, 3700, 9999):
+        done = subprocess.run([sys.executable, "-c", MORTAL, str(tmp_path / "into.db"), str(at)], env=os.environ)
+        assert done.returncode == (0 if at == 9999 else -signal.SIGKILL)
+    with holdfast.open(tmp_path / "into.db") as store:
+        assert texts(only(store)) == [f"words {number}" for number in range(5000)]
+        found = broken(store)
+        assert not found, "\n".join(found)
