@@ -1,6 +1,6 @@
 # Everything is in ./dev, which needs Python alone; these are the same words for those who type make.
 
-.PHONY: demo test soak bench clean
+.PHONY: demo test test-systems soak bench patroni rules clean
 
-demo test soak bench clean:
+demo test test-systems soak bench patroni rules clean:
 	@./dev $@ $(ARGS)

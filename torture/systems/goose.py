@@ -1,0 +1,309 @@
+"""goose 1.52.0: what it made itself is healthy, and what the doctor healed it imports and carries on.
+
+A scripted model on loopback answers goose. Each row of the first kind is a store that goose wrote: turns, tool calls, a
+compaction, an import, a kill in the middle of a tool. Each of the second is a broken store, healed with every question
+answered yes, imported, and spoken to: the request that goose sends then must be valid and hold the messages that it
+should, and the store must be healthy afterwards.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
+
+import goose_stores as stores  # noqa: E402
+from holdfast.testing.providers import check  # noqa: E402
+from torture.systems.goose_program import goose_command  # noqa: E402
+
+INSTALL: list[str] = []
+NEXT = "What did we say last?"
+ANSWER = "Right you are."
+LIMIT_S = 240
+SHED, SAW, UNKNOWN = "What is in the shed?", "A saw.", "interrupted, outcome unknown"
+STOPPED = "[interrupted: this turn was stopped before it was finished]"
+UNSURE = f"The tool call returned the following error: -32603: -32603: {UNKNOWN}"
+TURN_CONTEXT = re.compile(r"<turn-context>.*?</turn-context>", re.DOTALL)
+
+# What goose should send of each case after healing, before the message with the new question. It joins what one side
+# says in a row, and leaves out an answer that nobody asked for.
+SENT: dict[str, list[str]] = {
+    "orphan_tool_request": [
+        "Run the long test.",
+        "Starting. shell()",
+        UNSURE,
+        "Never mind. What is the time?",
+        "Noon.",
+    ],
+    "orphan_at_the_end": ["Run the long test.", "shell() shell()", UNSURE, UNSURE, STOPPED],
+    "orphan_tool_response": [SHED, SAW],
+    "result_before_call": [SHED, "shell()", "saw", SAW],
+    "duplicate_tool_result": [SHED, "shell() shell()", "saw", "saw", SAW],
+    "duplicate_rows": ["How many pear trees?", "I will look. shell()", "41", "There are 41."],
+    "token_split_rows": ["Say hello to the bees.", "Hello bees, bye bye."],
+    "lost_turn": ["Mow rows 1 to 3, then report. Are you done?", "I have not started."],
+    "cut_stream": [
+        *("How many pear trees?", "I will look. shell()", "41", "There are 41.", "Tell me more."),
+        "The pear is a[interrupted: the answer above was cut off and is not complete]",
+    ],
+    "unfinished_turn": [SHED, "shell()", "saw", STOPPED],
+    "merged_users": ["How many pear trees? And apple trees?", "41 and 12."],
+    "metadata_clobbered": [f"{SHED} A call listed the shed: a saw.", SAW],
+    "summary_deleted": [SHED, "shell()", "saw", SAW],
+    "compacted_without_summary": ["Note 0.", "Noted.", "Note 1.", "Noted.", "Note 2.", "Noted."],
+    "metadata_unreadable": ["Hello.", "Hello.Understood."],
+    "metadata_missing": ["Hello.", "Hello.Understood."],
+    "unknown_content_type": [SHED, SAW],
+    "content_not_json": [],
+    "millisecond_timestamps": ["Old question.", "Old answer.", "New question.", "New answer."],
+    "duplicate_thinking": [SHED, "I will look. shell()", "saw", SAW],
+    "odd_role": ["Hello.", "Hello."],
+    "empty_row": ["Hello.", "Hello."],
+    "stranded_messages": ["One more thing: use metric units. How tall is the ladder?", "About 2.4 m."],
+    "thread_tables_present": ["Are there bees?", "There are."],
+    "rewritten_history": ["One more thing: use metric units. How tall is the ladder?", "About 2.4 m."],
+    "unreadable_record": [],
+}
+
+
+def run(environment: Path) -> tuple[int, int, list[str]]:
+    """How many rows were right, of how many, and what was wrong with the others."""
+    command = goose_command(environment)
+    tasks: dict[str, Callable[[Goose], list[str]]] = {row.__name__.strip("_"): row for row in OWN}
+    tasks |= {case.__name__: partial(_healed, case=case) for case in stores.DAMAGED}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        under_way = {name: pool.submit(_row, command, Path(folder) / name, task) for name, task in tasks.items()}
+        rows = {name: row.result() for name, row in under_way.items()}
+    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
+    return sum(not problems for problems in rows.values()), len(rows), wrong
+
+
+def _row(command: list[str], home: Path, task: Callable[["Goose"], list[str]]) -> list[str]:
+    with Model() as model:
+        return task(Goose(command, home, model))
+
+
+# Stores that goose makes.
+
+
+def _turns(goose: "Goose") -> list[str]:
+    goose.do("run", "-t", "Hello there.", "--name", "own")
+    goose.do("run", "-t", "Use the TOOL.", "--name", "own", "--resume", "--with-builtin", "developer")
+    return _silent(goose)
+
+
+def _compaction(goose: "Goose") -> list[str]:
+    goose.do("run", "-t", "Hello there.", "--name", "own")
+    goose.do("run", "-t", "/compact", "--name", "own", "--resume")
+    goose.do("run", "-t", "And now?", "--name", "own", "--resume")
+    return _silent(goose)
+
+
+def _export_and_import(goose: "Goose") -> list[str]:
+    goose.do("run", "-t", "Use the TOOL.", "--name", "own", "--with-builtin", "developer")
+    exported = goose.home / "export.json"
+    goose.do("session", "export", "--name", "own", "--format", "json", "-o", str(exported))
+    goose.do("session", "import", str(exported))
+    return [*_silent(goose), *(f"the export: {rule}" for rule in _findings(exported))]
+
+
+def _kill_in_a_tool(goose: "Goose") -> list[str]:
+    """goose's newer loop stores the call before the tool runs; a kill leaves it without a result."""
+    process = goose.start("run", "-t", "Use the SLOW one.", "--name", "own", "--with-builtin", "developer", loop="1")
+    reached = _wait(lambda: (goose.home / "begun").exists())
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    found = _findings(goose.store)
+    if not reached or found != {"goose/orphan-tool-request"}:
+        return [f"the tool was {'reached' if reached else 'never reached'}, and found was {sorted(found)}"]
+    out = goose.home / "healed.json"
+    _doctor(goose.store, "--heal", str(out), "--as", "goose-json", "--json")
+    expected = ["Use the SLOW one.", "I will look. shell()", UNSURE, STOPPED]
+    return _carried_on(Goose(goose.command, goose.home / "another", goose.model), out, expected)
+
+
+OWN: tuple[Callable[["Goose"], list[str]], ...] = (_turns, _compaction, _export_and_import, _kill_in_a_tool)
+
+
+# Stores that were broken.
+
+
+def _healed(goose: "Goose", case: Callable[[stores.GooseStore], None]) -> list[str]:
+    broken = stores.built(goose.home / "broken.db", case)
+    out = goose.home / "healed"
+    _doctor(broken, "--heal", str(out), "--as", "goose-json", "--accept", "goose/*", "--json")
+    files = sorted(out.iterdir()) if out.is_dir() else [out]
+    return _carried_on(goose, files[-1], SENT[case.__name__])
+
+
+def _carried_on(goose: "Goose", file: Path, expected: list[str]) -> list[str]:
+    """Imports a healed session and says something in it; what is not right with what goose then does."""
+    said = goose.do("session", "import", str(file))
+    session = next((line.split()[0] for line in said.splitlines() if " - " in line and line[:8].isdigit()), None)
+    if session is None:
+        return [f"it was not imported: {said[-300:]}"]
+    goose.model.requests.clear()
+    goose.do("run", "-t", NEXT, "--resume", "--session-id", session)
+    # It asks for a name for the session too, in a few words: the longest request is the one that carries on.
+    asked = [sent["messages"] for sent in goose.model.requests if NEXT in json.dumps(sent["messages"][-2:])]
+    if not asked:
+        return ["it asked nothing of the model"]
+    spoken = max(asked, key=len)
+    problems = [f"the request: {problem}" for problem in check("openai.chat", spoken)]
+    sent = [_words(message) for message in spoken if message["role"] != "system"][:-1]
+    if sent != expected:
+        problems.append(f"it sent {sent}, not {expected}")
+    return [*problems, *_silent(goose)]
+
+
+def _words(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    words = content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
+    calls = [f"{call['function']['name']}()" for call in message.get("tool_calls") or ()]
+    return " ".join([*TURN_CONTEXT.sub("", words).split(), *calls])
+
+
+def _silent(goose: "Goose") -> list[str]:
+    return [f"its store: {rule}" for rule in sorted(_findings(goose.store))]
+
+
+def _findings(path: Path) -> set[str]:
+    (store,) = json.loads(_doctor(path, "--json"))["stores"]
+    return {finding["rule"] for finding in store["findings"]} if store["messages"] else {"nothing is stored"}
+
+
+def _doctor(path: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "holdfast.cli.main", "doctor", str(path), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+class Goose:
+    """goose with a home of its own."""
+
+    def __init__(self, command: list[str], home: Path, model: "Model") -> None:
+        home.mkdir()
+        self.command, self.home, self.model = command, home, model
+        self.store = home / "root" / "data" / "sessions" / "sessions.db"
+
+    def do(self, *arguments: str) -> str:
+        """Calls goose; what it says."""
+        process = self.start(*arguments)
+        try:
+            said, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+        return said
+
+    def start(self, *arguments: str, loop: str = "") -> "subprocess.Popen[str]":
+        settings = {
+            "HOME": str(self.home), "PATH": os.environ["PATH"], "NO_COLOR": "1",
+            "GOOSE_PATH_ROOT": str(self.home / "root"), "GOOSE_PROVIDER": "openai", "GOOSE_MODEL": "pear",
+            "OPENAI_HOST": self.model.url, "OPENAI_API_KEY": "none", "GOOSE_MODE": "auto",
+            "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false",
+        }  # fmt: skip
+        if loop:
+            settings["GOOSE_STATE_MACHINE"] = loop
+        return subprocess.Popen(
+            [*self.command, *arguments],
+            cwd=self.home,
+            env=settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+class Model:
+    """A model on loopback that speaks Chat Completions: it calls a tool when it is asked for one."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.model = self  # type: ignore[attr-defined]
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> "Model":
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """The deltas of the reply to a request."""
+        self.requests.append(request)
+        last = request["messages"][-1]
+        names = [tool["function"]["name"] for tool in request.get("tools") or ()]
+        shell = next((name for name in names if "shell" in name), None)
+        commands = {"TOOL": "echo saw", "SLOW": "touch begun; sleep 60"}
+        asked = json.dumps(last["content"]) if last["role"] == "user" else ""
+        wanted = [command for word, command in commands.items() if word in asked]
+        if not shell or not wanted:
+            return [{"role": "assistant", "content": ANSWER[:5]}, {"content": ANSWER[5:]}]
+        function = {"name": shell, "arguments": json.dumps({"command": wanted[0]})}
+        call = {"index": 0, "id": f"call_{len(self.requests)}", "type": "function", "function": function}
+        return [{"role": "assistant", "content": "I will look."}, {"tool_calls": [call]}]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self._send("application/json", json.dumps({"object": "list", "data": [{"id": "pear"}]}).encode())
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        model: Model = self.server.model  # type: ignore[attr-defined]
+        deltas = model.answer(request)
+        head = {"id": f"chatcmpl-{len(model.requests)}-{time.time_ns()}", "model": "pear"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        if not request.get("stream"):
+            message = {"role": "assistant", "content": ANSWER}
+            whole = {**head, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+            self._send("application/json", json.dumps(whole).encode())
+            return
+        finish = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
+        ends: list[dict[str, Any]] = [{"index": 0, "delta": {}, "finish_reason": finish}]
+        chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        chunks += [{**head, "choices": ends}, {**head, "choices": [], "usage": usage}]
+        events = [*(json.dumps(chunk) for chunk in chunks), "[DONE]"]
+        self._send("text/event-stream", "".join(f"data: {event}\n\n" for event in events).encode())
+
+    def _send(self, kind: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the table is all that is printed."""
