@@ -35,7 +35,7 @@ def test_what_is_found_wrong_is_1_and_told_with_place_and_remedy(path):
     assert "found." in done.err
     problems = command("store", "check", "--store", path, "--json")
     assert problems.code == 1
-    assert set(problems.json["problems"][0]) == {"place", "problem", "invariant", "remedy"}
+    assert set(problems.json["problems"][0]) == {"rule", "place", "problem", "invariant", "remedy", "session"}
 
 
 def test_a_backup_is_a_store_of_its_own(world, tmp_path):

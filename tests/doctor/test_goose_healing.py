@@ -47,14 +47,14 @@ from goose_stores import (
     unreadable_record,
 )
 from holdfast.doctor.exam import accepting
-from holdfast.doctor.goose_chart import Chart
-from holdfast.doctor.goose_healing import heal
-from holdfast.doctor.goose_patient import GoosePatient
-from holdfast.doctor.goose_rules import RULES
-from holdfast.doctor.goose_signs import signs
+from holdfast.doctor.goose.chart import Chart
+from holdfast.doctor.goose.healing import heal
+from holdfast.doctor.goose.patient import GoosePatient
+from holdfast.doctor.goose.rules import RULES
+from holdfast.doctor.goose.signs import signs
 from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.goose_records import Row, Session
+from holdfast.foreign.goose.records import Row, Session
 from holdfast.formats import registry
 
 EVERYTHING = ("*",)

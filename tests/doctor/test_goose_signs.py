@@ -32,13 +32,13 @@ from goose_stores import (
     two_prompts,
     unfinished_turn,
 )
-from holdfast.doctor.goose_chart import Chart
-from holdfast.doctor.goose_patient import GoosePatient
-from holdfast.doctor.goose_rules import RULES
-from holdfast.doctor.goose_signs import signs
+from holdfast.doctor.goose.chart import Chart
+from holdfast.doctor.goose.patient import GoosePatient
+from holdfast.doctor.goose.rules import RULES
+from holdfast.doctor.goose.signs import signs
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.goose import GooseShelf
+from holdfast.foreign.goose.shelf import GooseShelf
 
 APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
 """Healthy sessions that were only ever added to: a live store may stop anywhere in them."""

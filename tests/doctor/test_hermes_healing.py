@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from hermes_stores import DAMAGE, KEY, START, SUMMARY, Book, damaged, healthy, plain
 from holdfast.doctor.finding import Change, Rule
-from holdfast.doctor.hermes_case import HARNESS_STARTS, Case
-from holdfast.doctor.hermes_healing import heal as heal_case
-from holdfast.doctor.hermes_patient import HermesPatient
-from holdfast.doctor.hermes_rules import RULES
-from holdfast.doctor.hermes_signs import troubles
+from holdfast.doctor.hermes.case import HARNESS_STARTS, Case
+from holdfast.doctor.hermes.healing import heal as heal_case
+from holdfast.doctor.hermes.patient import HermesPatient
+from holdfast.doctor.hermes.rules import RULES
+from holdfast.doctor.hermes.signs import troubles
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.hermes import HermesShelf
-from holdfast.foreign.hermes_records import Row, Session
+from holdfast.foreign.hermes.records import Row, Session
+from holdfast.foreign.hermes.shelf import HermesShelf
 from holdfast.foreign.story import Line, Story
 
 USUAL = ("auto", "mark")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hermes_stores import DAMAGE, HEALTHY, Book, damaged, healthy, plain
 from holdfast.doctor.finding import Sign
-from holdfast.doctor.hermes_patient import HermesPatient
-from holdfast.doctor.hermes_rules import RULES
+from holdfast.doctor.hermes.patient import HermesPatient
+from holdfast.doctor.hermes.rules import RULES
 
 ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

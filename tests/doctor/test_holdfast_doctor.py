@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.doctor import exam, kinds
-from holdfast.doctor.holdfast_rules import RULES
+from holdfast.doctor.holdfast.rules import RULES
 from holdfast.testing.examine import broken
 
 MISSING = "is missing from the store"

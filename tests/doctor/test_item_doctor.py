@@ -3,7 +3,7 @@
 import pytest
 
 import item_stores as stores
-from holdfast.doctor.item_signs import item_signs, looked_at
+from holdfast.doctor.items.signs import item_signs, looked_at
 from holdfast.doctor.kinds import open_patient
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.foreign.items import Item

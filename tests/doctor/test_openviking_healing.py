@@ -6,10 +6,10 @@ import os
 import pytest
 
 import openviking_stores as stores
-from holdfast.doctor.openviking_patient import OpenVikingPatient
-from holdfast.doctor.openviking_rules import RULES
+from holdfast.doctor.openviking.patient import OpenVikingPatient
+from holdfast.doctor.openviking.rules import RULES
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.openviking import recognises
+from holdfast.foreign.openviking.shelf import recognises
 from holdfast.foreign.story import Summary
 
 POLICY = {rule.name: rule.policy for rule in RULES}

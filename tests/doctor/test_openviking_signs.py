@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import openviking_stores as stores
-from holdfast.doctor.openviking_patient import OpenVikingPatient
-from holdfast.doctor.openviking_rules import RULES
+from holdfast.doctor.openviking.patient import OpenVikingPatient
+from holdfast.doctor.openviking.rules import RULES
 
 
 def examined(path):

@@ -27,8 +27,8 @@ from goose_stores import (
 )
 from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign import goose_database, goose_files
-from holdfast.foreign.goose import GooseShelf, recognises
+from holdfast.foreign.goose import database, files
+from holdfast.foreign.goose.shelf import GooseShelf, recognises
 from holdfast.formats import registry
 
 
@@ -201,7 +201,7 @@ def test_a_long_session_is_read_without_holding_it(store):
 
 
 def test_a_record_that_is_too_large_is_told_and_not_loaded(store, monkeypatch):
-    monkeypatch.setattr(goose_database, "LINE_MAX", 1000)
+    monkeypatch.setattr(database, "LINE_MAX", 1000)
     store.say("user", text("x" * 2000))
     store.say("user", text("Small."))
     shelf = GooseShelf(store.path)
@@ -331,7 +331,7 @@ def _texts(line):
 
 
 def test_a_large_export_is_taken_apart_message_by_message(tmp_path, monkeypatch):
-    monkeypatch.setattr(goose_files, "LINE_MAX", 100)
+    monkeypatch.setattr(files, "LINE_MAX", 100)
     path = tmp_path / "export.json"
     path.write_text(json.dumps(export(*(("user", text(f"Line [{number}].")) for number in range(3)), schedule_id=None)))
     story, lines = stories(path)["20260921_1"]

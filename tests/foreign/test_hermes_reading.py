@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from hermes_stores import DAMAGE, HEALTHY, KEY, SUMMARY, Book, compacted, damaged, healthy, plain
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.hermes import HermesShelf, recognises
+from holdfast.foreign.hermes.shelf import HermesShelf, recognises
 from holdfast.foreign.story import Line, Story, Summary
 from holdfast.testing.providers import check
 
@@ -239,7 +239,7 @@ def test_a_damaged_page_costs_the_rows_on_it_and_no_others(tmp_path):
 
 
 def test_a_row_that_is_too_large_is_told_and_not_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.foreign.hermes_file.ROW_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("holdfast.foreign.sqlite_file.ROW_BYTES_MAX", 1 << 20)
     book = Book(tmp_path / "state.db")
     plain(book)
     book.say("plain", "user", "x" * (2 << 20))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import openviking_stores as stores
-from holdfast.doctor.openviking_patient import OpenVikingPatient
-from holdfast.foreign.openviking import OpenVikingShelf, recognises
+from holdfast.doctor.openviking.patient import OpenVikingPatient
+from holdfast.foreign.openviking.shelf import OpenVikingShelf, recognises
 from holdfast.foreign.story import Summary
 
 

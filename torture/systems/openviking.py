@@ -247,7 +247,7 @@ def _carried_on(server: "Server", name: str, live: tuple[int, ...]) -> list[str]
 
 
 def _policies(policy: str) -> set[str]:
-    from holdfast.doctor.openviking_rules import RULES
+    from holdfast.doctor.openviking.rules import RULES
 
     return {rule.name for rule in RULES if rule.policy == policy}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import holdfast
 from holdfast.cli import wording
-from holdfast.doctor.as_goose import export_of
-from holdfast.doctor.goose_chart import Chart
+from holdfast.doctor.goose.chart import Chart
+from holdfast.doctor.goose.writing import export_of
 from holdfast.domain.message import Call, Part, Result, Text
-from holdfast.foreign.goose_records import Row
-from holdfast.foreign.goose_records import Session as GooseSession
+from holdfast.foreign.goose.records import Row
+from holdfast.foreign.goose.records import Session as GooseSession
 from holdfast.formats import registry
 from holdfast.runtime.context import Contexts
 

@@ -4,20 +4,22 @@ import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from holdfast.doctor.patient import Patient
 from holdfast.foreign import kinds as foreign
 
 OWN, UNKNOWN = "holdfast", "unknown"
 PATIENTS = {
-    OWN: "HoldfastPatient",
-    "hermes": "HermesPatient",
-    "goose": "GoosePatient",
-    "openviking": "OpenVikingPatient",
-    "claude": "ClaudePatient",
-    "codex": "CodexPatient",
-    "agents": "AgentsPatient",
+    OWN: ("holdfast.", "HoldfastPatient"),
+    "hermes": ("hermes.", "HermesPatient"),
+    "goose": ("goose.", "GoosePatient"),
+    "openviking": ("openviking.", "OpenVikingPatient"),
+    "claude": ("items.claude_", "ClaudePatient"),
+    "codex": ("items.codex_", "CodexPatient"),
+    "agents": ("items.agents_", "AgentsPatient"),
 }
+"""Each kind, with how the names of its modules begin, and its class."""
 
 
 def stores_at(path: str) -> Iterator[tuple[str, str]]:
@@ -40,11 +42,15 @@ def stores_at(path: str) -> Iterator[tuple[str, str]]:
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
     """What a path is; None when nobody knows."""
-    patient = import_module(f"holdfast.doctor.{OWN}_patient")
-    return OWN if patient.recognises(Path(path)) else foreign.kind_of(path)
+    return OWN if module_of(OWN, "patient").recognises(Path(path)) else foreign.kind_of(path)
 
 
 def open_patient(kind: str, path: str) -> Patient:
     """The store at this path, in the doctor's hands."""
-    patient: Patient = getattr(import_module(f"holdfast.doctor.{kind}_patient"), PATIENTS[kind])(Path(path))
+    patient: Patient = getattr(module_of(kind, "patient"), PATIENTS[kind][1])(Path(path))
     return patient
+
+
+def module_of(kind: str, part: str) -> Any:
+    """A module of a kind: loaded when somebody has such a store."""
+    return import_module(f"holdfast.doctor.{PATIENTS[kind][0]}{part}")

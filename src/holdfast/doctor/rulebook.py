@@ -1,14 +1,12 @@
 """All rules there are, by name."""
 
-from importlib import import_module
-
 from holdfast.doctor.finding import Rule
-from holdfast.doctor.kinds import PATIENTS
+from holdfast.doctor.kinds import PATIENTS, module_of
 
 
 def rules_of(kind: str) -> tuple[Rule, ...]:
     """The rules for one kind of store."""
-    rules: tuple[Rule, ...] = import_module(f"holdfast.doctor.{kind}_rules").RULES
+    rules: tuple[Rule, ...] = module_of(kind, "rules").RULES
     return rules
 
 

@@ -10,11 +10,11 @@ import apsw
 import msgspec
 
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.hermes_file import HermesFile
 from holdfast.foreign.items import Chapter, Item, ItemShelf, response_item, role_of, stamp, wrong_content, wrong_item
 from holdfast.foreign.jsonl import parsed
 from holdfast.foreign.private import PrivateCopy, is_sqlite
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.sqlite_file import SqliteFile
 from holdfast.foreign.story import HIDDEN, Line, Story
 
 _CHAT_ROLES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
@@ -46,7 +46,7 @@ class AgentsShelf(ItemShelf):
         self.path = str(path)
         self._copy = PrivateCopy(path)
         try:
-            self._file = HermesFile(self._copy.path)
+            self._file = SqliteFile(self._copy.path)
             self._file.tell_if_cut(self._copy.path)
             tables = {name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)}
         except (apsw.Error, ZeroDivisionError) as error:

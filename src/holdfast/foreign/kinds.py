@@ -9,13 +9,14 @@ from typing import Any
 from holdfast.foreign.shelf import Shelf
 
 SHELVES = {
-    "hermes": "HermesShelf",
-    "goose": "GooseShelf",
-    "openviking": "OpenVikingShelf",
-    "claude": "ClaudeShelf",
-    "codex": "CodexShelf",
-    "agents": "AgentsShelf",
+    "hermes": ("hermes.shelf", "HermesShelf"),
+    "goose": ("goose.shelf", "GooseShelf"),
+    "openviking": ("openviking.shelf", "OpenVikingShelf"),
+    "claude": ("claude", "ClaudeShelf"),
+    "codex": ("codex", "CodexShelf"),
+    "agents": ("agents", "AgentsShelf"),
 }
+"""Each kind, with its module and its class."""
 ENDINGS = (".db", ".sqlite", ".sqlite3", ".jsonl", ".json")
 """What a file is called that is worth a look when a whole folder was given."""
 
@@ -30,7 +31,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 def open_shelf(kind: str, path: str | os.PathLike[str]) -> Shelf:
     """The store of this kind at this path, opened from a private copy."""
-    shelf: Shelf = getattr(_reader(kind), SHELVES[kind])(Path(path))
+    shelf: Shelf = getattr(_reader(kind), SHELVES[kind][1])(Path(path))
     return shelf
 
 
@@ -42,4 +43,4 @@ def files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _reader(kind: str) -> Any:
-    return import_module(f"holdfast.foreign.{kind}")
+    return import_module(f"holdfast.foreign.{SHELVES[kind][0]}")

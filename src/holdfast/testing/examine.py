@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from holdfast.doctor.holdfast_laws import LAWS
+from holdfast.doctor.holdfast.laws import LAWS
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.fold import Log

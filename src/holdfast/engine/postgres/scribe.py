@@ -223,8 +223,8 @@ class Scribe:
         return outcomes
 
     def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
-        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process. One
-        that is to be made is looked for where it would be; if others write to it in the same batch, it may be there
+        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process.
+        One that is to be made is looked for where it would be; if others write to it in the same batch, it may be there
         already, and be somebody else's.
         """
         made: dict[str, bytes] = {}

@@ -1,0 +1,89 @@
+"""A session of goose in the doctor's hands, and what can be asked of its rows."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.doctor.finding import Sign
+from holdfast.foreign.goose.records import Paid, Row, Session, shown_to
+
+MADE = "holdfast_"
+"""How the ids of rows begin that the doctor made: goose keeps ids, and nothing else, of what it does not know."""
+CONTEXT = "<turn-context>"
+ROLES = ("user", "assistant")
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """One session: its rows in the order in which goose reads them, and what its ledger says was paid for. `live`: some
+    process has the store open, so that what is last may be under way. `rewritten` tells what shows that its rows were
+    written anew.
+    """
+
+    session: Session
+    rows: tuple[Row, ...]
+    ledger: tuple[Paid, ...] = ()
+    live: bool = False
+    rewritten: str = ""
+
+    def sign(self, rule: str, place: str, measured: str) -> Sign:
+        return Sign(f"goose/{rule}", self.session.id, place, measured)
+
+
+def for_model(row: Row) -> bool:
+    return shown_to(row, "agentVisible")
+
+
+def for_reader(row: Row) -> bool:
+    return shown_to(row, "userVisible")
+
+
+def is_made(row: Row) -> bool:
+    """Whether a doctor put this row there."""
+    return bool(row.message_id) and str(row.message_id).startswith(MADE)
+
+
+def blocks(row: Row, *kinds: str) -> list[dict[str, Any]]:
+    """The row's blocks of these types."""
+    return [block for block in row.content or () if isinstance(block, dict) and block.get("type") in kinds]
+
+
+def words(row: Row) -> str:
+    """The row's texts."""
+    return "".join(block["text"] for block in blocks(row, "text") if isinstance(block.get("text"), str))
+
+
+def is_context(row: Row) -> bool:
+    """Whether goose added this row to a prompt, for the model alone."""
+    return (row.metadata or {}).get("turnContext") is True or words(row).startswith(CONTEXT)
+
+
+def is_result(row: Row) -> bool:
+    return bool(blocks(row, "toolResponse"))
+
+
+def is_prompt(row: Row) -> bool:
+    """Whether a person asks something here."""
+    return row.role == "user" and for_model(row) and for_reader(row) and not is_result(row) and not is_context(row)
+
+
+def is_summary(row: Row) -> bool:
+    """Whether this row is for the model alone and stands for something else."""
+    return row.role == "user" and for_model(row) and not for_reader(row) and not is_result(row) and not is_context(row)
+
+
+def is_empty(row: Row) -> bool:
+    """Whether a row says nothing at all."""
+    return all(
+        isinstance(block, dict) and block.get("type") == "text" and not str(block.get("text", "")).strip()
+        for block in row.content or ()
+    )
+
+
+def output_tokens(row: Row) -> Any:
+    usage = (row.metadata or {}).get("usage")
+    return usage.get("outputTokens") if isinstance(usage, dict) else None
+
+
+def last_for_model(rows: tuple[Row, ...]) -> int | None:
+    """The last row that the model sees, the context that goose adds aside."""
+    return next((i for i in range(len(rows) - 1, -1, -1) if for_model(rows[i]) and not is_context(rows[i])), None)

@@ -1,0 +1,102 @@
+"""Which result of a session of goose answers which call, and which of them are alone.
+
+Ids are the providers' and come again in later turns: a result takes the latest open call of its id before it. What the
+model sees is paired first, then what is hidden from it, then what is left of both.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.doctor.goose.blocks import block_problem
+from holdfast.doctor.goose.chart import ROLES, for_model
+from holdfast.foreign.goose.records import Row
+
+CALLS = ("toolRequest", "frontendToolRequest")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A block: the index of its row, its own index there, and the id of the call that it makes or answers."""
+
+    row: int
+    block: int
+    call_id: str
+
+
+class Pairing(msgspec.Struct):
+    """`pairs` are calls with their results; `early` those whose result is read first. `alone` are calls without a
+    result, `strays` results without a call, `doubles` further results of a call that has one.
+    """
+
+    pairs: list[tuple[Place, Place]]
+    early: list[tuple[Place, Place]]
+    alone: list[Place]
+    strays: list[Place]
+    doubles: list[Place]
+
+
+def pairing(rows: Sequence[Row]) -> Pairing:
+    """Who answers whom. What may be answered, or called, by a record that can't be read is not said to be alone."""
+    found = Pairing([], [], [], [], [])
+    places = [each for index, row in enumerate(rows) for each in _places(index, row)]
+    known = {place.call_id for place, is_call in places if is_call}
+    waiting, left = _matched(places, [for_model(row) for row in rows], found)
+    for place in left:
+        later = next((call for call in waiting[place.call_id] if call.row >= place.row), None)
+        if later is not None:
+            waiting[place.call_id].remove(later)
+            found.early.append((later, place))
+        elif for_model(rows[place.row]):
+            if place.call_id in known:
+                found.doubles.append(place)
+            elif not (place.row and _is_doubtful(rows[place.row - 1])):
+                found.strays.append(place)
+    alone = [call for calls in waiting.values() for call in calls]
+    found.alone = sorted(
+        (call for call in alone if not _is_followed_by_doubt(rows, call.row)), key=lambda call: (call.row, call.block)
+    )
+    return found
+
+
+def _matched(
+    places: list[tuple[Place, bool]], visible: list[bool], found: Pairing
+) -> tuple[dict[str, list[Place]], list[Place]]:
+    """Pairs what has one visibility, then the rest; calls that are still open, and results that found none."""
+    waiting: dict[str, list[Place]] = {}
+    for alike in (True, False):
+        waiting, left = defaultdict(list), []
+        for place, is_call in places:
+            if is_call:
+                waiting[place.call_id].append(place)
+                continue
+            calls = waiting[place.call_id]
+            call = next((c for c in reversed(calls) if not alike or visible[c.row] == visible[place.row]), None)
+            if call is None:
+                left.append(place)
+            else:
+                calls.remove(call)
+                found.pairs.append((call, place))
+        paired = {place for pair in found.pairs for place in pair}
+        places = [(place, is_call) for place, is_call in places if place not in paired]
+    found.pairs.sort(key=lambda pair: (pair[1].row, pair[1].block))
+    return waiting, left
+
+
+def _places(index: int, row: Row) -> list[tuple[Place, bool]]:
+    if row.role not in ROLES:  # goose does not read it
+        return []
+    out = []
+    for place, block in enumerate(row.content or ()):
+        kind = block.get("type") if isinstance(block, dict) else None
+        if (kind in CALLS or kind == "toolResponse") and isinstance(block.get("id"), str):
+            out.append((Place(index, place, block["id"]), kind in CALLS))
+    return out
+
+
+def _is_followed_by_doubt(rows: Sequence[Row], index: int) -> bool:
+    return index + 1 < len(rows) and _is_doubtful(rows[index + 1])
+
+
+def _is_doubtful(row: Row) -> bool:
+    return row.content is None or any(block_problem(block) for block in row.content)

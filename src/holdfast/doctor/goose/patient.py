@@ -1,0 +1,99 @@
+"""A store of goose as a patient: examined session by session, healed into a copy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.doctor.finding import Change, Sign
+from holdfast.doctor.goose import writing
+from holdfast.doctor.goose.chart import Chart
+from holdfast.doctor.goose.healing import heal
+from holdfast.doctor.goose.rules import RULES
+from holdfast.doctor.goose.signs import signs
+from holdfast.doctor.patient import Accepts, Examined, Healed
+from holdfast.foreign.goose.records import Session
+from holdfast.foreign.goose.shelf import GooseShelf
+from holdfast.foreign.goose.stories import Lines, lines_of, story_of
+from holdfast.foreign.story import Story
+
+# Sessions that goose does not show, and the rules whose remedies bring them back.
+_BROUGHT_BACK = {"stranded": "goose/stranded-messages", "thread": "goose/thread-tables-present"}
+
+
+class GoosePatient:
+    """A store of goose in the doctor's hands; one session is held at a time."""
+
+    kind = "goose"
+    rules = RULES
+
+    def __init__(self, path: Path) -> None:
+        self._shelf = GooseShelf(path)
+        self.path = self._shelf.path
+
+    def examine(self, session: str | None = None) -> Iterator[Examined]:
+        for found in self._shelf.book.sessions():
+            if session is None or found.id == session:
+                chart = self.chart(found)
+                yield Examined(found.id, len(chart.rows), signs(chart))
+        broken = tuple(
+            Sign("goose/unreadable-record", one.session or "", one.place, f"The store: {one.problem}.")
+            for one in self._shelf.book.problems
+        )
+        if broken:
+            yield Examined("", 0, broken)
+
+    def healed(self, accepts: Accepts) -> Healed:
+        return GooseHealed(self, accepts)
+
+    def close(self) -> None:
+        self._shelf.close()
+
+    def sessions(self) -> Iterator[Session]:
+        return self._shelf.book.sessions()
+
+    def chart(self, session: Session) -> Chart:
+        """All that is known of a session."""
+        book, live = self._shelf.book, self._shelf.live
+        return Chart(session, tuple(book.rows(session)), book.ledger(session), live, book.rewritten(session))
+
+
+class GooseHealed:
+    """A store of goose after healing."""
+
+    def __init__(self, patient: GoosePatient, accepts: Accepts) -> None:
+        self._patient = patient
+        self._accepts = accepts
+        self._accepted = {rule.name for rule in RULES if accepts(rule)}
+        self._changes: dict[str, list[Change]] = {}
+
+    def stories(self) -> Iterator[Story]:
+        for session in self._sessions():
+            chart = self._chart(session)
+            lines = Lines(lambda chart=chart: lines_of(chart.rows, chart.session.id))
+            yield story_of(chart.session, lines, {})
+
+    def changes(self) -> list[Change]:
+        return [change for changes in self._changes.values() for change in changes]
+
+    def write(self, out: str) -> None:
+        """goose's own JSON; `goose session import` takes each file."""
+        sessions = list(self._sessions())
+        writing.write((self._chart(session) for session in sessions), out, several=len(sessions) != 1)
+
+    def _sessions(self) -> Iterator[Session]:
+        for session in self._patient.sessions():
+            rule = _BROUGHT_BACK.get(session.source)
+            if rule is None or rule in self._accepted:
+                yield session
+
+    def _chart(self, session: Session) -> Chart:
+        chart, changes = heal(self._patient.chart(session), self._accepts)
+        rule = _BROUGHT_BACK.get(session.source)
+        if rule is not None:
+            after = f"the session {session.id}"
+            changes.insert(0, Change(rule, session.id, session.place, f"{len(chart.rows)} messages", after))
+            named = {"name": "Recovered session", **session.columns}
+            chart = msgspec.structs.replace(chart, session=msgspec.structs.replace(chart.session, columns=named))
+        self._changes[session.id] = changes
+        return chart

@@ -1,0 +1,62 @@
+"""Rows of goose that share a message's id: stored again as they were, or one answer in pieces."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.doctor.goose.chart import blocks
+from holdfast.foreign.goose.records import Row
+
+
+def split_runs(rows: Sequence[Row]) -> list[range]:
+    """Assistant rows next to each other with one id and different content: one answer, in pieces."""
+    found, start = [], 0
+    for index in range(1, len(rows) + 1):
+        if index < len(rows) and _continues(rows[start], rows[index]):
+            continue
+        if index - start > 1 and _is_split(rows[start:index]):
+            found.append(range(start, index))
+        start = index
+    return found
+
+
+def repeated_rows(rows: Sequence[Row]) -> list[int]:
+    """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which two may be alike."""
+    pieces = {index for run in split_runs(rows) for index in run}
+    met: dict[str, list[list[Any]]] = {}
+    found = []
+    for index, row in enumerate(rows):
+        if row.message_id is None or row.content is None or index in pieces:
+            continue
+        said = met.setdefault(row.message_id, [])
+        if row.content in said:
+            found.append(index)
+        else:
+            said.append(row.content)
+    return found
+
+
+def told_once(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows without those that only repeat: what else is wrong with a session is seen in these."""
+    again = set(repeated_rows(rows))
+    return tuple(row for index, row in enumerate(rows) if index not in again)
+
+
+def signatures(row: Row) -> list[tuple[int, str]]:
+    """The signed thinking of a row, by block."""
+    return [
+        (index, block["signature"])
+        for index, block in enumerate(row.content or ())
+        if isinstance(block, dict) and block.get("type") == "thinking" and block.get("signature")
+    ]
+
+
+def _continues(first: Row, row: Row) -> bool:
+    return first.message_id is not None and (first.message_id, first.role) == (row.message_id, row.role)
+
+
+def _is_split(run: Sequence[Row]) -> bool:
+    if run[0].role != "assistant" or any(row.content is None for row in run):
+        return False
+    signed = [signature for row in run for _, signature in signatures(row)]
+    doubled = len(signed) != len(set(map(str, signed)))
+    return not doubled and any(row.content != run[0].content for row in run) and any(blocks(row, "text") for row in run)

@@ -1,0 +1,66 @@
+"""Signs in single records of goose: what can't be read, what goose can't load, what stands where nobody looks."""
+
+from collections.abc import Iterator
+
+from holdfast.doctor.finding import Sign
+from holdfast.doctor.goose.blocks import block_problem
+from holdfast.doctor.goose.chart import ROLES, Chart, for_model, is_empty, is_summary
+from holdfast.foreign.goose.records import MS_FROM, Row
+
+
+def record_signs(chart: Chart) -> Iterator[Sign]:
+    yield from _of_the_session(chart)
+    for row in chart.rows:
+        yield from _of_a_row(chart, row)
+    late = [row for row in chart.rows if is_in_milliseconds(row)]
+    if late:
+        measured = f"{len(late)} rows have times like {late[0].created}."
+        yield chart.sign("millisecond-timestamps", late[0].place, measured)
+
+
+def is_in_milliseconds(row: Row) -> bool:
+    return row.created is not None and row.created >= MS_FROM
+
+
+def unknown_blocks(row: Row) -> list[tuple[int, str]]:
+    """The blocks that goose can't load, by index, with what is wrong with them."""
+    found = ((index, block_problem(block)) for index, block in enumerate(row.content or ()))
+    return [(index, problem) for index, problem in found if problem]
+
+
+def is_odd(row: Row) -> bool:
+    """Whether a row has a role that goose skips, or tells the model nothing."""
+    return row.role not in ROLES or (row.content is not None and for_model(row) and is_empty(row))
+
+
+def _of_the_session(chart: Chart) -> Iterator[Sign]:
+    session, count = chart.session, len(chart.rows)
+    if session.problem:
+        yield chart.sign("unreadable-record", session.place, f"{session.problem[:1].upper()}{session.problem[1:]}.")
+    if session.source == "stranded":
+        yield chart.sign("stranded-messages", session.place, f"{count} messages have no session.")
+    if session.source == "thread":
+        yield chart.sign("thread-tables-present", session.place, f"{count} messages are in the thread tables alone.")
+    if chart.rewritten and not _was_compacted(chart):
+        yield chart.sign("rewritten-history", session.place, chart.rewritten)
+
+
+def _was_compacted(chart: Chart) -> bool:
+    """A compaction writes a history anew, and may."""
+    return any(paid.is_compaction for paid in chart.ledger) or any(is_summary(row) for row in chart.rows)
+
+
+def _of_a_row(chart: Chart, row: Row) -> Iterator[Sign]:
+    if row.problem:
+        yield chart.sign("unreadable-record", row.place, f"The record: {row.problem}.")
+    if row.content_problem:
+        yield chart.sign("content-not-json", row.place, f"Its content: {row.content_problem[:200]}.")
+    unknown = unknown_blocks(row)
+    if unknown:
+        told = ", ".join(dict.fromkeys(problem for _, problem in unknown))
+        yield chart.sign("unknown-content-type", row.place, f"It has {told}.")
+    if row.metadata_problem and not row.problem:
+        yield chart.sign("metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}.")
+    if is_odd(row):
+        said = f"Its role is `{row.role[:40]}`." if row.role not in ROLES else "It says nothing."
+        yield chart.sign("empty-and-odd-roles", row.place, said)

@@ -1,0 +1,148 @@
+"""A Hermes session as the doctor looks at it: its rows, and all around it that matters to them.
+
+Before any sign is looked for, rows that the user took back are left out, copies that a compaction made are folded, and
+so are rows that repeat a history stored twice. What is left in `spoken` is what somebody said, in order; a summary
+among it closes the turn before it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.doctor.finding import Sign
+from holdfast.foreign.hermes.folding import Folded, fold, key
+from holdfast.foreign.hermes.records import Delivery, Lock, Row, Session, calls, is_summary, is_unsaid, words
+from holdfast.foreign.hermes.telling import Context
+
+HARNESS_STARTS = (
+    "Review the conversation above and update the skill library",
+    "Review the conversation above and consider saving to memory",
+)
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A session and what is around it.
+
+    `before` is the context of the session that this one continues. `is_continued` tells whether another one continues
+    it, `route` which session its chat is in now, `following` which came after it in its chat. `deliveries` are the
+    answers that went out to the chat, `unstored` those of them that no row has. Where rows could not be read it is
+    `torn`: nothing can be said of what lies on both sides of a gap.
+    """
+
+    session: Session
+    rows: Sequence[Row]
+    before: Context = ()
+    has_parent: bool = False
+    is_continued: bool = False
+    route: Session | None = None
+    following: Session | None = None
+    deliveries: tuple[Delivery, ...] = ()
+    unstored: frozenset[Delivery] = frozenset()
+    locks: tuple[Lock, ...] = ()
+    known: frozenset[int] = frozenset()
+    torn: tuple[tuple[int, int], ...] = ()
+    has_stops: bool = False
+    newest: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can follow its last row any more; a compaction ends a session, and not its last turn."""
+        return self.session.ended_at is not None and self.session.end_reason != "compression"
+
+    def is_torn(self, row: Row, following: Row | None) -> bool:
+        """Whether something that could not be read may lie between two rows, or behind the last."""
+        return any(row.id <= last and (following is None or first <= following.id) for first, last in self.torn)
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A rule that is broken by these rows; `data` is what its remedy needs besides."""
+
+    rule: str
+    rows: tuple[Row, ...]
+    measured: str
+    data: Any = None
+
+    def sign(self, case: Case) -> Sign:
+        place = self.rows[0].place if self.rows else f"sessions.id={case.session.id}"
+        return Sign(self.rule, case.session.id, place, self.measured)
+
+
+class View(msgspec.Struct, frozen=True):
+    """A case without what only looks like a defect.
+
+    `told` has every row that is not a copy or taken back, `spoken` those of them that somebody said. `harness` and
+    `repeats` are the rows of review turns and of a history stored twice, the latter with what they repeat.
+    """
+
+    case: Case
+    folded: Folded
+    told: list[Row]
+    spoken: list[Row]
+    harness: list[tuple[Row, ...]]
+    repeats: list[tuple[Row, Row]]
+    repeated_users: int
+
+
+Detector = Callable[[View], Iterator[Trouble]]
+
+
+def look(case: Case) -> View:
+    """The case, ready to be looked at."""
+    folded = fold(case.rows, case.before)
+    told = [row for row in folded.kept if row.id not in folded.copy_of]
+    repeats, repeated_users = _repeats(told)
+    harness = list(_harness(told))
+    out = {row.id for row, _ in repeats} | {row.id for turn in harness for row in turn}
+    spoken = [row for row in told if row.id not in out and (is_summary(row) or not is_unsaid(row))]
+    return View(case, folded, told, spoken, harness, repeats, repeated_users)
+
+
+def _repeats(told: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
+    """Live rows that repeat earlier ones, from user rows with the same words and the very same time on; and the number
+    of those user rows. One alone, or two in a row, is nothing of the kind.
+    """
+    live = [row for row in told if row.active]
+    first: dict[tuple[float, str], int] = {}
+    again = []
+    for index, row in enumerate(live):
+        if row.role == "user" and not is_summary(row):
+            earlier = first.setdefault((row.timestamp, words(row)), index)
+            if earlier < index - 1:
+                again.append((earlier, index))
+    if len(again) < 2:
+        return [], 0
+    found: dict[int, tuple[Row, Row]] = {}
+    for earlier, index in again:
+        found[index] = (live[index], live[earlier])
+        step = 1
+        while index + step < len(live) and live[index + step].role != "user" and index + step not in found:
+            if key(live[index + step]) != key(live[earlier + step]):
+                break
+            found[index + step] = (live[index + step], live[earlier + step])
+            step += 1
+    return [found[index] for index in sorted(found)], len(again)
+
+
+def _harness(told: list[Row]) -> Iterator[tuple[Row, ...]]:
+    """Turns of a review by the program itself: its prompt, and all up to the next user row."""
+    turn: list[Row] = []
+    for row in told:
+        if row.role == "user" or is_summary(row):
+            if turn:
+                yield tuple(turn)
+            turn = [row] if words(row).startswith(HARNESS_STARTS) else []
+        elif turn and row.role in ("assistant", "tool"):
+            turn.append(row)
+    if turn:
+        yield tuple(turn)
+
+
+def has_calls(row: Row) -> bool:
+    return calls(row) is None or bool(calls(row))
+
+
+def shown(text: str) -> str:
+    """A few words of a text, for people."""
+    line = " ".join(text.split())
+    return f"'{line}'" if len(line) <= 60 else f"'{line[:57]}…'"

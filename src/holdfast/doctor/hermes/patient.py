@@ -1,0 +1,78 @@
+"""Hermes Agent's `state.db` in the doctor's hands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.doctor.finding import Sign
+from holdfast.doctor.hermes.healed import HealedHermes
+from holdfast.doctor.hermes.rules import RULES
+from holdfast.doctor.hermes.signs import signs
+from holdfast.doctor.hermes.ward import Ward
+from holdfast.doctor.patient import Accepts, Examined
+from holdfast.errors import StoreUnavailable
+from holdfast.foreign.hermes.family import in_order
+from holdfast.foreign.hermes.shelf import Teller
+from holdfast.foreign.hermes.store import HermesStore
+from holdfast.foreign.shelf import Unreadable
+
+
+class HermesPatient:
+    """A Hermes store, opened from a private copy. One that can't be opened at all is a finding."""
+
+    kind = "hermes"
+    rules = RULES
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._store: HermesStore | None = None
+        self._trouble: StoreUnavailable | None = None
+        try:
+            self._store = HermesStore(path)
+        except StoreUnavailable as error:
+            self._trouble = error
+
+    def examine(self, session: str | None = None) -> Iterator[Examined]:
+        store = self._store
+        if store is None:
+            yield Examined("", 0, (Sign("hermes/unreadable-store", "", self.path, str(self._trouble)),))
+            return
+        teller = Teller(store, store.rows, store.iterate)
+        ward = Ward(store, store.sessions, rows=store.rows, before=teller.before, torn=store.torn)
+        for one in in_order(store.sessions):
+            if session is None or one.id == session:
+                store.facts(one.id)  # so that a damaged row is told, whatever of it is needed
+                found = signs(ward.case(one))
+                unread = tuple(map(_told, store.file.problems_of(one.id)))
+                yield Examined(one.id, store.size(one.id), (*found, *unread))
+        if session is None:
+            yield Examined("", 0, tuple(_of_the_store(store)))
+
+    def healed(self, accepts: Accepts) -> "HealedHermes":
+        if self._store is None:
+            assert self._trouble is not None
+            raise self._trouble
+        return HealedHermes(self._store, accepts)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+def _of_the_store(store: HermesStore) -> Iterator[Sign]:
+    """What is wrong with no session that is there."""
+    for route in store.routes:
+        if route.session not in store.sessions:
+            measured = f"{route.key} leads to session {route.session}, which is not in this store."
+            yield Sign("hermes/ghost-route", "", f"gateway_routing.session_key={route.key}", measured)
+    for lock in store.locks:
+        if lock.session not in store.sessions and lock.expires_at < store.newest:
+            measured = f"The lock on {lock.session}, which is not there, ran out before the newest row of the store."
+            yield Sign("hermes/stale-compression-lock", "", f"compression_locks.session_id={lock.session}", measured)
+    for problem in store.file.problems:
+        if problem.session is None or problem.session not in store.sessions:
+            yield _told(problem)
+
+
+def _told(problem: Unreadable) -> Sign:
+    measured = f"It can't be read: {problem.problem}."
+    return Sign("hermes/unreadable-record", problem.session or "", problem.place, measured)

@@ -1,0 +1,264 @@
+"""The remedy of each rule that can be healed within one Hermes session."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.doctor.hermes.case import Trouble, shown
+from holdfast.doctor.hermes.edits import Edits
+from holdfast.foreign.hermes.records import LIST_TAG, Delivery, Row, call_ids, words
+from holdfast.foreign.hermes.telling import FOLDED, WAS
+
+NO_ANSWER = "[No answer to this message is stored.]"
+NO_QUESTION = "[The question is not stored.]"
+NO_HISTORY = "In the turn before this row the model had no history."
+UNKNOWN = json.dumps({"error": "interrupted, outcome unknown"})
+INTERRUPTED = "interrupted"
+_SYNTHETIC = {"synthetic": True}
+_CALL_ID, _ID, _NAME = (re.compile(rf'"{name}"\s*:\s*"([^"\\]+)"') for name in ("call_id", "id", "name"))
+
+Remedy = Callable[[Edits, Trouble], None]
+
+
+def orphan_user(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    edits.put_after(
+        row,
+        "no-answer",
+        trouble.rule,
+        labels=_SYNTHETIC,
+        role="assistant",
+        content=NO_ANSWER,
+        finish_reason=INTERRUPTED,
+    )
+    edits.tell(trouble.rule, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
+
+
+def merged_user_blob(edits: Edits, trouble: Trouble) -> None:
+    old, new = trouble.rows
+    left = words(new)[len(words(old)) :].lstrip()
+    edits.replace(new, content=left, labels={"healed": trouble.rule})
+    edits.tell(trouble.rule, new.place, shown(words(new)), shown(left))
+
+
+def partial_unmarked(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    edits.replace(row, finish_reason=INTERRUPTED, labels={"healed": trouble.rule, "incomplete": True})
+    edits.tell(trouble.rule, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
+
+
+def split_by_stream_cut(edits: Edits, trouble: Trouble) -> None:
+    first, middle, second = trouble.rows
+    edits.hide(middle, trouble.rule, control=True)
+    texts = (first.content or "", second.content or "")
+    if any(text.startswith(LIST_TAG) for text in texts):
+        edits.tell(trouble.rule, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts")
+        return
+    edits.replace(
+        first,
+        content="".join(texts),
+        finish_reason=second.finish_reason,
+        tool_calls=second.tool_calls or first.tool_calls,
+        labels={"healed": trouble.rule},
+    )
+    edits.fold(second, first.name, trouble.rule)
+    edits.tell(trouble.rule, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
+
+
+def duplicate_tool_call_row(edits: Edits, trouble: Trouble) -> None:
+    first, second = trouble.rows
+    edits.fold(first, second.name, trouble.rule)
+    _add_results(edits, second, trouble)
+    edits.tell(trouble.rule, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
+
+
+def tool_call_without_result(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    _add_results(edits, row, trouble)
+    names = ", ".join(call_ids(call)[0] for call in trouble.data)
+    edits.tell(trouble.rule, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
+
+
+def _add_results(edits: Edits, row: Row, trouble: Trouble) -> None:
+    told = edits.view.told
+    place = next(place for place, other in enumerate(told) if other.id == row.id)
+    while place + 1 < len(told) and told[place + 1].role == "tool":
+        place += 1
+    for call in trouble.data:
+        said = call.get("function")
+        name = said.get("name") if isinstance(said, dict) else None
+        edits.put_after(
+            told[place],
+            f"result-of-{call_ids(call)[0]}",
+            trouble.rule,
+            labels=_SYNTHETIC,
+            role="tool",
+            content=UNKNOWN,
+            tool_call_id=call_ids(call)[0],
+            tool_name=name if isinstance(name, str) else None,
+        )
+
+
+def tool_result_without_call(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    edits.hide(row, trouble.rule)
+    edits.tell(trouble.rule, row.place, shown(words(row)), "kept, and hidden from the model")
+
+
+def tool_calls_not_json(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    raw = row.tool_calls or ""
+    results: dict[str, str] = {one.tool_call_id: one.tool_name or "" for one in trouble.data if one.tool_call_id}
+    made = [_placeholder(name, results.get(name, ""), raw, number) for number, name in enumerate(_ids(row, results))]
+    edits.replace(row, tool_calls=json.dumps(made), labels={"healed": trouble.rule})
+    names = ", ".join(call["id"] for call in made)
+    edits.tell(trouble.rule, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
+
+
+def _ids(row: Row, results: dict[str, str]) -> list[str]:
+    """The ids of the calls in a text that is not JSON any more, and of the results just behind it."""
+    raw = row.tool_calls or ""
+    named, plain = _CALL_ID.findall(raw), _ID.findall(raw)
+    if not set(named) & results.keys() and set(plain) & results.keys():
+        named, plain = plain, []
+    found = [*named, *plain[len(named) :], *results]
+    return list(dict.fromkeys(found)) or [f"call_unreadable_{row.name}"]
+
+
+def _placeholder(name: str, tool: str, raw: str, number: int) -> dict[str, Any]:
+    tools = _NAME.findall(raw)
+    tool = tool or (tools[number] if number < len(tools) else "unreadable")
+    arguments = json.dumps({"unreadable": raw} if number == 0 else {})
+    return {"id": name, "call_id": name, "type": "function", "function": {"name": tool, "arguments": arguments}}
+
+
+def repeated_tail(edits: Edits, trouble: Trouble) -> None:
+    keep = next((row for row in trouble.rows if row.active), trouble.rows[0])
+    for row in trouble.rows:
+        if row is not keep:
+            was = {FOLDED: trouble.data, WAS: (row.active, row.compacted)}
+            edits.hide(row, trouble.rule, alone=True, **was)
+    names = ", ".join(row.name for row in trouble.rows)
+    edits.tell(trouble.rule, keep.place, f"copies {names} of row {trouble.data}", f"copy {keep.name}")
+
+
+def history_stored_twice(edits: Edits, trouble: Trouble) -> None:
+    for row, first in trouble.data:
+        edits.fold(row, first.name, trouble.rule)
+    names = f"rows {trouble.rows[0].name} to {trouble.rows[-1].name}"
+    edits.tell(trouble.rule, trouble.rows[0].place, f"{names} live", f"{len(trouble.rows)} of them folded")
+
+
+def review_harness_turn(edits: Edits, trouble: Trouble) -> None:
+    for row in trouble.rows:
+        edits.hide(row, trouble.rule, harness=True)
+    row = trouble.rows[0]
+    edits.tell(trouble.rule, row.place, shown(words(row)), f"{len(trouble.rows)} rows hidden from the model")
+
+
+def session_meta_repeated(edits: Edits, trouble: Trouble) -> None:
+    mark, *turn = trouble.rows
+    edits.replace(mark, content=NO_HISTORY)
+    edits.hide(mark, trouble.rule)
+    for row in turn:
+        edits.replace(row, labels={"without_history": True})
+    edits.tell(trouble.rule, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
+
+
+def replaced_characters(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    if trouble.data is None:
+        edits.known |= {row.id}
+        edits.tell(trouble.rule, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known")
+        return
+    edits.replace(row, content=trouble.data, labels={"healed": trouble.rule})
+    edits.tell(trouble.rule, row.place, shown(row.content or ""), shown(trouble.data))
+
+
+def double_user_row(edits: Edits, trouble: Trouble) -> None:
+    first, second = trouble.rows
+    edits.fold(second, first.name, trouble.rule)
+    edits.tell(trouble.rule, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
+
+
+def interleaved_turns(edits: Edits, trouble: Trouble) -> None:
+    asked, answered = trouble.rows[: trouble.data], trouble.rows[trouble.data :]
+    wanted = [row for pair in zip(asked, answered, strict=True) for row in pair]
+    edits.reorder(wanted)
+    before, after = (", ".join(row.name for row in rows) for rows in (trouble.rows, wanted))
+    edits.tell(trouble.rule, asked[0].place, f"rows {before}", f"rows {after}")
+
+
+def answer_only_in_ledger(edits: Edits, trouble: Trouble) -> None:
+    (row,) = trouble.rows
+    answer: Delivery = trouble.data
+    edits.put_after(
+        row,
+        "answer",
+        trouble.rule,
+        labels={"recovered": True},
+        role="assistant",
+        content=answer.text,
+        timestamp=answer.created_at,
+        finish_reason="stop",
+    )
+    edits.tell(trouble.rule, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
+
+
+def lost_turn(edits: Edits, trouble: Trouble) -> None:
+    for number, answer in enumerate(trouble.data, 1):
+        at = answer.created_at
+        labels = _SYNTHETIC
+        edits.append(f"question-{number}", trouble.rule, labels=labels, role="user", content=NO_QUESTION, timestamp=at)
+        edits.append(
+            f"answer-{number}",
+            trouble.rule,
+            labels={"recovered": True},
+            role="assistant",
+            content=answer.text,
+            timestamp=at,
+            finish_reason="stop",
+        )
+    if trouble.data:
+        texts = ", ".join(shown(answer.text) for answer in trouble.data[:3])
+        edits.tell(trouble.rule, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}")
+
+
+def message_count_drift(edits: Edits, trouble: Trouble) -> None:
+    before = f"message_count {edits.session.message_count}"
+    edits.session = msgspec.structs.replace(edits.session, message_count=trouble.data)
+    edits.tell(trouble.rule, f"sessions.id={edits.session.id}", before, f"message_count {trouble.data}")
+
+
+def stale_compression_lock(edits: Edits, trouble: Trouble) -> None:
+    edits.has_locks = False
+    edits.tell(trouble.rule, f"sessions.id={edits.session.id}", "locked", "not locked")
+
+
+REMEDIES: dict[str, Remedy] = {
+    f"hermes/{remedy.__name__.replace('_', '-')}": remedy
+    for remedy in (
+        orphan_user,
+        merged_user_blob,
+        partial_unmarked,
+        split_by_stream_cut,
+        duplicate_tool_call_row,
+        repeated_tail,
+        interleaved_turns,
+        double_user_row,
+        tool_result_without_call,
+        tool_call_without_result,
+        session_meta_repeated,
+        message_count_drift,
+        replaced_characters,
+        tool_calls_not_json,
+        lost_turn,
+        answer_only_in_ledger,
+        stale_compression_lock,
+        review_harness_turn,
+        history_stored_twice,
+    )
+}

@@ -1,0 +1,41 @@
+"""All signs of what is wrong with a session, in the order in which they are looked for."""
+
+from collections.abc import Iterator
+
+from holdfast.doctor.finding import Sign
+from holdfast.doctor.hermes import signs_session as session
+from holdfast.doctor.hermes import signs_tools as tools
+from holdfast.doctor.hermes import signs_turns as turns
+from holdfast.doctor.hermes.case import Case, Detector, Trouble, look
+
+DETECTORS: tuple[Detector, ...] = (
+    session.stored_twice,
+    session.repeated_tail,
+    turns.harness,
+    turns.cut,
+    tools.doubled,
+    tools.unparsed,
+    session.replaced,
+    turns.unanswered,
+    turns.partial,
+    tools.unpaired,
+    turns.without_history,
+    session.written_after_end,
+    session.without_child,
+    session.without_source,
+    session.lost_turn,
+    session.stale_lock,
+    session.count_drift,
+)
+
+
+def troubles(case: Case) -> Iterator[Trouble]:
+    """What is wrong with a session."""
+    view = look(case)
+    for detector in DETECTORS:
+        yield from detector(view)
+
+
+def signs(case: Case) -> tuple[Sign, ...]:
+    """The same, told."""
+    return tuple(trouble.sign(case) for trouble in troubles(case))

@@ -1,0 +1,1 @@
+"""What may go wrong in our own stores, and what can be got back."""

@@ -1,0 +1,91 @@
+"""A store of plain items in the doctor's hands; it is healed into a Holdfast store."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from holdfast.doctor.finding import Change, Rule
+from holdfast.doctor.items.healing import ItemHealing
+from holdfast.doctor.items.signs import Case, item_signs, looked_at
+from holdfast.doctor.patient import Accepts, Examined
+from holdfast.errors import StoreUnavailable
+from holdfast.foreign.items import Chapter, ItemLines
+from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Line, Story, Summary
+
+
+class Chapters(Protocol):
+    """A shelf of chapters. `troubles` is what could not be read of the store itself."""
+
+    path: str
+
+    def chapters(self, session: str | None = None) -> Iterator[Chapter]: ...
+
+    def troubles(self) -> list[Unreadable]: ...
+
+    def close(self) -> None: ...
+
+
+class ItemPatient:
+    """A store of one kind, examined session by session."""
+
+    kind: str
+    rules: tuple[Rule, ...]
+
+    def __init__(self, shelf: Chapters) -> None:
+        self.path = shelf.path
+        self.shelf = shelf
+
+    def examine(self, session: str | None = None) -> Iterator[Examined]:
+        met = False
+        for chapter in self.shelf.chapters(session):
+            met = True
+            case, id = looked_at(chapter.items()), chapter.story.id
+            yield Examined(id, case.messages, item_signs(self.kind, id, self.path, case))
+        troubles = self.shelf.troubles()
+        if session is None and troubles:
+            case = Case(messages=int(met), unread=troubles)
+            yield Examined("", 0, item_signs(self.kind, "", self.path, case))
+
+    def healed(self, accepts: Accepts) -> "HealedItems":
+        return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))
+
+    def close(self) -> None:
+        self.shelf.close()
+
+
+class HealedItems:
+    """The sessions with remedies applied, each when it is asked for."""
+
+    def __init__(self, patient: ItemPatient, accepted: frozenset[str]) -> None:
+        self._patient = patient
+        self._accepted = accepted
+        self._healings: dict[str, ItemHealing] = {}
+
+    def stories(self) -> Iterator[Story]:
+        for chapter in self._patient.shelf.chapters():
+            id = chapter.story.id
+            case = looked_at(chapter.items())
+            self._healings[id] = healing = ItemHealing(self._patient.kind, id, case, self._accepted)
+            yield replace(chapter.story, lines=_Lines(chapter, healing))
+
+    def changes(self) -> list[Change]:
+        return [change for healing in self._healings.values() for change in healing.changes]
+
+    def write(self, out: str) -> None:
+        problem = f"a healed copy is not written as files of {self._patient.kind}"
+        remedy = "Heal into a Holdfast store: leave out `--as`"
+        raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
+
+
+class _Lines:
+    """Healed lines, told anew each time."""
+
+    def __init__(self, chapter: Chapter, healing: ItemHealing) -> None:
+        self._chapter = chapter
+        self._healing = healing
+
+    def __iter__(self) -> Iterator[Line | Summary]:
+        healed = ItemLines(lambda: self._healing.heal(self._chapter.items()), lambda _: None)
+        return iter(healed)

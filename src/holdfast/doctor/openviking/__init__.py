@@ -1,0 +1,1 @@
+"""What goes wrong in OpenViking's folders, and what can be got back."""

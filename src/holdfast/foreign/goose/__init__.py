@@ -1,0 +1,1 @@
+"""goose's sessions, read: its database, its first files, its exports."""

@@ -1,0 +1,143 @@
+"""goose's stores: `sessions.db`, the JSON lines of its first releases, and what it exports.
+
+All three are one kind to whoever reads them. A store is copied, opened in the copy, and told session by session.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.errors import StoreUnavailable
+from holdfast.foreign.goose.database import GooseDatabase, looks_like_goose
+from holdfast.foreign.goose.files import GooseExport, GooseLegacy, is_export, is_header, is_message
+from holdfast.foreign.goose.records import Paid, Row, Session
+from holdfast.foreign.goose.stories import Lines, lines_of, story_of
+from holdfast.foreign.goose.tables import TROUBLE
+from holdfast.foreign.jsonl import parsed
+from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
+from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Line, Story
+
+_START = 1 << 20
+_RAW_MAX = 1 << 16
+_TABLE_WORDS = (b"content_json", b"created_timestamp")
+
+
+class Book(Protocol):
+    """A goose store of any of the three shapes, in a private copy."""
+
+    problems: list[Unreadable]
+
+    def sessions(self) -> Iterator[Session]: ...
+
+    def rows(self, session: Session) -> Iterator[Row]: ...
+
+    def repeated(self, session: Session) -> set[str] | None: ...
+
+    def ledger(self, session: Session) -> tuple[Paid, ...]: ...
+
+    def rewritten(self, session: Session) -> str: ...
+
+    def close(self) -> None: ...
+
+
+def recognises(path: Path) -> bool:
+    """Whether a path is a store of goose, by what is in it."""
+    try:
+        return path.is_file() and (_is_database(path) or _is_export(path) or _is_legacy(path))
+    except OSError:
+        return False
+
+
+class GooseShelf:
+    """A store of goose. `live`: some process has it open, and what is last in it may be under way."""
+
+    kind = "goose"
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.live = is_live(path)
+        self._copy = PrivateCopy(path)
+        self._unread: dict[tuple[str, str], Unreadable] = {}
+        try:
+            self.book = _opened(self._copy.path, Path(path).name)
+        except TROUBLE as error:
+            self._copy.close()
+            problem = f"it can't be read ({error})"
+            remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
+            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
+        except BaseException:
+            self._copy.close()
+            raise
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        """Its sessions; lines are read from the copy whenever they are gone through."""
+        for found in self.book.sessions():
+            if session is None or found.id == session:
+                yield story_of(found, Lines(lambda found=found: self._lines(found)), self._facts(found))
+
+    def unreadable(self) -> list[Unreadable]:
+        return [*self.book.problems, *self._unread.values()]
+
+    def close(self) -> None:
+        self.book.close()
+        self._copy.close()
+
+    def _lines(self, session: Session) -> Iterator[Line]:
+        return lines_of(self._told(session), session.id, self.book.repeated(session))
+
+    def _told(self, session: Session) -> Iterator[Row]:
+        for row in self.book.rows(session):
+            problem = row.problem or row.content_problem
+            if problem:
+                told = Unreadable(session.id, row.place, problem, row.raw[:_RAW_MAX])
+                self._unread[session.id, row.place] = told
+            yield row
+
+    def _facts(self, session: Session) -> dict[str, Any]:
+        """The ledger in a few sums: it knows of calls whose replies are lost."""
+        paid = self.book.ledger(session)
+        if not paid:
+            return {}
+        spent = {"calls": len(paid), "input": sum(p.input for p in paid), "output": sum(p.output for p in paid)}
+        return {"usage_ledger": spent}
+
+
+def _opened(path: Path, name: str) -> Book:
+    if is_sqlite(path) or Path(f"{path}-wal").exists():
+        return GooseDatabase(path)
+    return GooseExport(path, name) if _is_export(path) else GooseLegacy(path, name)
+
+
+def _is_database(path: Path) -> bool:
+    """The tables are looked for in the first pages of the file and of its log, and asked for if they are not there."""
+    log = Path(f"{path}-wal")
+    if not is_sqlite(path):
+        return False
+    start = read_start(path, _START) + (read_start(log, _START) if log.exists() else b"")
+    if all(word in start for word in _TABLE_WORDS):
+        return True
+    try:
+        with PrivateCopy(path) as copy:
+            return looks_like_goose(copy.path)
+    except StoreUnavailable:
+        return False
+
+
+def _is_export(path: Path) -> bool:
+    start = read_start(path, _START).lstrip()
+    first = parsed(start.split(b"\n", 1)[0])[0]
+    if isinstance(first, dict):
+        return is_export(first)
+    return start.startswith(b"{") and b'"conversation"' in start and b'"working_dir"' in start
+
+
+def _is_legacy(path: Path) -> bool:
+    """By its header, or by the first messages where that is broken."""
+    start = read_start(path, _START).split(b"\n")
+    first = parsed(start[0])[0]
+    if is_header(first):
+        return True
+    if isinstance(first, dict) and not is_message(first):
+        return False
+    return any(is_message(parsed(line)[0]) for line in start[:5] if line.startswith(b"{"))

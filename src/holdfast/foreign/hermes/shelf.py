@@ -1,0 +1,109 @@
+"""Hermes Agent's `state.db` as a shelf of stories: schema 22, and those before it that have the same tables."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from holdfast.foreign.hermes.family import ancestors, current, in_order, kinship
+from holdfast.foreign.hermes.records import Row, Session
+from holdfast.foreign.hermes.store import HermesStore, recognises
+from holdfast.foreign.hermes.telling import (
+    FOLDED,
+    Context,
+    Lines,
+    branched_from,
+    context_of,
+    line,
+    shared,
+    story_of,
+    told,
+)
+from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Line, Story, Summary
+
+_REMEMBERED = 16
+
+__all__ = ["HermesShelf", "Teller", "recognises"]
+
+
+class HermesShelf:
+    """A Hermes store, opened from a private copy."""
+
+    kind = "hermes"
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._store = HermesStore(path)
+        self._teller = Teller(self._store, self._store.rows, self._store.iterate)
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        for one in in_order(self._store.sessions):
+            if session is None or one.id == session:
+                yield self._teller.story(one)
+
+    def unreadable(self) -> list[Unreadable]:
+        return list(self._store.file.problems)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Teller:
+    """Tells the stories of a store whose rows come from `rows`: as they are, or healed. It remembers what the last few
+    sessions hand on to those that continue them.
+    """
+
+    def __init__(
+        self,
+        store: HermesStore,
+        rows: Callable[[str], Sequence[Row]],
+        iterate: Callable[[str], Iterator[Row]],
+        sessions: dict[str, Session] | None = None,
+    ) -> None:
+        self._store = store
+        self._rows = rows
+        self._iterate = iterate
+        self._sessions = store.sessions if sessions is None else sessions
+        self._current = current(store.routes, self._sessions)
+        self._contexts: dict[str, Context] = {}
+
+    def story(self, session: Session) -> Story:
+        """One session, told."""
+        parent, lineage = kinship(session, self._sessions)
+        facts = self._store.facts(session.id)
+        model = facts.get("model") if isinstance(facts.get("model"), str) else None
+        first, parent_origin = 0, None
+        if parent is not None and lineage == "branch":
+            first, parent_origin = self._shared(session, self._sessions[parent])
+            if not first:
+                parent, lineage = None, None
+        before = self.before(session)
+
+        def lines() -> Iterator[Line | Summary]:
+            if first or before or self._store.has_summaries(session.id):
+                return told(self._rows(session.id)[first:], before, model)
+            return (line(row, model) for row in self._iterate(session.id) if FOLDED not in row.labels)
+
+        return story_of(
+            session,
+            facts,
+            Lines(lines),
+            parent=parent,
+            lineage=lineage,
+            parent_origin=parent_origin,
+            current=session.key is None or self._current.get(session.key) == session.id,
+        )
+
+    def before(self, session: Session) -> Context:
+        """What the session that this one continues had in its context; nothing when it continues none."""
+        line = ancestors(session, self._sessions)[:-1]
+        known = max((place for place, one in enumerate(line, 1) if one.id in self._contexts), default=0)
+        context: Context = self._contexts[line[known - 1].id] if known else ()
+        for one in line[known:]:
+            context = context_of(self._rows(one.id), context)
+            while len(self._contexts) >= _REMEMBERED:
+                self._contexts.pop(next(iter(self._contexts)))
+            self._contexts[one.id] = context
+        return context
+
+    def _shared(self, session: Session, parent: Session) -> tuple[int, str | None]:
+        return shared(self._rows(session.id), branched_from(self._rows(parent.id), self.before(parent)))

@@ -1,0 +1,1 @@
+"""OpenViking's session folders, read."""

@@ -1,0 +1,142 @@
+"""OpenViking's sessions: a session's directory, or a tree that holds such directories."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.foreign.jsonl import RawLine, parsed
+from holdfast.foreign.openviking.files import DONE, FAILED, META, ROOT, Folder, read_folder, record_of
+from holdfast.foreign.openviking.telling import tell
+from holdfast.foreign.private import PrivateCopy, listed, read_start
+from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Story
+
+__all__ = ["OpenVikingShelf", "recognises"]
+
+DEPTH_MAX = 8
+"""How far below a path a session may lie: `<workspace>/viking/<account>/user/<user>/sessions/<id>`, and some more."""
+LOOKED_AT_MAX = 20_000
+"""How many directories are looked at before a tree counts as somebody else's."""
+_START = 1 << 20
+_ARCHIVE = re.compile(r"archive_\d+")
+_BEGINNING = re.compile(rb'\s*\{\s*"session_id"')
+
+
+def recognises(path: Path) -> bool:
+    """Whether this is a session's directory, or one with such directories below it."""
+    return path.is_dir() and next(_directories(path, LOOKED_AT_MAX), None) is not None
+
+
+class OpenVikingShelf:
+    """A directory of OpenViking's, opened from a private copy."""
+
+    kind = "openviking"
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._source = Path(path)
+        self._copy = PrivateCopy(path)
+        self._unreadable: dict[tuple[str, str], Unreadable] = {}
+        self._ids = _named(self._copy.path, self._source)
+
+    def folders(self, session: str | None = None) -> Iterator[Folder]:
+        """The sessions as they lie there, one at a time."""
+        for id, path in self._ids:
+            if session is None or session == id:
+                place = self._source / path.relative_to(self._copy.path)
+                folder = read_folder(path, id=id, place=str(place))
+                self._note(folder)
+                yield folder
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        for folder in self.folders(session):
+            yield tell(folder)
+
+    def unreadable(self) -> list[Unreadable]:
+        return list(self._unreadable.values())
+
+    def close(self) -> None:
+        self._copy.close()
+
+    def _note(self, folder: Folder) -> None:
+        for place, problem, raw in _troubles(folder):
+            self._unreadable[folder.id, place] = Unreadable(folder.id, place, problem, raw)
+
+
+def _troubles(folder: Folder) -> Iterator[tuple[str, str, bytes]]:
+    files = [(ROOT, folder.records), *((f"history/{one.name}/{ROOT}", one.records) for one in folder.archives)]
+    for name, records in files:
+        for record in records or ():
+            if record.problem:
+                yield f"{name}:{record.number}", record.problem, record.raw
+    papers = [(META, folder.meta)]
+    for one in folder.archives:
+        under = f"history/{one.name}"
+        papers += [(f"{under}/{META}", one.meta), (f"{under}/{DONE}", one.done), (f"{under}/{FAILED}", one.failed)]
+    yield from ((name, paper.problem, paper.raw) for name, paper in papers if paper.problem)
+    yield from ((place, problem, b"") for place, problem in folder.problems)
+
+
+def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
+    """Each session with its id: the name of its directory, or the way to it where two have the same name."""
+    found = sorted(_directories(copy)) or [copy]
+    names = [path.name if path != copy else source.resolve().name for path in found]
+    return [
+        (name if names.count(name) == 1 else path.relative_to(copy).as_posix(), path)
+        for name, path in zip(names, found, strict=True)
+    ]
+
+
+def _directories(path: Path, most: int | None = None) -> Iterator[Path]:
+    """The directories of sessions at or below a path. Links are not followed; a session holds no other session."""
+    waiting, looked_at = [(path, 0)], 0
+    while waiting and (most is None or looked_at < most):
+        folder, depth = waiting.pop()
+        looked_at += 1
+        if _is_session(folder):
+            yield folder
+        elif depth < DEPTH_MAX:
+            waiting += [(below, depth + 1) for below in _below(folder)]
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        return [path for path, is_folder in listed(folder) if is_folder]
+    except OSError:
+        return []
+
+
+def _is_session(path: Path) -> bool:
+    """By what lies in it: a meta of a session, lines that are messages, or archives. Where both files are there and
+    neither can be read, what is left of them is looked at.
+    """
+    meta, root = _start(path / META), _start(path / ROOT)
+    if meta is not None and (_BEGINNING.match(meta) or _is_meta(meta)):
+        return True
+    if root is not None and _has_message(root):
+        return True
+    if meta is not None and root is not None and parsed(meta)[1]:
+        return True
+    return _has_archives(path)
+
+
+def _start(path: Path) -> bytes | None:
+    try:
+        return read_start(path, _START) if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _is_meta(raw: bytes) -> bool:
+    data, _ = parsed(raw)
+    return isinstance(data, dict) and "session_id" in data
+
+
+def _has_message(raw: bytes) -> bool:
+    lines = raw.split(b"\n")[:20]
+    return any(not record_of(RawLine(0, line, len(line), True)).problem for line in lines if line.strip())
+
+
+def _has_archives(path: Path) -> bool:
+    archives = [below for below in _below(path / "history") if _ARCHIVE.fullmatch(below.name)]
+    return any((archive / marker).exists() for archive in archives for marker in (ROOT, META, DONE, FAILED))
