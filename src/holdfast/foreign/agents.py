@@ -10,8 +10,9 @@ import apsw
 import msgspec
 
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.items import Chapter, Item, ItemShelf, response_item, role_of, stamp, wrong_content, wrong_item
+from holdfast.foreign.items import Chapter, Item, ItemShelf, response_item, role_of, wrong_content, wrong_item
 from holdfast.foreign.jsonl import parsed
+from holdfast.foreign.moments import stamp
 from holdfast.foreign.private import PrivateCopy, is_sqlite
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.sqlite_file import SqliteFile

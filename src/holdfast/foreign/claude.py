@@ -12,24 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.domain.message import Usage
-from holdfast.foreign.items import Chapter, Item, ItemShelf, number, stamp, wrong_content
-from holdfast.foreign.jsonl import lines, parsed, parsed_line
-from holdfast.foreign.private import PrivateCopy, read_start
+from holdfast.foreign.items import Chapter, Item, ItemShelf, number, wrong_content
+from holdfast.foreign.jsonl import first_values, lines, parsed_line
+from holdfast.foreign.moments import stamp
+from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
-_START = 1 << 18
 _SPOKEN = ("user", "assistant")
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 
 
 def recognises(path: Path) -> bool:
     """Whether one of the first lines is a message of Claude Code's, or a summary of one."""
-    try:
-        start = read_start(path, _START) if path.is_file() else b""
-    except OSError:
-        return False
-    return any(_is_claudes(parsed(raw)[0]) for raw in start.split(b"\n")[:50] if raw.strip().startswith(b"{"))
+    return any(_is_claudes(line) for line in first_values(path, 50))
 
 
 def _is_claudes(line: Any) -> bool:

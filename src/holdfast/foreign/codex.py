@@ -12,25 +12,21 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Usage
-from holdfast.foreign.items import Chapter, Item, ItemShelf, number, response_item, role_of, stamp, wrong_item
-from holdfast.foreign.jsonl import lines, parsed, parsed_line
-from holdfast.foreign.private import PrivateCopy, read_start
+from holdfast.foreign.items import Chapter, Item, ItemShelf, number, response_item, role_of, wrong_item
+from holdfast.foreign.jsonl import first_values, lines, parsed_line
+from holdfast.foreign.moments import stamp
+from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
 COMPACTED = "[Earlier messages were compacted; the summary is not readable.]"
-_START = 1 << 18
 _ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
 
 
 def recognises(path: Path) -> bool:
     """Whether the first lines are those of a rollout."""
-    try:
-        start = read_start(path, _START) if path.is_file() else b""
-    except OSError:
-        return False
-    return any(_is_codexs(parsed(raw)[0]) for raw in start.split(b"\n")[:20] if raw.strip().startswith(b"{"))
+    return any(_is_codexs(line) for line in first_values(path, 20))
 
 
 def _is_codexs(line: Any) -> bool:

@@ -5,7 +5,6 @@ Rows that can't be read stand among the items, where they were met.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -81,16 +80,6 @@ class ItemShelf:
     def _met(self, trouble: Unreadable) -> None:
         self._unread.setdefault(trouble.place, trouble)
 
-
-def stamp(text: Any) -> int | None:
-    """A time in ISO 8601, in milliseconds; SQLite's own shape of it is in UTC."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
 
 
 def number(value: Any) -> int:

@@ -13,11 +13,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.foreign.private import read_start
+
 LINE_MAX = 64 << 20
 DEPTH_MAX = 200
 NOT_JSON = "it is not JSON"
 _BLOCK = 1 << 20
 _HEAD = 1 << 10
+_START = 1 << 18
 
 _decode = msgspec.json.Decoder().decode
 
@@ -85,6 +88,17 @@ def parsed_line(line: RawLine) -> tuple[Any, str]:
     if not line.is_whole:
         return None, f"it is {line.size} bytes long, more than {LINE_MAX}"
     return parsed(line.raw)
+
+
+def first_values(path: Path, count: int) -> Iterator[Any]:
+    """What the first lines of a file say that are objects, looked at without a trace: enough to know whose they are."""
+    try:
+        start = read_start(path, _START) if path.is_file() else b""
+    except OSError:
+        return
+    for raw in start.split(b"\n")[:count]:
+        if raw.strip().startswith(b"{"):
+            yield parsed(raw)[0]
 
 
 def read_json(path: Path) -> tuple[Any, bytes, str]:

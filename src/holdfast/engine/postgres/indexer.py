@@ -7,48 +7,30 @@ now, the next search does.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 
+from holdfast.engine.postgres.duty import Duty
 from holdfast.engine.protocol import Commit
 from holdfast.errors import HoldfastError
 
 QUIET_S = 0.5
-SESSIONS_MAX = 10_000
-"""More than so many are not remembered: they are left to the next search."""
 
 
-class Indexer:
+class Indexer(Duty):
     """The indexer of one engine. `advance` reads a piece of what is unread in these sessions; False when nothing is."""
 
+    name = "indexer"
+    moved_max = 10_000
+
     def __init__(self, advance: Callable[[Sequence[str]], bool]) -> None:
+        super().__init__()
         self._advance = advance
-        self._gate = threading.Lock()
-        self._moved: dict[str, None] = {}
-        self._news, self._closed = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
 
     def note(self, commits: Sequence[Commit]) -> None:
-        """These were acknowledged. Called by writers, so it costs next to nothing."""
-        moved = dict.fromkeys(write.session for commit in commits for write in commit if write.drafts)
-        if not moved:
-            return
-        with self._gate:
-            if len(self._moved) < SESSIONS_MAX:
-                self._moved |= moved
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="holdfast-indexer", daemon=True)
-                self._thread.start()
-        if not self._news.is_set():
-            self._news.set()
-
-    def close(self) -> None:
-        """Waits for the piece that is under way, no longer."""
-        with self._gate:
-            self._closed.set()
-        self._news.set()
-        if self._thread is not None:
-            self._thread.join()
+        """These were acknowledged."""
+        moved = [write.session for commit in commits for write in commit if write.drafts]
+        if moved:
+            self._gather(moved)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -57,13 +39,10 @@ class Indexer:
                 self._news.clear()
                 self._closed.wait(QUIET_S)
             with contextlib.suppress(HoldfastError):
-                self._work()
+                self._work(self._take())
 
-    def _work(self) -> None:
-        with self._gate:
-            moved, self._moved = list(self._moved), {}
+    def _work(self, moved: list[str]) -> None:
         while not self._closed.is_set() and self._advance(moved):
             if self._news.is_set():
-                with self._gate:  # somebody writes: the rest is for later
-                    self._moved |= dict.fromkeys(moved)
+                self._gather(moved)  # somebody writes: the rest is for later
                 return

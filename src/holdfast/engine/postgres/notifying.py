@@ -5,11 +5,11 @@ are one hint: inside a commit, NOTIFY takes a lock of the whole database and cos
 can't be sent is not sent again: nothing depends on it.
 """
 
-import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 
 import psycopg
 
+from holdfast.engine.postgres.duty import Duty
 from holdfast.engine.postgres.naming import is_id
 from holdfast.engine.postgres.trouble import verdict
 from holdfast.engine.protocol import Commit
@@ -21,50 +21,36 @@ SESSIONS_MAX = 200
 """More than so many are not named: a hint is shorter than 8000 bytes."""
 
 
-class Notifier:
-    """The notifier of one engine. `send` sends a hint, once."""
+class Notifier(Duty):
+    """The notifier of one engine. `send` sends a hint, once. When it is closed, what was not told yet is told, if that
+    is at all possible.
+    """
+
+    name = "notifier"
+    moved_max = SESSIONS_MAX + 1
 
     def __init__(self, send: Callable[[str], object]) -> None:
+        super().__init__()
         self._send = send
-        self._gate = threading.Lock()
-        self._moved: set[str] = set()
-        self._news, self._closed = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
         self._mute = False
 
     def note(self, commits: Sequence[Commit]) -> None:
-        """These were acknowledged. Called by writers, so it costs next to nothing."""
+        """These were acknowledged."""
         moved = [write.session for commit in commits for write in commit if not write.fleeting]
-        if not moved or self._mute:
-            return
-        with self._gate:
-            self._moved.update(moved)
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="holdfast-notifier", daemon=True)
-                self._thread.start()
-        if not self._news.is_set():
-            self._news.set()
-
-    def close(self) -> None:
-        """What was not told yet is told now, if that is at all possible."""
-        with self._gate:
-            self._closed.set()
-        self._news.set()
-        if self._thread is not None:
-            self._thread.join()
+        if moved and not self._mute:
+            self._gather(moved)
 
     def _run(self) -> None:
         while not self._mute:
             self._news.wait()
             self._news.clear()
-            with self._gate:
-                moved, self._moved = self._moved, set()
+            moved = self._take()
             if moved:
                 self._hint(moved)
             if self._closed.wait(REST_S) and not self._moved:
                 return
 
-    def _hint(self, moved: set[str]) -> None:
+    def _hint(self, moved: Collection[str]) -> None:
         try:
             self._send(payload(moved))
         except psycopg.Error as error:
@@ -73,7 +59,7 @@ class Notifier:
             pass  # it was closed
 
 
-def payload(moved: set[str]) -> str:
+def payload(moved: Collection[str]) -> str:
     """What a hint says: which sessions have moved, or nothing when there are too many of them."""
     return " ".join(sorted(filter(is_id, moved))) if len(moved) <= SESSIONS_MAX else ""
 

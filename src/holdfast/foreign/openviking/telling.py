@@ -9,13 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.foreign.jsonl import LINE_MAX
+from holdfast.foreign.moments import stamp
 from holdfast.foreign.openviking.files import Archive, Folder, Record, messages
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
@@ -78,16 +78,6 @@ def tell(folder: Folder) -> Story:
         facts=_facts(folder),
     )
 
-
-def stamp(text: Any) -> int | None:
-    """A time as OpenViking writes it, in milliseconds."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _phase1(archive: Archive) -> dict[str, Any]:
