@@ -13,7 +13,6 @@ from pathlib import Path
 from holdfast.errors import StoreUnavailable
 
 TRIES = 20
-LIVE_S = 2.0
 _BLOCK = 1 << 20
 _DEPTH_MAX = 64
 SQLITE_MAGIC = b"SQLite format 3\x00"
