@@ -27,11 +27,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal
-from urllib.parse import quote, urlencode
 
-from psycopg.conninfo import conninfo_to_dict
+from go_between import GoBetween
 
 LIMIT_S = 60.0
 """How long anything is waited for before the test is taken to hang."""
@@ -118,23 +116,14 @@ class Rule:
         assert self._released.wait(LIMIT_S), "a held message was never released"
 
 
-class DeafProxy:
+class DeafProxy(GoBetween):
     """Listens on a port of its own on loopback, and hands on to a server's."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
         self._target = (host, port)
         self._rules: list[Rule] = []
         self._lines: set[_Line] = set()
-        self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def through(self, dsn: str) -> str:
-        """The address of the same database, by way of the proxy."""
-        parts = {**conninfo_to_dict(dsn), "host": "127.0.0.1", "port": str(self.port)}
-        parts.pop("hostaddr", None)
-        return f"postgresql:///?{urlencode(parts, quote_via=quote)}"
+        super().__init__()
 
     def lose(self, fits: Fits, *, nth: int = 1) -> Rule:
         return self._rule(fits, nth, "lose")
@@ -151,43 +140,25 @@ class DeafProxy:
 
     def cut(self) -> None:
         """Closes all connections there are, on both sides. New ones are taken."""
-        with self._lock:
+        with self._gate:
             lines = list(self._lines)
         for line in lines:
             line.cut()
 
     def close(self) -> None:
         """Listens no more, and cuts what there is."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        super().close()
         for rule in self._rules:
             rule.release()
         self.cut()
 
-    def __enter__(self) -> "DeafProxy":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _rule(self, fits: Fits, nth: int, fate: str) -> Rule:
         rule = Rule(fits, nth=nth, fate=fate)
-        with self._lock:
+        with self._gate:
             self._rules = [*self._rules, rule]
         return rule
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         try:
             server = socket.create_connection(self._target)
         except OSError:
@@ -196,10 +167,10 @@ class DeafProxy:
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line = _Line(client, server, lambda message: [rule for rule in self._rules if rule.meet(message)])
-        with self._lock:
+        with self._gate:
             self._lines.add(line)
         line.run()
-        with self._lock:
+        with self._gate:
             self._lines.discard(line)
 
 

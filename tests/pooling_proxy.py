@@ -18,16 +18,14 @@ import secrets
 import select
 import socket
 import struct
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+
+from go_between import GoBetween
 
 KNOWN = {"user", "database", "client_encoding", "application_name", "datestyle", "timezone"}
 TOLD = ("server_version", "server_encoding", "client_encoding", "DateStyle", "TimeZone", "integer_datetimes",
@@ -41,7 +39,7 @@ CLINGING = re.compile(
 )
 
 
-class PoolingProxy:
+class PoolingProxy(GoBetween):
     """Listens on a port of its own on loopback, and shares a few servers among all who come."""
 
     def __init__(self, dsn: str, *, servers: int = 2) -> None:
@@ -51,21 +49,10 @@ class PoolingProxy:
             self._idle.put(None)
         self.clinging: list[str] = []
         self._open: set[socket.socket] = set()
-        self._gate = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def through(self, dsn: str) -> str:
-        """The address of the same database, by way of the pooler."""
-        parts = {**conninfo_to_dict(dsn), "host": "127.0.0.1", "port": str(self.port)}
-        parts.pop("hostaddr", None)
-        return f"postgresql:///?{urlencode(parts, quote_via=quote)}"
+        super().__init__()
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        super().close()
         with self._gate:
             left = list(self._open)
         for client in left:
@@ -75,23 +62,7 @@ class PoolingProxy:
             if (server := self._idle.get()) is not None:
                 server.close()
 
-    def __enter__(self) -> "PoolingProxy":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._gate:
             self._open.add(client)
