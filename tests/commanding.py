@@ -82,7 +82,9 @@ def process(*arguments: object, stdin: str | None = None, **environment: str) ->
 
 @contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command line as a process that goes on; killed when the block is left."""
+    """The command line as a process that goes on; killed when the block is left. One that waits for what never comes is
+    killed, too: then whoever reads from it meets the end.
+    """
     child = subprocess.Popen(
         [sys.executable, "-m", "holdfast.cli.main", *map(str, arguments)],
         env=surroundings(**environment),
@@ -90,10 +92,13 @@ def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    limit = threading.Timer(LIMIT_S, child.kill)
+    limit.start()
     with child:
         try:
             yield child
         finally:
+            limit.cancel()
             child.kill()
 
 

@@ -2,9 +2,6 @@
 
 import json
 import signal
-import threading
-
-import pytest
 
 import holdfast
 from commanding import LIMIT_S, command, started
@@ -18,16 +15,6 @@ def read_until(stream, end: bytes) -> bytes:
         assert piece, f"it ended after {said!r}"
         said += piece
     return said
-
-
-@pytest.fixture(autouse=True)
-def limit():
-    """A test that waits for words that never come fails, and does not hang."""
-    timer = threading.Timer(LIMIT_S, lambda: signal.raise_signal(signal.SIGALRM))
-    timer.daemon = True
-    timer.start()
-    yield
-    timer.cancel()
 
 
 def test_words_are_told_as_they_are_spoken(path):
