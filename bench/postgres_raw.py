@@ -1,12 +1,13 @@
 """Raw psycopg, the limit: one connection, the store's own table, rows made beforehand, and no library.
 
-It inserts the same bytes, as many rows at once as there are sessions, in one prepared statement with arrays, which is
-one round trip and one commit. It judges nothing and keeps no heads of sessions.
+It inserts the same bytes in batches of a given size, each in one prepared statement with arrays, which is one round
+trip and one commit. It judges nothing and keeps no heads of sessions.
 """
 
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -21,29 +22,30 @@ INSERT = """
 class PostgresRaw:
     """A connection, used by the calling thread. The store's tables are there already."""
 
-    def __init__(self, dsn: str, batch: int, *, note: bytes, body: bytes) -> None:
+    def __init__(self, dsn: str, sessions: int, *, note: bytes, body: bytes) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=0)
-        self._sessions = [uuid.uuid4() for _ in range(batch)]
+        self._sessions = [uuid.uuid4() for _ in range(sessions)]
         self._seq = 0
         self._note, self._body = note, body
 
-    def round(self, commits: int) -> float:
-        """Rows per second."""
-        batches = [self._batch() for _ in range(commits)]
+    def round(self, sizes: Sequence[int]) -> float:
+        """Rows per second, in batches of these sizes."""
+        batches = [self._batch(size) for size in sizes]
         execute = self._connection.execute
         began = time.perf_counter()
         for batch in batches:
             execute(INSERT, batch)
-        return commits * len(self._sessions) / (time.perf_counter() - began)
+        return sum(sizes) / (time.perf_counter() - began)
 
-    def _batch(self) -> list[list[Any]]:
+    def _batch(self, count: int) -> list[list[Any]]:
         self._seq += 1
-        count = len(self._sessions)
         ids = [os.urandom(16) for _ in range(count)]
         when, turns, kinds = [1_700_000_000_000] * count, [None] * count, ["message"] * count
-        tenants, seqs = [b"raw"] * count, [self._seq] * count
+        tenants = [b"raw"] * count
+        sessions = [self._sessions[at % len(self._sessions)] for at in range(count)]
+        seqs = [self._seq * 1000 + at // len(self._sessions) for at in range(count)]
         return [
-            tenants, self._sessions, seqs, kinds, turns, ids, when, [self._note] * count, [self._body] * count,
+            tenants, sessions, seqs, kinds, turns, ids, when, [self._note] * count, [self._body] * count,
         ]  # fmt: skip
 
     def close(self) -> None:
