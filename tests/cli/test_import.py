@@ -1,6 +1,7 @@
 """`holdfast import` and `holdfast export`: sessions come over from other programs, and go out to them."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import goose_stores
 import hermes_stores
 import holdfast
+import openviking_stores
 from commanding import command, on_terminal
 
 
@@ -44,6 +46,56 @@ def test_importing_a_grown_store_adds_what_is_new(tmp_path: Path) -> None:
     with holdfast.open(into) as store:
         after = [message.text for each in store.sessions() for message in store.get(each.id).transcript()]
     assert after == [*before, "And tomorrow?"]
+
+
+def test_a_session_that_goose_has_compacted_since_is_the_same_session(tmp_path: Path) -> None:
+    """goose notes beside each message who may see it, and changes that; the words are the same ones."""
+    path, into = goose_stores.built(tmp_path / "sessions.db", goose_stores.three_calls), tmp_path / "agent.db"
+    command("import", path, "--into", into)
+    with closing(sqlite3.connect(path)) as goose, goose:
+        goose.execute("UPDATE messages SET metadata_json = json_set(metadata_json, '$.agentVisible', json('false'))")
+    [told] = command("import", path, "--into", into, "--json").json["stores"]
+    assert (told["new"], told["messages"]) == (0, 0) and told["labels"] > 0
+    with holdfast.open(into) as store:
+        [one] = store.sessions()
+        assert store.get(one.id).context() == [] and list(store.get(one.id).transcript())
+
+
+@pytest.mark.parametrize("into_a_child", [False, True])
+def test_a_session_that_hermes_has_compacted_since_tells_each_message_once(tmp_path: Path, into_a_child: bool) -> None:
+    """I-11: copies are folded, the summary is a compaction, and a rotation goes on from what is here."""
+    path, into = tmp_path / "state.db", tmp_path / "agent.db"
+    book = hermes_stores.Book(path)
+    name = book.session("one", source="telegram", session_key=hermes_stores.KEY)
+    book.route(hermes_stores.KEY, name)
+    rows = [row for number in range(4) for row in book.turn(name, f"Question {number}?", f"Answer {number}.")]
+    book.db.commit()
+    command("import", path, "--into", into)
+    child = book.session("two", source="telegram", parent_session_id=name) if into_a_child else ""
+    book.compact(name, rows[:1], rows[6:], into=child)
+    book.turn(child or name, "And now?", "Now this.")
+    book.close()
+    [told] = command("import", path, "--into", into, "--json").json["stores"]
+    assert (told["new"], told["messages"], told["summaries"]) == (int(into_a_child), 2, 1)
+    with holdfast.open(into) as store:
+        newest = next(store.get(each.id) for each in store.sessions())
+        texts = [message.text for message in newest.transcript()]
+        shown = [message["content"] for message in newest.context()]
+    asked = [text for number in range(4) for text in (f"Question {number}?", f"Answer {number}.")]
+    assert texts == [*asked, "And now?", "Now this."]
+    assert shown[-2:] == ["And now?", "Now this."] and not any("Answer 1." in text for text in shown)
+
+
+def test_a_session_that_openviking_has_committed_since_is_the_same_session(tmp_path: Path) -> None:
+    folder, into = openviking_stores.Session(tmp_path / "sessions", "s"), tmp_path / "agent.db"
+    folder.live(openviking_stores.messages(1, 4))
+    command("import", tmp_path / "sessions", "--into", into)
+    shutil.rmtree(tmp_path / "sessions")
+    folder = openviking_stores.Session(tmp_path / "sessions", "s")
+    folder.archive(1, openviking_stores.messages(1, 4), done=openviking_stores.done(1, 4), overview="What was.")
+    folder.live(openviking_stores.messages(5, 6), total=6, commits=1)
+    [told] = command("import", tmp_path / "sessions", "--into", into, "--json").json["stores"]
+    assert (told["new"], told["messages"], told["summaries"]) == (0, 2, 1)
 
 
 def test_progress_is_shown_to_somebody_who_watches(goose: Path, tmp_path: Path) -> None:

@@ -133,6 +133,17 @@ def test_a_session_that_goes_on_from_another_shares_its_past(store: Store) -> No
     assert (again.new, again.messages) == (0, 1)
 
 
+def test_a_session_that_goes_on_after_a_compaction_covers_the_past_that_it_shares(store: Store) -> None:
+    """I-11: each message once, in the context or under one summary."""
+    parent = story(*lines(4), id="a")
+    summary = Summary("s", "row s", "what was", keeps=("3",), at=START + 5000)
+    bring(store, [parent, story(summary, line(10), line(11), id="b", parent="a", lineage="continues")])
+    session = next(store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin)
+    assert texts(session) == ["words 0", "words 1", "words 2", "words 3", "words 10", "words 11"]
+    shown = [message["content"] for message in session.context()]
+    assert "what was" in shown[0] and shown[1:] == ["words 3", "words 10", "words 11"]
+
+
 def test_a_key_means_the_session_that_it_means_there(store: Store) -> None:
     """I-8: and moves on when it moved on there."""
     old = story(line(0), id="a", key="telegram:1")

@@ -5,17 +5,14 @@ here already is known by its name (I-2).
 """
 
 import hashlib
-
-import msgspec
-
-from holdfast.domain.message import freeze
+from collections.abc import Sequence
 
 
-def session_name(kind: str, id: str, first: object) -> str:
+def session_name(kind: str, id: str, first: Sequence[str]) -> str:
     """The id of the session that was `id` in a store of this kind. Such ids are often a date and a number and the same
-    in many stores; what was said first tells them apart.
+    in many stores; who said what first tells them apart.
     """
-    raw = bytearray(_digest(kind, id, freeze(msgspec.to_builtins(first)))[:16])
+    raw = bytearray(_digest(kind, id, *first)[:16])
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()

@@ -15,8 +15,8 @@ from holdfast.domain.entry import Closed, Draft, Opened, noted
 from holdfast.domain.origin import entry_name, session_name
 from holdfast.engine.protocol import Opening, SessionState, Write
 from holdfast.errors import Conflict
-from holdfast.foreign.story import Line, Story
-from holdfast.runtime.landing import Landed, Landing, origin_seq
+from holdfast.foreign.story import Story
+from holdfast.runtime.landing import Landed, Landing, origin_seq, said_in
 from holdfast.runtime.room import Room
 from holdfast.runtime.store import Store, StoreWork
 
@@ -63,7 +63,7 @@ class _Bringing:
         if first is None:
             done.empty += 1
             return
-        id = session_name(story.kind, story.id, first.payload if isinstance(first, Line) else first.text)
+        id = session_name(story.kind, story.id, said_in(first))
         self._names[story.kind, story.id] = id
         landed, is_new = self._land(story, id)
         done.new += is_new

@@ -14,10 +14,12 @@ from holdfast.domain.compaction import covering
 from holdfast.domain.entry import Closed, Draft, Labelled, note_of, noted
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.domain.origin import entry_name
+from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import Opening, Refused, Write
 from holdfast.errors import Conflict, Damaged, InvalidMessage
 from holdfast.foreign.story import Line, Story, Summary
 from holdfast.runtime.compacting import HEADING
+from holdfast.runtime.message import parts_of, text_of
 from holdfast.runtime.room import Room, speak
 
 PAGE_LINES, PAGE_BYTES = 500, 4 << 20
@@ -103,9 +105,7 @@ class Landing:
         log = self._room.log()
         kept = {_origin(self._story.kind, origin) for origin in summary.keeps}
         with self._room.lock:
-            covered = [
-                seen.id for seen in log.order if bytes.fromhex(seen.id) in self._known and seen.note.origin not in kept
-            ]
+            covered = [seen.id for seen in log.order if self._came_over(seen) and seen.note.origin not in kept]
             note = covering(log, covered) if covered else None
         if note is None:  # it stands for nothing that is here: then it is words like others
             line = Line(summary.origin, summary.place, "user", {"role": "user", "content": summary.text}, "openai.chat")
@@ -116,6 +116,10 @@ class Landing:
         self._known[id] = self._head + 1
         self.landed.summaries += 1
         self._flush(base=True)
+
+    def _came_over(self, seen: Seen) -> bool:
+        """Whether a message is of the store that the story comes from, or of the past that this session shares."""
+        return seen.seq <= self._room.origin or bytes.fromhex(seen.id) in self._known
 
     def _instruct(self, text: str) -> None:
         known = self._room.log().instructions if self._opening is None else None
@@ -165,6 +169,17 @@ def _spoken(line: Line, kind: str) -> tuple[Spoken, bool]:
         note = MessageNote(role="assistant" if line.role == "assistant" else "user", format="holdfast", plain=False)
         body = freeze({"role": note.role, "parts": [], "found": line.payload, "format": line.format})
         return Spoken(replace(note, **facts), body), False
+
+
+def said_in(line: Line | Summary) -> list[str]:
+    """Who said what in a line: its words alone, for what a program notes beside them changes as it goes on."""
+    if isinstance(line, Summary):
+        return ["summary", line.text]
+    try:
+        spoken, _ = _spoken(line, "")
+        return [line.role, text_of(parts_of(spoken.note, spoken.body))]
+    except (InvalidMessage, Damaged):
+        return [line.role, ""]
 
 
 def _origin(kind: str, origin: str) -> str:
