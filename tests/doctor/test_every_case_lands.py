@@ -1,0 +1,64 @@
+"""Whatever the tests build of other people's stores, healthy or damaged: brought over, it breaks no invariant here."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import goose_stores
+import hermes_stores
+import holdfast
+import openviking_stores
+from holdfast.doctor import exam
+from holdfast.doctor.kinds import open_patient
+from holdfast.foreign.kinds import open_shelf
+from holdfast.runtime.bringing import bring
+from holdfast.testing.examine import broken
+
+Case = tuple[str, Callable[..., Any]]
+
+
+def _cases(kind: str, module: Any, argument: str) -> list[Case]:
+    made = [each for each in vars(module).values() if inspect.isfunction(each)]
+    return [(kind, each) for each in made if list(inspect.signature(each).parameters) == [argument]]
+
+
+CASES: list[Case] = [
+    *(("goose", case) for case in (*goose_stores.HEALTHY, *goose_stores.DAMAGED)),
+    *_cases("hermes", hermes_stores, "book"),
+    *_cases("openviking", openviking_stores, "root"),
+]
+
+
+def _built(kind: str, case: Callable[..., Any], folder: Path) -> Path:
+    if kind == "goose":
+        return goose_stores.built(folder / "sessions.db", case)
+    if kind == "hermes":
+        book = hermes_stores.Book(folder / "state.db")
+        case(book)
+        return book.close()
+    (folder / "sessions").mkdir()
+    case(folder / "sessions")
+    return folder / "sessions"
+
+
+@pytest.mark.parametrize("kind, case", CASES, ids=[f"{kind} {case.__name__}" for kind, case in CASES])
+def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
+    tmp_path: Path, kind: str, case: Callable[..., Any]
+) -> None:
+    path = _built(kind, case, tmp_path)
+    with holdfast.open(tmp_path / "as_it_is.db", durability="process") as store:
+        for _ in range(2):
+            shelf = open_shelf(kind, path)
+            brought = bring(store, shelf.stories())
+            shelf.close()
+        assert (brought.new, brought.messages, brought.labels, brought.summaries) == (0, 0, 0, 0)
+        found = broken(store)
+    patient = open_patient(kind, str(path))
+    with holdfast.open(tmp_path / "healed.db", durability="process") as store:
+        bring(store, patient.healed(exam.accepting(["*"])).stories())
+        found += broken(store)
+    patient.close()
+    assert not found, "\n".join(found)
