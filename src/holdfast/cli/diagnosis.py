@@ -81,11 +81,7 @@ def explained(name: str, out: Output) -> int:
         _listed(list(rules.values()), out)
         return DONE
     if name not in rules:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, rules, n=1, cutoff=0.5)
-        hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
-        raise Stop(USAGE, f"There is no rule `{name}`; {hint}")
+        raise no_such_rule(name)
     rule = rules[name]
     if out.is_json:
         out.json(rule)
@@ -95,6 +91,15 @@ def explained(name: str, out: Output) -> int:
     for heading, text in texts.items():
         _paragraph(out, f"{heading}: {text}")
     return DONE
+
+
+def no_such_rule(name: str) -> Stop:
+    """The end of a command that was given a rule which nobody knows."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, rulebook(), n=1, cutoff=0.5)
+    hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
+    return Stop(USAGE, f"There is no rule `{name}`; {hint}")
 
 
 def _listed(rules: Sequence[Rule], out: Output) -> None:

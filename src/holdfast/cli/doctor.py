@@ -1,9 +1,10 @@
 """`holdfast doctor`: what is wrong with somebody's store, and a healed copy of it."""
 
+import fnmatch
 from typing import Any
 
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
-from holdfast.cli.diagnosis import SCHEMA, explained, shown
+from holdfast.cli.diagnosis import SCHEMA, explained, no_such_rule, shown
 from holdfast.cli.healing import FORMS, heal
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
@@ -69,11 +70,5 @@ def run(options: Any, out: Output) -> int:
 
 def _insist_on_rule(name: str) -> None:
     """A rule that is misspelt would be looked for in vain, and nothing found is good news."""
-    from difflib import get_close_matches
-    from fnmatch import filter
-
-    known = list(rulebook())
-    if not filter(known, name):
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
-        raise Stop(USAGE, f"There is no rule `{name}`; {hint}")
+    if not fnmatch.filter(rulebook(), name):
+        raise no_such_rule(name)

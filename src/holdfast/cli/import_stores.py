@@ -60,11 +60,7 @@ def _stores_at(path: str) -> list[tuple[str, str]]:
     """The stores that a path means, each with its kind."""
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
-    kind = _kind_of(path)
-    if kind is not None:
-        return [(kind, path)]
-    files = kinds.files_in(path) if os.path.isdir(path) else ()
-    found = [(kind, str(file)) for file in files if (kind := _kind_of(file)) is not None]
+    found = kinds.stores_at(path, _kind_of)
     if not found:
         raise Stop(NOT_FOUND, f"`{path}` is no store that can be brought over; `holdfast doctor {path}` tells more.")
     return found

@@ -1,7 +1,6 @@
 """Which kinds of stores the doctor knows, and who looks at them."""
 
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,22 +21,9 @@ PATIENTS = {
 """Each kind, with how the names of its modules begin, and its class."""
 
 
-def stores_at(path: str) -> Iterator[tuple[str, str]]:
-    """The stores that a path means, each with its kind: the one that it is, or those in it when it is a folder that is
-    none itself.
-    """
-    kind = kind_of(path)
-    if kind is not None or not os.path.isdir(path):
-        yield kind or UNKNOWN, path
-        return
-    found = False
-    for file in foreign.files_in(path):
-        kind = kind_of(file)
-        if kind is not None:
-            found = True
-            yield kind, str(file)
-    if not found:
-        yield UNKNOWN, path
+def stores_at(path: str) -> list[tuple[str, str]]:
+    """The stores that a path means, each with its kind."""
+    return foreign.stores_at(path, kind_of) or [(UNKNOWN, path)]
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.domain.message import Usage
-from holdfast.foreign.items import Chapter, Item, ItemShelf, number, wrong_content
+from holdfast.foreign.items import Chapter, FileShelf, Item, number, wrong_content
 from holdfast.foreign.jsonl import first_values, lines, parsed_line
 from holdfast.foreign.moments import stamp
-from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
@@ -37,16 +36,10 @@ def _is_claudes(line: Any) -> bool:
     )
 
 
-class ClaudeShelf(ItemShelf):
+class ClaudeShelf(FileShelf):
     """One session's file, opened from a private copy."""
 
     kind = "claude"
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = str(path)
-        self._stem = Path(path).stem
-        self._copy = PrivateCopy(path, beside=())
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         plot = _Plot(self._copy.path)
@@ -62,9 +55,6 @@ class ClaudeShelf(ItemShelf):
                 facts=plot.facts,
             )
             yield Chapter(story, lambda: _items(self._copy.path, plot, id))
-
-    def close(self) -> None:
-        self._copy.close()
 
 
 class _Plot:

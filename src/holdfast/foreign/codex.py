@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Usage
-from holdfast.foreign.items import Chapter, Item, ItemShelf, number, response_item, role_of, wrong_item
+from holdfast.foreign.items import Chapter, FileShelf, Item, number, response_item, role_of, wrong_item
 from holdfast.foreign.jsonl import first_values, lines, parsed_line
 from holdfast.foreign.moments import stamp
-from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
@@ -41,16 +40,10 @@ def _is_old_meta(line: dict[str, Any]) -> bool:
     return "type" not in line and "id" in line and "timestamp" in line and "instructions" in line
 
 
-class CodexShelf(ItemShelf):
+class CodexShelf(FileShelf):
     """One rollout, opened from a private copy."""
 
     kind = "codex"
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = str(path)
-        self._stem = Path(path).stem
-        self._copy = PrivateCopy(path, beside=())
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         meta, left = _overview(self._copy.path)
@@ -66,9 +59,6 @@ class CodexShelf(ItemShelf):
                 facts={"meta": meta} if meta else {},
             )
             yield Chapter(story, lambda: _items(self._copy.path, left, id))
-
-    def close(self) -> None:
-        self._copy.close()
 
 
 def _overview(path: Path) -> tuple[dict[str, Any], set[int]]:

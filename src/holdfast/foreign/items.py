@@ -5,10 +5,12 @@ Rows that can't be read stand among the items, where they were met.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story, Summary
 
@@ -80,6 +82,18 @@ class ItemShelf:
     def _met(self, trouble: Unreadable) -> None:
         self._unread.setdefault(trouble.place, trouble)
 
+
+class FileShelf(ItemShelf):
+    """One session's file of lines, opened from a private copy."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = str(path)
+        self._stem = Path(path).stem
+        self._copy = PrivateCopy(path, beside=())
+
+    def close(self) -> None:
+        self._copy.close()
 
 
 def number(value: Any) -> int:

@@ -1,7 +1,7 @@
 """Which foreign stores there are, and which of them a path is: told by what is in it, never by its name."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ SHELVES = {
     "agents": ("agents", "AgentsShelf"),
 }
 """Each kind, with its module and its class."""
+KindOf = Callable[[str | os.PathLike[str]], str | None]
+"""Tells what a file or a folder is; there are more kinds than those of this layer."""
 ENDINGS = (".db", ".sqlite", ".sqlite3", ".jsonl", ".json")
 """What a file is called that is worth a look when a whole folder was given."""
 
@@ -35,7 +37,18 @@ def open_shelf(kind: str, path: str | os.PathLike[str]) -> Shelf:
     return shelf
 
 
-def files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
+    """The stores that a path means, each with its kind: the one that it is, or those in it when it is a folder that is
+    none itself.
+    """
+    kind = kind_of(path)
+    if kind is not None:
+        return [(kind, path)]
+    files = _files_in(path) if os.path.isdir(path) else ()
+    return [(kind, str(file)) for file in files if (kind := kind_of(file)) is not None]
+
+
+def _files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """Files in a folder, and in those below it, that may be stores; in an order that does not change."""
     for where, below, names in os.walk(folder):
         below.sort()
