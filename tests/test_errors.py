@@ -49,6 +49,8 @@ def test_codes_are_stable_and_their_own() -> None:
     assert len(set(codes)) == len(codes)
     assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
     assert {kind.__name__: kind.code for kind in LEAVES} == {
+        "BadArgument": "bad_argument",
+        "NotApproved": "not_approved",
         "InvalidMessage": "invalid_message",
         "NotFound": "not_found",
         "AlreadyAccepted": "already_accepted",

@@ -2,8 +2,10 @@
 
     HoldfastError
     ├── CallerMistake          the call was wrong; nothing was written
+    │   ├── BadArgument
     │   ├── InvalidMessage
     │   ├── NotFound
+    │   ├── NotApproved
     │   └── AlreadyAccepted
     ├── TryAgain               the call was right, the moment was not
     │   ├── SessionBusy
@@ -65,6 +67,15 @@ class CallerMistake(HoldfastError):
     code = "caller_mistake"
 
 
+class BadArgument(CallerMistake):
+    """`{parameter}` takes {takes}, not {given}. Nothing was written."""
+
+    code = "bad_argument"
+    parameter: str
+    takes: str
+    given: str
+
+
 class InvalidMessage(CallerMistake):
     """This message can't be stored: {problem}, at `{place}`. Nothing was written; mend it and send it again."""
 
@@ -82,6 +93,14 @@ class NotFound(CallerMistake):
     hint: str
     candidates = ()
     """What the name could mean, when it is the beginning of several."""
+
+
+class NotApproved(CallerMistake):
+    """Call `{call_id}` may not run: {why}. Do not run the tool; make a new call to ask again."""
+
+    code = "not_approved"
+    call_id: str
+    why: str
 
 
 class AlreadyAccepted(CallerMistake):
