@@ -20,7 +20,7 @@ import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -44,12 +44,12 @@ def hear():
 class Child:
     """A python process that runs a script. `pid` is its number; `code` its exit code once it has ended (-9: killed)."""
 
-    def __init__(self, script: str, *args: object) -> None:
+    def __init__(self, script: str, *args: object, within: Sequence[str] = ()) -> None:
         paths = [str(ROOT / "src"), str(ROOT / "tests")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as the child
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
+            [*within, sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -165,16 +165,18 @@ class Child:
 
 
 @contextmanager
-def child(script: str, *args: object) -> Iterator[Child]:
-    """A child for the time of a `with` block; killed at its end if it still runs."""
-    started = Child(script, *args)
+def child(script: str, *args: object, within: Sequence[str] = ()) -> Iterator[Child]:
+    """A child for the time of a `with` block; killed at its end if it still runs. `within` is a command that runs it:
+    one of `namespaces`.
+    """
+    started = Child(script, *args, within=within)
     try:
         yield started
     finally:
         started.close()
 
 
-def run(script: str, *args: object, limit_s: float = LIMIT_S) -> list[str]:
+def run(script: str, *args: object, limit_s: float = LIMIT_S, within: Sequence[str] = ()) -> list[str]:
     """Runs a script to its end, which must be a clean one; the lines it said."""
-    with child(script, *args) as one:
+    with child(script, *args, within=within) as one:
         return one.end(limit_s)

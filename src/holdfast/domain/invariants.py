@@ -43,4 +43,8 @@ INVARIANTS: dict[str, str] = {
     "I-23": "A reply owed to somebody is in the outbox from the transaction that ends its turn until its sending is "
     "confirmed; both tries carry the same key.",
     "I-24": "Memory is bounded by the page read and the context built, not by the length of the history.",
+    "I-25": "What is written can be read back: notes are decoded before they are stored. "
+    "One entry that can't be read takes away nothing but itself.",
+    "I-26": "A process is taken for dead only by proof; without proof its lease decides.",
+    "I-27": "A call by key, a page, a search cost the same in a store of ten sessions and of a million.",
 }
