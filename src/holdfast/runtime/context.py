@@ -133,14 +133,25 @@ class _Kept:
         self.count += len(messages)
         if is_plain_dialogue(messages, shape.name):
             # What a long history mostly is, and what every format passes on unread.
-            self.payloads += thaw_all([message.body for message in messages])
-            self.ids += [(message.id,) for message in messages]
+            self._take_plain(messages)
             return
         self.ties.add(messages)
         steps = repair(messages, registry.read)
         for payload, ids in shape.shape(steps, used=self.used, first=not self.payloads):
             self.payloads.append(payload)
             self.ids.append(ids)
+
+    def _take_plain(self, messages: Sequence[Seen]) -> None:
+        payloads = thaw_all([message.body for message in messages])
+        if list not in set(map(type, payloads)):
+            self.payloads += payloads
+            self.ids += [(message.id,) for message in messages]
+            return
+        # A model response of several items is one message, and several elements of a context.
+        for message, payload in zip(messages, payloads, strict=True):
+            items = payload if type(payload) is list else [payload]
+            self.payloads += items
+            self.ids += [(message.id,)] * len(items)
 
 
 def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:

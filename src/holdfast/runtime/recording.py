@@ -9,6 +9,7 @@ The commit is guarded by the head it was computed from: if anybody has written m
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import Draft, Edit, Shape
 from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
+from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
@@ -87,7 +89,8 @@ class _Attempt:
         self.shows_past = False
         with room.lock:
             self.head = log.head
-            shown = room.contexts.shown(log, registry.get(format))
+            shown = gather_shown(room.contexts.shown(log, registry.get(format)))
+            self._payloads = payloads = self._gathered(memory, shown)
             found = self._found(memory, shown)
             messages = tuple(room.message(speak(payload, format), turn=None) for payload in found.new)
             self.new = tuple(draft.id.hex() for draft in messages)
@@ -98,6 +101,11 @@ class _Attempt:
             view = self._view(found, order, shown, first=log.head + 1 + len(prompt))
         self.drafts: tuple[Draft, ...] = (*prompt, *messages, *view)
 
+    def _gathered(self, memory: Memory, shown: list[Shown]) -> list[Any]:
+        """The caller's list, with the items of one stored message as one payload."""
+        remembered = (anchor.snapshot for anchor in memory.anchors.get(self._format, ()))
+        return gather(self._payloads, chain((payload for payload, _ in shown), remembered))
+
     def frozen(self) -> list[Any]:
         """The list as it was when this was asked."""
         return [*self._leading, *(anchor.snapshot for anchor in self.anchors)]
@@ -107,7 +115,8 @@ class _Attempt:
         was ever said.
         """
         log, room, heard = self._log, self._room, memory.heads.get(self._format, 0)
-        remembered, given = memory.anchors.get(self._format, []), room.contexts.given(log, self._format)
+        remembered = memory.anchors.get(self._format, [])
+        given = gather_shown(room.contexts.given(log, self._format))
         away = log.away_since() if log.rewinds and log.rewinds[-1][0] > heard else {}
         gone = {id for id, at in away.items() if at > heard}
         spent = {id for id in gone if away[id] <= max(room.learned, room.went_back)}
@@ -203,8 +212,10 @@ class _Attempt:
 
 
 def _rebound(anchors: list[Remembered], payloads: list[Any]) -> list[Remembered]:
-    """A later attempt saw copies; what is remembered are the caller's own objects."""
+    """A later attempt saw copies; what is remembered are the caller's own objects, where it has one for each."""
     own = payloads[len(payloads) - len(anchors) :]
+    if any(isinstance(anchor.snapshot, list) for anchor in anchors):
+        return anchors
     return [replace(anchor, object=payload) for anchor, payload in zip(anchors, own, strict=True)]
 
 
