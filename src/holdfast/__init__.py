@@ -19,7 +19,7 @@ from holdfast.domain.turn import ToolCall
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.follow import Event
-from holdfast.runtime.message import Message
+from holdfast.runtime.message import Message, MessageCall
 from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -47,6 +47,7 @@ __all__ = [
     "HoldfastError",
     "Idle",
     "Message",
+    "MessageCall",
     "Owed",
     "Receipt",
     "Recorded",

@@ -166,7 +166,8 @@ def _look(session: holdfast.Session, context: holdfast.Context, **seen: Any) -> 
 def _message(message: holdfast.Message) -> MessageFact:
     calls = [part for part in message.parts if isinstance(part, Call)]
     results = [part for part in message.parts if isinstance(part, Result)]
-    return MessageFact(message.seq, message.role, message.state, message.turn, message.text, calls, results)
+    text = "" if results else message.text  # what a tool answered has a place of its own
+    return MessageFact(message.seq, message.role, message.state, message.turn, text, calls, results)
 
 
 def _turns(session: holdfast.Session) -> list[TurnFact]:

@@ -16,6 +16,7 @@ from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.message import Call, Result, Text
+from holdfast.runtime.message import shown_text_of
 
 STEP = 200
 
@@ -103,9 +104,12 @@ class _Teller:
 
     def _message(self, event: holdfast.Event, entry: Entry) -> None:
         message = message_of(self._session, entry, turn=entry.turn)
-        spoken = event.text or message.id == self._speaking
-        if spoken or not any(isinstance(part, Call | Result) for part in message.parts):
-            self._speak(message.id, message.role, event.text)
+        parts = message.parts
+        # What a tool answered is told below, shortened, beside its call.
+        words = shown_text_of(parts) if any(isinstance(part, Result) for part in parts) else event.text
+        spoken = words or message.id == self._speaking
+        if spoken or not any(isinstance(part, Call | Result) for part in parts):
+            self._speak(message.id, message.role, words)
             if message.state == "partial":
                 self._out.part(("▌ cut off", "bad"))
         for part in message.parts:

@@ -16,10 +16,12 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
         for piece in pieces
         if isinstance(part := piece.part, Call)
     )
-    answers = tuple(piece.part.call_id for piece in pieces if isinstance(piece.part, Result))
+    results = [piece.part for piece in pieces if isinstance(piece.part, Result)]
+    answers = tuple(result.call_id for result in results)
     if answers and len(answers) == len(pieces):
         role = "tool"
-    return MessageNote(role=role, format=name, plain=False, calls=calls, answers=answers)
+    failed = bool(results) and all(result.error for result in results)
+    return MessageNote(role=role, format=name, plain=False, calls=calls, answers=answers, failed=failed)
 
 
 def check_role(payload: Any, roles: dict[str, Role]) -> Role:

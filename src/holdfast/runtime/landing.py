@@ -19,7 +19,7 @@ from holdfast.engine.protocol import Opening, Refused, Write
 from holdfast.errors import Conflict, Damaged, InvalidMessage
 from holdfast.foreign.story import Line, Story, Summary
 from holdfast.runtime.compacting import HEADING
-from holdfast.runtime.message import parts_of, text_of
+from holdfast.runtime.message import parts_of, shown_text_of
 from holdfast.runtime.room import Room, speak
 
 PAGE_LINES, PAGE_BYTES = 500, 4 << 20
@@ -177,7 +177,7 @@ def said_in(line: Line | Summary) -> list[str]:
         return ["summary", line.text]
     try:
         spoken, _ = _spoken(line, "")
-        return [line.role, text_of(parts_of(spoken.note, spoken.body))]
+        return [line.role, shown_text_of(parts_of(spoken.note, spoken.body))]
     except (InvalidMessage, Damaged):
         return [line.role, ""]
 

@@ -3,10 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.domain.message import MessageNote, Part, Refusal, Text, Usage, thaw
+import msgspec
+
+from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, Usage, thaw
 from holdfast.domain.repair import Seen
 from holdfast.errors import Damaged
 from holdfast.formats import registry
+
+
+class MessageCall(msgspec.Struct, frozen=True):
+    """A tool call in a message. `arguments` is JSON text, or a custom tool's input, as the model said it."""
+
+    call_id: str
+    name: str
+    arguments: str
 
 
 class Message:
@@ -51,16 +61,27 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words of this message that are for people."""
+        """The words of this message; of a tool's message, what the tool answered. Calls are in `calls`."""
         return text_of(self.parts)
+
+    @property
+    def calls(self) -> list[MessageCall]:
+        """The tool calls that this message makes, in order; `Session.calls` tells what became of them."""
+        return [MessageCall(part.id, part.name, part.arguments) for part in self.parts if isinstance(part, Call)]
 
     @property
     def usage(self) -> Usage | None:
         return self._seen.note.usage
 
     def __repr__(self) -> str:
-        text = self.text
-        return f"<Message {self.seq} {self.role} {self.state} {text[:40]!r}{'…' if len(text) > 40 else ''}>"
+        parts = self.parts
+        said = [repr(_cut(text, 40))] if (text := text_of(parts)) else []
+        said += [f"{part.name}({_cut(part.arguments, 40)})" for part in parts if isinstance(part, Call)]
+        return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length] + "…"
 
 
 def _state(note: MessageNote, pending: bool) -> str:
@@ -75,5 +96,19 @@ def parts_of(note: MessageNote, body: bytes) -> list[Part]:
 
 
 def text_of(parts: list[Part]) -> str:
-    """The words in these parts, as they were handed on to be shown."""
+    """The words in these parts. What a tool answered begins on a line of its own."""
+    out = ""
+    after_result = False
+    for part in parts:
+        if isinstance(part, Result):
+            out += f"\n{part.content}" if out else part.content
+            after_result = True
+        elif isinstance(part, Text | Refusal):
+            out += f"\n{part.text}" if after_result and part.text else part.text
+            after_result = after_result and not part.text
+    return out
+
+
+def shown_text_of(parts: list[Part]) -> str:
+    """The words in these parts that are handed on to be shown while the message is spoken."""
     return "".join(part.text for part in parts if isinstance(part, Text | Refusal))

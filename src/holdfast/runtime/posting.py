@@ -13,7 +13,7 @@ from holdfast.domain.entry import Posted
 from holdfast.engine.protocol import Debt, Refused
 from holdfast.errors import Conflict
 from holdfast.runtime.drive import Plan, Read, run
-from holdfast.runtime.message import Message
+from holdfast.runtime.message import Message, shown_text_of
 from holdfast.runtime.room import Room
 
 
@@ -75,7 +75,7 @@ def owed(room: Room, debt: Debt) -> OwedWork:
         log = room.history()
     with room.lock:
         said = [seen for seen in log.of_turn(debt.turn) if seen.note.role == "assistant"]
-    texts = [Message(room.told(seen), turn=None).text for seen in said]
+    texts = [shown_text_of(Message(room.told(seen), turn=None).parts) for seen in said]
     return OwedWork(room, debt, "\n\n".join(text for text in texts if text.strip()))
 
 
