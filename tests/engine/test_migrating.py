@@ -39,6 +39,18 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+def test_what_waited_in_an_old_store_still_waits(path):
+    old = apsw.Connection(str(path))
+    waiting = (4, "message", b"3" * 16, 8, b'{"inbox":true}', b'{"role":"user","content":"still waits"}')
+    old.execute("INSERT INTO entry (session, seq, kind, id, at, note, body) VALUES (1, ?, ?, ?, ?, ?, ?)", waiting)
+    old.execute("INSERT INTO inbox (session, seq, message) VALUES (1, 4, ?)", (b"3" * 16,))
+    old.close()
+    with holdfast.open(path) as store:
+        assert [message.text for message in store.session("k").pending()] == ["still waits"]
+    with holdfast.open(path) as store, store.session("k").turn() as turn:
+        assert turn.context()[-1]["content"] == "still waits"
+
+
 def test_a_store_of_version_1_is_read_and_goes_on(path):
     with holdfast.open(path) as store:
         session = store.session("k")
@@ -73,7 +85,8 @@ def test_several_processes_that_open_an_old_store_at_once_migrate_it_once(path):
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
-    monkeypatch.setattr(migrating, "MIGRATIONS", {2: queries.MIGRATIONS[2] + "; BROKEN"})
+    broken = {2: queries.MIGRATIONS[2], 3: queries.MIGRATIONS[3] + "; BROKEN"}
+    monkeypatch.setattr(migrating, "MIGRATIONS", broken)
     before = apsw.Connection(str(path)).execute("SELECT * FROM sqlite_master ORDER BY name").fetchall()
     with pytest.raises(holdfast.HoldfastError):
         holdfast.open(path)

@@ -1,7 +1,6 @@
 """Making and migrating a store from several machines at once: it is done once, and all of them find it done.
 
-There is one version of the tables so far. A later one is played: processes in which a second step exists, one that
-can't be done twice.
+A later version of the tables is played: processes in which one more step exists, one that can't be done twice.
 """
 
 import os
@@ -43,8 +42,8 @@ STEP = """
 """
 LATER = f"""
     from holdfast.engine.postgres import migrating
-    migrating.SCHEMA_VERSION = 2
-    migrating.MIGRATIONS[2] = {STEP!r}
+    migrating.SCHEMA_VERSION = {SCHEMA_VERSION + 1}
+    migrating.MIGRATIONS[{SCHEMA_VERSION + 1}] = {STEP!r}
 """
 
 
@@ -90,11 +89,12 @@ def test_machines_that_migrate_a_store_at_once_do_each_step_once(database: str):
         store.session("k").append("before")
     with machines(LATER + MIGRATES, database) as both:
         said = at_once(both)
-        assert ["1", "2"] in said and {after for _, after in said} == {"2"}
-        assert ask(database, STATE) == [("2", 101)]
+        now, next = str(SCHEMA_VERSION), str(SCHEMA_VERSION + 1)
+        assert [now, next] in said and {after for _, after in said} == {next}
+        assert ask(database, STATE) == [(next, 101)]
     with pytest.raises(SchemaMismatch) as told:
         holdfast.open(database)
-    assert (told.value.found, told.value.known) == (2, SCHEMA_VERSION)
+    assert (told.value.found, told.value.known) == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
     assert ask(database, "SELECT count(*) FROM entry WHERE kind = 'message'") == [(1,)]
 
 
@@ -109,11 +109,12 @@ def test_a_migration_that_is_killed_leaves_the_store_as_it_was(database: str, mo
             if ask(database, SLEEPING):
                 break
         one.kill()
-    assert ask(database, STATE) == [("1", 1)]
-    monkeypatch.setattr(migrating, "SCHEMA_VERSION", 2)
-    monkeypatch.setitem(migrating.MIGRATIONS, 2, STEP)
-    assert migrate(database) == Migrated(1, 2)
-    assert ask(database, STATE) == [("2", 101)]
+    now, next = SCHEMA_VERSION, SCHEMA_VERSION + 1
+    assert ask(database, STATE) == [(str(now), 1)]
+    monkeypatch.setattr(migrating, "SCHEMA_VERSION", next)
+    monkeypatch.setitem(migrating.MIGRATIONS, next, STEP)
+    assert migrate(database) == Migrated(now, next)
+    assert ask(database, STATE) == [(str(next), 101)]
 
 
 @pytest.fixture

@@ -46,9 +46,10 @@ def judge(
     accepted: Accepted | None = None,
     waiting: Collection[bytes] = (),
     owed: bool = False,
+    claim: bytes | None = None,
 ) -> Judgement:
     """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the inbox, `owed` whether
-    the reply that it pays is.
+    the reply that it pays or claims is, `claim` the token of the sender that has that reply now.
     """
     if known is None:
         return "missing", None
@@ -64,9 +65,16 @@ def judge(
         return "moved", known.head
     if write.takes and not set(write.takes).issubset(waiting):
         return "taken", None
-    if write.pays is not None and not owed:
+    if reply_of(write) is not None and not owed:
+        return "taken", None
+    if write.claim is not None and claim not in (None, write.claim.token):
         return "taken", None
     return None
+
+
+def reply_of(write: Write) -> bytes | None:
+    """The reply that this write asks about: whether it is owed, and who has it."""
+    return write.claim.id if write.claim is not None else write.pays
 
 
 def judge_opening(

@@ -98,6 +98,22 @@ class Debt(msgspec.Struct, frozen=True, gc=False):
     at: int
 
 
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A sender, known by its token, has the reply `id` for so many seconds; with none, it gives the reply back."""
+
+    id: bytes
+    token: bytes
+    seconds: float
+
+
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """A message that waits in the inbox of a session, and the session's key."""
+
+    session: str
+    key: str | None
+    entry: Entry
+
+
 class Event(msgspec.Struct, frozen=True, gc=False):
     """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and id."""
 
@@ -163,6 +179,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Replies that this write's turn owes; the turn and the time are those of its last draft."""
     pays: bytes | None = None
     """Refused `taken` unless this reply is owed; it no longer is."""
+    claim: Claim | None = None
+    """Refused `taken` unless this reply is owed and no other sender has it."""
     base: bool = False
     """Loads begin with this write's first draft from now on."""
     unbase: bool = False
@@ -303,8 +321,24 @@ class Engine(Protocol):
         """A page of the journal rows of this session that are still kept, in order of position."""
         ...
 
-    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
-        """Replies that are owed, oldest first."""
+    def outbox(
+        self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False
+    ) -> list[Debt]:
+        """A page of the replies that are owed, oldest first, a session's in the order of its turns. If `free`, without
+        those that a sender has now.
+        """
+        ...
+
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
+        """A page of what waits in all inboxes, oldest first. `after` names the one to go on from: the first six bytes
+        of its id (its time), its session and its seq. A page whose bodies come to `PAGE_BYTES_MAX` ends there.
+        """
+        ...
+
+    def running(self, tenant: str) -> list[str]:
+        """The ids of the sessions in which a turn runs, or is left."""
         ...
 
     def debts(self, session: str) -> list[Debt]:

@@ -15,6 +15,7 @@ from holdfast.testing import (
     laws_of_commits,
     laws_of_keeping,
     laws_of_laying,
+    laws_of_owing,
     laws_of_searching,
     laws_of_sessions,
     laws_of_turns,
@@ -30,6 +31,7 @@ FAMILIES = (
     laws_of_waiting.LAWS,
     laws_of_keeping.LAWS,
     laws_of_laying.LAWS,
+    laws_of_owing.LAWS,
     laws_of_searching.LAWS,
     laws_of_upkeep.LAWS,
 )

@@ -27,6 +27,7 @@ from holdfast.engine.protocol import (
     Event,
     Laid,
     Outcome,
+    Pending,
     Refused,
     Row,
     SessionState,
@@ -116,13 +117,37 @@ class ReferenceEngine:
         known = self._world.sessions.get(session)
         return [row for row in known.rows if row.position > after][:limit] if known else []
 
-    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
-        owed = [debt for s in self._world.sessions.values() if s.tenant == tenant for debt in s.owed.values()]
-        return sorted(owed, key=lambda debt: (debt.at, debt.id))[:limit]
+    def outbox(
+        self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False
+    ) -> list[Debt]:
+        owed = [
+            debt
+            for s in self._world.sessions.values()
+            if s.tenant == tenant
+            for debt in s.owed.values()
+            if not (free and _claimed(s, debt.id, self.tick()))
+        ]
+        in_order = sorted(owed, key=_age)
+        return [debt for debt in in_order if after is None or _age(debt) > _age(after)][:limit]
+
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
+        waiting = [
+            ((one.message[:6], s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
+            for s in self._world.sessions.values()
+            if s.tenant == tenant
+            for seq, one in s.inbox.items()
+        ]
+        in_order = sorted(waiting, key=lambda each: each[0])
+        return [each for mark, each in in_order if after is None or mark > after][:limit]
+
+    def running(self, tenant: str) -> list[str]:
+        return [s.id for s in self._world.sessions.values() if s.tenant == tenant and s.turn is not None]
 
     def debts(self, session: str) -> list[Debt]:
         known = self._world.sessions.get(session)
-        return sorted(known.owed.values(), key=lambda debt: (debt.at, debt.id)) if known else []
+        return sorted(known.owed.values(), key=_age) if known else []
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return self._world.events.get(event_name(scope, event))
@@ -291,6 +316,7 @@ class _Session(msgspec.Struct, frozen=True):
     inbox: dict[int, Waiting] = {}
     rows: tuple[Row, ...] = ()
     owed: dict[bytes, Debt] = {}
+    claims: dict[bytes, tuple[bytes, float]] = {}
 
     @property
     def state(self) -> State:
@@ -316,14 +342,14 @@ def _after(world: _World, commit: Commit, now: float) -> tuple[_World, Outcome]:
     """The world after this commit, each write seeing those before it; the same world when one of them is refused."""
     after, outcome = world, Written()
     for write in commit:
-        refused = _refusal(after, write)
+        refused = _refusal(after, write, now)
         if refused is not None:
             return world, refused
         after, outcome = _done(after, write, now)
     return after, outcome
 
 
-def _refusal(world: _World, write: Write) -> Refused | None:
+def _refusal(world: _World, write: Write, now: float) -> Refused | None:
     """Why this write can't be done in this world; None when it can."""
 
     def no(why: Any, detail: Any = None) -> Refused:
@@ -348,7 +374,22 @@ def _refusal(world: _World, write: Write) -> Refused | None:
         return no("taken")
     if write.pays is not None and write.pays not in session.owed:
         return no("taken")
+    if write.claim is not None:
+        sender = _claimed(session, write.claim.id, now)
+        if write.claim.id not in session.owed or sender not in (None, write.claim.token):
+            return no("taken")
     return None
+
+
+def _claimed(session: _Session, reply: bytes, now: float) -> bytes | None:
+    """The token of the sender that has this reply now."""
+    token, until = session.claims.get(reply, (None, 0.0))
+    return token if until > now else None
+
+
+def _age(debt: Debt) -> tuple[int, str, int, bytes]:
+    """What replies are ordered by: their time, and a session's by their turns."""
+    return debt.at, debt.session, debt.turn, debt.id
 
 
 def _opened(world: _World, write: Write) -> _Session | None:
@@ -381,6 +422,9 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
         events = {event.name: Accepted(event.session, event.seq, event.message) for event in write.lay.events} | events
     if write.owes or write.pays is not None:
         session = _with(session, owed=_owed(session, write))
+    if write.claim is not None:
+        claim = {write.claim.id: (write.claim.token, now + write.claim.seconds)}
+        session = _with(session, claims=session.claims | claim)
     if write.chunk is not None:
         position += 1
         row = Row(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)

@@ -16,6 +16,7 @@ ENTRY = PLACE | {
 CHUNK = PLACE | {"position": Ints, "turn": Ints, "message": Blobs, "idx": Ints, "body": Blobs}
 WAITING = PLACE | {"seq": Ints, "message": Blobs, "waiter": Blobs}
 DEBT = PLACE | {"id": Blobs, "turn": Ints, "reply_to": Blobs, "at": Ints}
+CLAIM = PLACE | {"id": Blobs, "token": Blobs, "seconds": Floats}
 EVENT: Columns = {"name": Blobs, "session": Ids, "seq": Ints, "message": Blobs}
 BLOB = PLACE | {"name": Ints, "digest": Blobs, "body": Blobs}
 BINDING: Columns = {"tenant": Blobs, "key": Blobs, "session": Ids, "epoch": Ints}
@@ -80,7 +81,7 @@ def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
 
 
 def _shifts(batch: Batch, sessions: dict[str, Known]) -> Iterable[Statement]:
-    """What comes into inboxes and the outbox, and what goes."""
+    """What comes into inboxes and the outbox, what goes, and what a sender has now."""
     for gathered, leaving, entering, names in (
         (batch.waiting, "remove_waiting", "add_waiting", WAITING),
         (batch.owed, "remove_debt", "add_debt", DEBT),
@@ -91,6 +92,8 @@ def _shifts(batch: Batch, sessions: dict[str, Known]) -> Iterable[Statement]:
             yield leaving, columns(dict(list(names.items())[:3]), gone)
         if come:
             yield entering, columns(names, come)
+    if batch.claimed:
+        yield "claim_debt", columns(CLAIM, batch.claimed.values())
 
 
 def _activity(known: Known) -> tuple[Any, ...]:

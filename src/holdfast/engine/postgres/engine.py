@@ -31,6 +31,7 @@ from holdfast.engine.protocol import (
     Debt,
     Event,
     Outcome,
+    Pending,
     Row,
     SessionState,
     State,
@@ -269,9 +270,30 @@ class PostgresEngine:
         place = self._place(session)
         return [] if place is None else [Row(*row) for row in self._read("journal", **place, after=after, limit=limit)]
 
-    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
-        rows = self._read("outbox", tenant=raw(tenant), limit=limit)
+    def outbox(self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False) -> list[Debt]:
+        mark: dict[str, Any] = {"at": -1, "session": FIRST, "turn": 0, "id": b""}
+        if after is not None:
+            mark = {"at": after.at, "session": after.session, "turn": after.turn, "id": after.id}
+        rows = self._read("outbox", tenant=raw(tenant), **mark, free=free, limit=limit)
         return [Debt(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
+
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
+        begins, session, seq = after or (b"", FIRST, 0)
+        place = {"begins": begins, "session": session if is_id(session) else FIRST, "seq": seq}
+        found: list[Pending] = []
+        size = 0
+        for session, key, *row in self._read("pending", tenant=raw(tenant), **place, limit=limit):
+            [entry] = self._whole({"tenant": raw(tenant), "session": session}, [tuple(row)])
+            found.append(Pending(session, None if key is None else text(key), entry))
+            size += len(entry.body)
+            if size >= PAGE_BYTES_MAX:
+                break
+        return found
+
+    def running(self, tenant: str) -> list[str]:
+        return [id for (id,) in self._read("running", tenant=raw(tenant))]
 
     def debts(self, session: str) -> list[Debt]:
         place = self._place(session)

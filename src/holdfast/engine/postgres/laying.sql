@@ -18,4 +18,4 @@ SELECT name, session, seq, message FROM event WHERE name > %(after)s ORDER BY na
 -- All replies that these sessions owe.
 SELECT outbox.session, outbox.id, outbox.turn, outbox.reply_to, outbox.at
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
-JOIN outbox ON outbox.tenant = given.tenant AND outbox.session = given.session ORDER BY outbox.at, outbox.id;
+JOIN outbox ON outbox.tenant = given.tenant AND outbox.session = given.session ORDER BY outbox.at, outbox.turn, outbox.id;

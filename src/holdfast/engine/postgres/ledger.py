@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
-from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening
+from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.postgres.laying import lay
 from holdfast.engine.postgres.naming import name, raw, text
 from holdfast.engine.protocol import (
@@ -68,6 +68,7 @@ class Batch:
         self.events: dict[bytes, Accepted] = {}
         self.inboxes: dict[str, dict[bytes, int]] = {}
         self.debts: set[tuple[str, bytes]] = set()
+        self.claims: dict[tuple[str, bytes], bytes | None] = {}
         self.bindings: dict[tuple[bytes, bytes], tuple[str, int]] = {}
         self.elsewhere: set[str] = set()
         self.digests: dict[tuple[str, int], bytes] = {}
@@ -80,6 +81,7 @@ class Batch:
         self.accepted: list[tuple[Any, ...]] = []
         self.waiting: dict[tuple[str, int], tuple[Any, ...] | None] = {}
         self.owed: dict[tuple[str, bytes], tuple[Any, ...] | None] = {}
+        self.claimed: dict[tuple[str, bytes], tuple[Any, ...]] = {}
         self.bound: dict[tuple[bytes, bytes], tuple[str, int]] = {}
         self.blobs: list[tuple[Any, ...]] = []
         self.swept: dict[str, tuple[bytes, int]] = {}
@@ -90,7 +92,14 @@ class Batch:
     def is_plain(self) -> bool:
         """Whether it only adds entries, or only chunks, to sessions that are there."""
         return not (
-            self.opened or self.turned or self.accepted or self.waiting or self.owed or self.blobs or self.parted
+            self.opened
+            or self.turned
+            or self.accepted
+            or self.waiting
+            or self.owed
+            or self.claimed
+            or self.blobs
+            or self.parted
         ) and bool(self.entries) != bool(self.chunks)
 
 
@@ -115,7 +124,7 @@ class Ledger:
                     write.session not in self.sessions
                     or write.open is not None
                     or write.takes
-                    or write.pays is not None
+                    or reply_of(write) is not None
                     or write.erase is not None
                     or write.lay is not None
                 ):
@@ -164,9 +173,12 @@ class Ledger:
             if opening.key is not None:
                 current = batch.bindings.get((name(opening.tenant, "tenant"), name(opening.key, "key")))
             return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
-        if known is None or not (write.takes or write.pays is not None):
+        reply = reply_of(write)
+        if known is None or not (write.takes or reply is not None):
             return judge(write, known, accepted)
-        return judge(write, known, accepted, self._inbox(known), (known.id, write.pays) in batch.debts)
+        debt = (known.id, reply or b"")
+        owed, claim = debt in batch.debts, batch.claims.get(debt)
+        return judge(write, known, accepted, self._inbox(known), owed=owed, claim=claim)
 
     def _inbox(self, known: Known) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
@@ -197,7 +209,7 @@ class Ledger:
             self._accept(known, write, first)
         if write.admits or write.takes:
             self._shift_inbox(known, write, first)
-        if write.owes or write.pays is not None:
+        if write.owes or reply_of(write) is not None:
             self._shift_outbox(known, write)
         if write.chunk is not None:
             known.position += 1
@@ -306,6 +318,10 @@ class Ledger:
         if write.pays is not None:
             self.batch.debts.discard((known.id, write.pays))
             self.batch.owed[known.id, write.pays] = None
+        if write.claim is not None:
+            claim = write.claim
+            self.batch.claims[known.id, claim.id] = claim.token if claim.seconds > 0 else None
+            self.batch.claimed[known.id, claim.id] = (known.tenant, known.id, claim.id, claim.token, claim.seconds)
         for owing in write.owes:
             last = write.drafts[-1]
             self.batch.debts.add((known.id, owing.id))

@@ -18,7 +18,7 @@ from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
 from holdfast.engine.postgres.trouble import is_missing, refusal, translate, verdict
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ATTEMPTS_MAX = 5
 
 _RACES = (

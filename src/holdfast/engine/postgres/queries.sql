@@ -88,14 +88,44 @@ USING unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[]) AS given
 WHERE outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
 
 -- name: debt
--- Which of these replies are owed.
-SELECT outbox.session, outbox.id
+-- Which of these replies are owed, and the tokens of the senders that have them at this moment.
+SELECT outbox.session, outbox.id,
+       CASE WHEN claim_until > extract(epoch FROM clock_timestamp())::double precision THEN claim END
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[]) AS given (tenant, session, id)
 JOIN outbox ON outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
 
+-- name: claim_debt
+-- Senders have these replies from now on, for so many seconds each.
+UPDATE outbox SET claim = given.token,
+                  claim_until = extract(epoch FROM clock_timestamp())::double precision + given.seconds
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[], %(token)s::bytea[],
+            %(seconds)s::double precision[]) AS given (tenant, session, id, token, seconds)
+WHERE outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
+
 -- name: outbox
--- Replies that are owed, oldest first. There are few: they are read whole.
-SELECT id, session, turn, reply_to, at FROM outbox WHERE tenant = %(tenant)s ORDER BY at, id LIMIT %(limit)s;
+-- A page of the replies that are owed, oldest first, a session's in the order of its turns. If only free ones are asked
+-- for, without those that a sender has at this moment.
+SELECT id, session, turn, reply_to, at FROM outbox
+WHERE tenant = %(tenant)s
+  AND (at, session, turn, id) > (%(at)s::bigint, %(session)s::uuid, %(turn)s::bigint, %(id)s::bytea)
+  AND (NOT %(free)s::boolean OR claim_until IS NULL
+       OR claim_until <= extract(epoch FROM statement_timestamp())::double precision)
+ORDER BY at, session, turn, id LIMIT %(limit)s;
+
+-- name: pending
+-- A page of what waits in all inboxes, oldest first, each message with its session and its key.
+SELECT inbox.session, session.key, entry.seq, entry.kind, entry.turn, entry.id, entry.at, entry.note, entry.body,
+       entry.parted
+FROM inbox
+JOIN session ON session.tenant = inbox.tenant AND session.id = inbox.session
+JOIN entry ON entry.tenant = inbox.tenant AND entry.session = inbox.session AND entry.seq = inbox.seq
+WHERE inbox.tenant = %(tenant)s
+  AND (substr(inbox.message, 1, 6), inbox.session, inbox.seq) > (%(begins)s::bytea, %(session)s::uuid, %(seq)s::bigint)
+ORDER BY substr(inbox.message, 1, 6), inbox.session, inbox.seq LIMIT %(limit)s;
+
+-- name: running
+-- The sessions in which a turn runs.
+SELECT id FROM session WHERE tenant = %(tenant)s AND turn IS NOT NULL;
 
 -- name: add_event
 -- Events are accepted. The primary key repeats that each is accepted once.

@@ -42,6 +42,7 @@ CREATE TABLE session (
 CREATE INDEX session_by_id ON session (id);
 CREATE INDEX session_by_key ON session (tenant, key, active_at, id);
 CREATE INDEX session_by_activity ON session (tenant, active_at, id);
+CREATE INDEX session_running ON session (tenant, id) WHERE turn IS NOT NULL;
 
 -- The current session of each key.
 CREATE TABLE binding (
@@ -90,7 +91,7 @@ CREATE TABLE journal (
     PRIMARY KEY (tenant, session, position)
 );
 
--- Accepted messages that no turn has taken yet.
+-- Accepted messages that no turn has taken yet. An id begins with its time, so the index has them oldest first.
 CREATE TABLE inbox (
     tenant  bytea  NOT NULL,
     session uuid   NOT NULL,
@@ -99,17 +100,22 @@ CREATE TABLE inbox (
     waiter  bytea,
     PRIMARY KEY (tenant, session, seq)
 );
+CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
 
--- Replies that are owed to somebody, from the end of their turn until their sending is confirmed.
+-- Replies that are owed to somebody, from the end of their turn until their sending is confirmed. While `claim_until`, in
+-- seconds by this server's clock, has not come, one sender has it, whose token is `claim`.
 CREATE TABLE outbox (
-    tenant   bytea  NOT NULL,
-    session  uuid   NOT NULL,
-    id       bytea  NOT NULL,
-    turn     bigint NOT NULL,
-    reply_to bytea  NOT NULL,
-    at       bigint NOT NULL,
+    tenant      bytea  NOT NULL,
+    session     uuid   NOT NULL,
+    id          bytea  NOT NULL,
+    turn        bigint NOT NULL,
+    reply_to    bytea  NOT NULL,
+    at          bigint NOT NULL,
+    claim       bytea,
+    claim_until double precision,
     PRIMARY KEY (tenant, session, id)
 );
+CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
 
 -- Inbound events that were accepted: the same one is accepted once, for as long as the store lives. `name` is a digest of
 -- the scope, which names the tenant, and of the event id.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.engine.judging import reply_of
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, columns, effects
@@ -288,11 +289,11 @@ class Scribe:
             "debt",
             PLACE | {"id": Blobs},
             [
-                (places[write.session], write.session, write.pays)
+                (places[write.session], write.session, reply_of(write))
                 for write in writes
-                if write.pays is not None and write.session in places
+                if reply_of(write) is not None and write.session in places
             ],
-            batch.debts.update,
+            self._learn_debts,
         )
         ask(
             "blob_digests",
@@ -308,6 +309,11 @@ class Scribe:
     def _learn_inboxes(self, rows: Any) -> None:
         for session, message, _waiter, seq in rows:
             self._ledger.batch.inboxes.setdefault(session, {})[message] = seq
+
+    def _learn_debts(self, rows: Any) -> None:
+        for session, id, claim in rows:
+            self._ledger.batch.debts.add((session, id))
+            self._ledger.batch.claims[session, id] = claim
 
     # Doubt.
 

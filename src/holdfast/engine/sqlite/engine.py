@@ -19,6 +19,7 @@ from holdfast.engine.protocol import (
     Debt,
     Event,
     Outcome,
+    Pending,
     Row,
     SessionState,
     State,
@@ -376,9 +377,20 @@ class SqliteEngine:
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return [Row(*row) for row in self._read("journal", after, self._number(session), limit)]
 
-    def outbox(self, tenant: str, *, limit: int = 50) -> list[Debt]:
-        rows = self._read("outbox", tenant, limit)
+    def outbox(self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False) -> list[Debt]:
+        mark = (after.at, after.session, after.turn, after.id) if after is not None else (-1, None, 0, b"")
+        rows = self._read("outbox", tenant, *mark, limit, self._tick() if free else None)
         return [Debt(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
+
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
+        rows = self._read("pending", tenant, *(after or (b"", None, 0)), limit)
+        entries = self._with_blobs([row[2:] for row in rows])
+        return [Pending(row[0], row[1], entry) for row, entry in zip(rows, entries, strict=False)]
+
+    def running(self, tenant: str) -> list[str]:
+        return [id for (id,) in self._read("running", tenant)]
 
     def debts(self, session: str) -> list[Debt]:
         rows = self._read("debts_of", self._number(session))

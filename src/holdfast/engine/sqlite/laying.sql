@@ -17,7 +17,7 @@ WHERE event.name > ? ORDER BY event.name LIMIT ?;
 
 -- name: debts_of
 -- All replies that a session owes.
-SELECT id, turn, reply_to, at FROM outbox WHERE session = ? ORDER BY at, id;
+SELECT id, turn, reply_to, at FROM outbox WHERE session = ? ORDER BY at, turn, id;
 
 -- name: remove_all_debts
 -- A session's outbox.

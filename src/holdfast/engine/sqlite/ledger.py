@@ -12,7 +12,7 @@ import apsw
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, address, event_name, split
-from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening
+from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
@@ -144,11 +144,14 @@ class Ledger:
         if write.open is not None:
             exists, current = known is not None, self._current(write.open)
             return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
-        if known is None or not (write.takes or write.pays is not None):
+        reply = reply_of(write)
+        if known is None or not (write.takes or reply is not None):
             return judge(write, known, accepted)
         waiting = self._inbox(known) if write.takes else ()
-        owed = write.pays is not None and self._run(QUERIES["debt"], (known.n, write.pays)).fetchone() is not None
-        return judge(write, known, accepted, waiting, owed)
+        debt = None
+        if reply is not None:
+            debt = self._run(QUERIES["debt"], (known.n, reply, self._tick())).fetchone()
+        return judge(write, known, accepted, waiting, owed=debt is not None, claim=debt[0] if debt else None)
 
     def _current(self, opening: Opening) -> tuple[str, int] | None:
         """The session that the key has now, and its epoch."""
@@ -218,7 +221,7 @@ class Ledger:
             blank(self._connection, known.n, write.erase)
         if write.lay is not None:
             self.flush()  # what this batch has added before is there already
-            lay(self._connection, known.n, write.lay)
+            lay(self._connection, known.n, known.tenant, write.lay)
         for draft in write.drafts:
             known.head += 1
             turn = known.turn if draft.turn == STARTING else draft.turn
@@ -235,8 +238,14 @@ class Ledger:
             self._shift_inbox(known, write, first)
         if write.owes:
             last = write.drafts[-1]
-            rows = [(known.n, owing.id, last.turn, address(owing.reply_to), last.at) for owing in write.owes]
+            rows = [
+                (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant, None, None)
+                for owing in write.owes
+            ]
             self._run_many(QUERIES["add_debt"], rows)
+        if write.claim is not None:
+            until = self._tick() + write.claim.seconds
+            self._run(QUERIES["claim_debt"], (write.claim.token, until, known.n, write.claim.id))
         if write.pays is not None:
             self._run(QUERIES["remove_debt"], (known.n, write.pays))
         if write.chunk is not None:
@@ -307,4 +316,4 @@ class Ledger:
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
-            self._waiting.append((known.n, seq, waiting.message, waiting.waiter))
+            self._waiting.append((known.n, seq, waiting.message, waiting.waiter, known.tenant))

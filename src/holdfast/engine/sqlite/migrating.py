@@ -10,7 +10,7 @@ import apsw
 from holdfast.engine.codec import event_name
 from holdfast.engine.sqlite.queries import MIGRATIONS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def migrate(connection: apsw.Connection) -> int:

@@ -10,7 +10,7 @@ INSERT INTO entry (session, seq, kind, turn, id, at, note, body) VALUES (?, ?, ?
 
 -- name: add_waiting
 -- A message into the inbox.
-INSERT OR REPLACE INTO inbox (session, seq, message, waiter) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO inbox (session, seq, message, waiter, tenant) VALUES (?, ?, ?, ?, ?);
 
 -- name: remove_waiting
 -- A message out of the inbox.
@@ -18,21 +18,45 @@ DELETE FROM inbox WHERE session = ? AND seq = ?;
 
 -- name: add_debt
 -- A reply is owed.
-INSERT INTO outbox (session, id, turn, reply_to, at) VALUES (?, ?, ?, ?, ?);
+INSERT INTO outbox (session, id, turn, reply_to, at, tenant, claim, claim_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: remove_debt
 -- A reply was sent.
 DELETE FROM outbox WHERE session = ? AND id = ?;
 
 -- name: debt
--- Whether a reply is owed.
-SELECT 1 FROM outbox WHERE session = ? AND id = ?;
+-- Whether a reply is owed, and the token of the sender that has it at this moment.
+SELECT iif(claim_until > ?3, claim, NULL) FROM outbox WHERE session = ?1 AND id = ?2;
+
+-- name: claim_debt
+-- A sender has a reply until then.
+UPDATE outbox SET claim = ?, claim_until = ? WHERE session = ? AND id = ?;
 
 -- name: outbox
--- Replies that are owed, oldest first. There are few: they are read whole.
+-- A page of the replies that are owed, oldest first, a session's in the order of its turns. With `?7`, without those that
+-- a sender has at this moment.
 SELECT outbox.id, session.id, outbox.turn, outbox.reply_to, outbox.at
 FROM outbox JOIN session ON session.n = outbox.session
-WHERE session.tenant = ? ORDER BY outbox.at, outbox.id LIMIT ?;
+WHERE outbox.tenant = ?1 AND outbox.at >= ?2
+  AND (outbox.at, outbox.session, outbox.turn, outbox.id)
+      > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4, ?5)
+  AND (?7 IS NULL OR ifnull(outbox.claim_until, 0) <= ?7)
+ORDER BY outbox.at, outbox.session, outbox.turn, outbox.id LIMIT ?6;
+
+-- name: pending
+-- A page of what waits in all inboxes, oldest first, each message with its session and its key.
+SELECT session.id, session.key, log.seq, log.kind, log.turn, log.id, log.at, log.note, log.body
+FROM inbox INDEXED BY inbox_by_age
+JOIN session ON session.n = inbox.session
+JOIN log ON log.session = inbox.session AND log.seq = inbox.seq
+WHERE inbox.tenant = ?1 AND substr(inbox.message, 1, 6) >= ?2
+  AND (substr(inbox.message, 1, 6), inbox.session, inbox.seq)
+      > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4)
+ORDER BY substr(inbox.message, 1, 6), inbox.session, inbox.seq LIMIT ?5;
+
+-- name: running
+-- The sessions in which a turn runs.
+SELECT id FROM session WHERE tenant = ? AND turn IS NOT NULL;
 
 -- name: add_event
 -- An event is accepted.

@@ -26,6 +26,7 @@ CREATE TABLE session (
 -- The current session of a key is the one with its highest epoch: there is no second place to say so.
 CREATE UNIQUE INDEX session_by_key ON session (tenant, key, epoch);
 CREATE INDEX session_by_activity ON session (tenant, active_at, n);
+CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
 
 -- The entries of all logs, in the order of arrival: appends of many sessions share pages. Clustering by session writes four
 -- times as much. Read them through `log`: most messages are packed.
@@ -98,24 +99,31 @@ CREATE TABLE journal_b (
     body     BLOB    NOT NULL
 );
 
--- Accepted messages that no turn has taken yet.
+-- Accepted messages that no turn has taken yet. An id begins with its time, so the index has them oldest first.
 CREATE TABLE inbox (
     session INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
     message BLOB    NOT NULL,
     waiter  TEXT,
+    tenant  TEXT    NOT NULL,
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
+CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
 
--- Replies that are owed to somebody, from the end of their turn until their sending is confirmed.
+-- Replies that are owed to somebody, from the end of their turn until their sending is confirmed. While `claim_until` has
+-- not come, one sender has it, whose token is `claim`.
 CREATE TABLE outbox (
-    session  INTEGER NOT NULL,
-    id       BLOB    NOT NULL,
-    turn     INTEGER NOT NULL,
-    reply_to TEXT    NOT NULL,
-    at       INTEGER NOT NULL,
+    session     INTEGER NOT NULL,
+    id          BLOB    NOT NULL,
+    turn        INTEGER NOT NULL,
+    reply_to    TEXT    NOT NULL,
+    at          INTEGER NOT NULL,
+    tenant      TEXT    NOT NULL,
+    claim       BLOB,
+    claim_until REAL,
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
+CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
 
 -- Inbound events that were accepted: the same one is accepted once, for as long as the store lives. `name` is a digest of
 -- the scope and the event id.
