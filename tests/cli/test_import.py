@@ -151,3 +151,28 @@ def test_a_page_is_for_reading_and_runs_nothing(path: Path) -> None:
     assert "<script>" not in page and "<img" not in page and "\u202e" not in page
     assert "&lt;script&gt;" in page and "default-src 'none'" in page
     assert page.count("<pre>") == page.count("</pre>") and "Answer 2." in page
+
+
+def said(store: holdfast.Store) -> list[list[str]]:
+    return sorted([message.text for message in store.get(each.id).transcript()] for each in store.sessions())
+
+
+def test_stores_of_two_people_who_are_both_called_user_1_stay_apart(tmp_path: Path) -> None:
+    into, names = tmp_path / "agent.db", ("ann", "bob")
+    for name in names:
+        (tmp_path / name).mkdir()
+        goose_stores.built(tmp_path / name / "sessions.db", goose_stores.three_calls)
+        [told] = command("import", tmp_path / name / "sessions.db", "--into", into, "--json").json["stores"]
+        assert told["new"] == told["sessions"]
+    with holdfast.open(into) as store:
+        one, other = said(store)
+        assert one == other and one
+
+
+def test_a_store_that_has_moved_is_declared_to_be_the_same(goose: Path, tmp_path: Path) -> None:
+    into, moved = tmp_path / "agent.db", tmp_path / "elsewhere.db"
+    command("import", goose, "--into", into)
+    goose.rename(moved)
+    [told] = command("import", moved, "--into", into, "--same-as", goose, "--json").json["stores"]
+    assert (told["new"], told["messages"]) == (0, 0)
+    assert command("import", moved, moved, "--into", into, "--same-as", goose).code == 2

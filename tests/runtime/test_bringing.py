@@ -228,3 +228,97 @@ def test_a_killed_import_is_resumed_by_importing_again(tmp_path: Path) -> None:
         assert texts(only(store)) == [f"words {number}" for number in range(5000)]
         found = broken(store)
         assert not found, "\n".join(found)
+
+
+def own(path: Path, tenant: str) -> dict[str, list[str]]:
+    with holdfast.open(path, tenant=tenant) as store:
+        return {one.id: texts(store.get(one.id)) for one in store.sessions()}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A place for a store of each engine."""
+    return tmp_path / "shared.db" if request.param == "sqlite" else request.getfixturevalue("databases")(schema=True)
+
+
+def test_two_tenants_who_bring_the_same_store_each_get_their_own(place: Path) -> None:
+    told = story(*lines(3), key="telegram:1")
+    for tenant in ("alice", "mallory"):
+        with holdfast.open(place, tenant=tenant) as store:
+            assert bring(store, [told]).new == 1
+    with holdfast.open(place, tenant="mallory") as store:
+        bring(store, [story(*lines(3), line(4, "mallory was here"), key="telegram:1")])
+    alices, mallorys = own(place, "alice"), own(place, "mallory")
+    assert list(alices.values()) == [["words 0", "words 1", "words 2"]]
+    assert list(mallorys.values()) == [["words 0", "words 1", "words 2", "mallory was here"]]
+    assert not alices.keys() & mallorys.keys()
+
+
+def test_a_story_never_goes_on_from_another_tenant_s_session(place: Path) -> None:
+    """Neither by a parent that is told beside it, nor by one that is here already."""
+    with holdfast.open(place, tenant="alice") as store:
+        bring(store, [story(line(0, "hi"), line(1, "alice's secret"))])
+    goes_on = story(line(10, "and now?"), id="next", parent="20260101_1", lineage="continues")
+    with holdfast.open(place, tenant="mallory") as store:
+        brought = bring(store, [story(line(0, "hi")), goes_on])
+        assert brought.new == 2
+        assert not [text for one in store.sessions() for text in texts(store.get(one.id)) if "secret" in text]
+
+
+def test_sessions_that_begin_alike_are_as_many_as_their_store_has(store: Store) -> None:
+    assert bring(store, [story(line(0, "hi"), id="one"), story(line(0, "hi"), id="two")]).new == 2
+
+
+def test_stores_that_call_their_sessions_alike_are_kept_apart(store: Store) -> None:
+    for source in ("/home/ann/sessions.db", "/home/bob/sessions.db"):
+        assert bring(store, [story(*lines(2), id="user_1")], source=source).new == 1
+    assert bring(store, [story(*lines(4), id="user_1")], source="/home/bob/sessions.db").grown == 1
+    assert sorted(len(texts(store.get(one.id))) for one in store.sessions()) == [2, 4]
+
+
+def test_an_id_that_is_drawn_by_chance_is_known_wherever_its_store_lies(store: Store) -> None:
+    for source in ("/here", "/there"):
+        bring(store, [story(*lines(2), id="20260101_120000_0a1b2c3d")], source=source)
+    assert len(texts(only(store))) == 2
+
+
+@pytest.mark.parametrize("other", [line(1, "Go away."), replace(line(1), at=START + 1001)])
+def test_two_conversations_that_disagree_are_two(store: Store, other: Line) -> None:
+    """The same place, id and first words: a store that was deleted and made anew, say."""
+    bring(store, [story(line(0, "hi"), line(1, "Hello!"))])
+    made_anew = story(line(0, "hi"), other, line(2, "Why?"))
+    assert bring(store, [made_anew]).new == 1
+    assert bring(store, [made_anew]).messages == 0
+    assert bring(store, [story(line(0, "hi"), line(1, "Hello!"), line(2, "Thanks."))]).grown == 1
+    assert sorted(len(texts(store.get(one.id))) for one in store.sessions()) == [3, 3]
+
+
+def test_what_was_erased_here_does_not_come_back(store: Store) -> None:
+    bring(store, [story(*lines(3))])
+    store.erase(only(store).id)
+    brought = bring(store, [story(*lines(5))])
+    assert (brought.new, brought.grown, brought.messages) == (0, 0, 0) and "was erased here" in brought.notes[0]
+
+
+@pytest.mark.parametrize("used", ["append", "record", "label", "turn"])
+def test_a_key_stays_with_the_session_that_is_used_here(store: Store, used: str) -> None:
+    bring(store, [story(*lines(2), key="k")])
+    session = store.session("k")
+    if used == "append":
+        session.append({"role": "user", "content": "from here"})
+    elif used == "record":
+        session.record([*session.context(), {"role": "user", "content": "from here"}])
+    elif used == "label":
+        session.label(next(iter(session.transcript())).id, pinned=True)
+    else:
+        with session.turn("from here"):
+            pass
+    brought = bring(store, [story(line(0, "another one"), id="other", key="k")])
+    assert store.session("k").id == session.id and "is in use here" in brought.notes[0]
+
+
+def test_a_key_goes_on_to_the_next_session_while_nobody_uses_it_here(store: Store) -> None:
+    first = story(*lines(2), Summary("s", "row s", "what was said"), line(6, labels=HIDDEN), key="k", instructions="Be.")
+    bring(store, [first])
+    bring(store, [replace(first, current=False), story(line(0, "another one"), id="other", key="k")])
+    assert texts(store.session("k")) == ["another one"]

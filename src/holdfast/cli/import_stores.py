@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 import holdfast
 from holdfast.cli import wording
-from holdfast.cli.codes import DONE, NOT_FOUND, Stop
+from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
 from holdfast.foreign import kinds
@@ -28,6 +28,8 @@ def options(parser: Parser) -> None:
     parser.add_argument("--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into)
     parser.add_argument("--tenant", metavar="NAME", default="default", help="whose sessions (default: default)")
     parser.add_argument("--session", metavar="ID", help="bring over this session alone")
+    same = "this is the store that was brought from OTHER before: it has moved, or is a copy that went on"
+    parser.add_argument("--same-as", metavar="OTHER", help=same)
     parser.add_json()
 
 
@@ -39,14 +41,20 @@ def run(options: Any, out: Output) -> int:
     the model, what goes on from what. Importing again adds what is new since, and nothing else. What is damaged is left
     out and told; `holdfast doctor PATH --heal OUT` makes a healed store instead.
 
+    A store is known again by its path, for ids like `user_1` are the same in many stores. One that has moved, or a copy
+    of it, is declared with --same-as and the path that it had when it was brought over; sessions of Hermes, Claude Code
+    and Codex whose ids are drawn by chance are known wherever they lie. Two conversations that differ stay two.
+
     With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
     `messages`, `labels`, `summaries`, `opaque`, `notes` and `unreadable`.
     """
     found = [store for given in options.paths for store in _stores_at(given)]
+    if options.same_as is not None and len(found) != 1:
+        raise Stop(USAGE, f"--same-as is for one store, and there are {len(found)} at these paths.")
     told = []
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
-            brought, unreadable = _bring(store, kind, path, options.session, out)
+            brought, unreadable = _bring(store, kind, path, options, out)
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
             told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost})
             if not out.is_json:
@@ -71,14 +79,15 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _bring(
-    store: holdfast.Store, kind: str, path: str, session: str | None, out: Output
+    store: holdfast.Store, kind: str, path: str, options: Any, out: Output
 ) -> tuple[Brought, list[Unreadable]]:
     if kind == OWN:
         return restore(store, Path(path)), []
-    shelf = kinds.open_shelf(kind, path)
+    shelf, session = kinds.open_shelf(kind, path), options.session
     try:
         total = sum(1 for _ in shelf.stories(session)) if out.is_watched else 0
-        brought = bring(store, shelf.stories(session), tell=lambda so_far: _show(out, so_far, total))
+        source = kinds.source_of(path if options.same_as is None else options.same_as)
+        brought = bring(store, shelf.stories(session), source=source, tell=lambda so_far: _show(out, so_far, total))
         return brought, shelf.unreadable()
     finally:
         out.over(None)

@@ -5,14 +5,30 @@ here already is known by its name (I-2).
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 
-def session_name(kind: str, id: str, first: Sequence[str]) -> str:
-    """The id of the session that was `id` in a store of this kind. Such ids are often a date and a number and the same
-    in many stores; who said what first tells them apart.
+_UNIQUE = {
+    "claude": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    "codex": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    "hermes": re.compile(r"[0-9]{8}_[0-9]{6}_[0-9a-f]{6,}"),
+}
+"""Ids that a program draws by chance: they mean the same session wherever its files lie."""
+
+
+def session_name(tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0) -> str:
+    """The id that the session `id` of a store of this kind gets when this tenant brings it over.
+
+    Most such ids are a date and a number, or a user's name, and the same in many stores: `source`, where the store
+    lies, tells them apart, and so does who said what first. Where the program draws its ids by chance the place does
+    not count, so that a session is known again when its files have moved. `number` counts conversations that are alike
+    in all of this and yet are not one.
     """
-    raw = bytearray(_digest(kind, id, *first)[:16])
+    drawn = _UNIQUE.get(kind)
+    where = "" if drawn is not None and drawn.fullmatch(id) else source
+    more = [str(number)] if number else []
+    raw = bytearray(_digest(tenant, kind, where, id, *first, *more)[:16])
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()

@@ -37,6 +37,11 @@ def open_shelf(kind: str, path: str | os.PathLike[str]) -> Shelf:
     return shelf
 
 
+def source_of(path: str | os.PathLike[str]) -> str:
+    """What a store is told apart by from others that call their sessions alike: where it lies."""
+    return os.path.realpath(path)
+
+
 def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
     """The stores that a path means, each with its kind: the one that it is, or those in it when it is a folder that is
     none itself.

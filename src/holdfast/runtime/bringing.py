@@ -1,26 +1,31 @@
 """Bringing over: the sessions of a foreign store, into this one.
 
-Each story lands in a session of its own, under an id derived from what it is called where it comes from; one that goes
-on from another shares that one's past, as a fork does, without a copy. A key that nobody has here gets the session
-that it means there. One that is in use here keeps the session it has: bringing something over never takes a name from
-somebody who uses it.
+Each story lands in a session of its own, under an id derived from whose it is, where it comes from and what it is called
+there; one that goes on from another shares that one's past, as a fork does, without a copy. Two stories that would get
+the same id and do not agree on what was said are two sessions. A key that nobody has here gets the session that it
+means there. One that is in use here keeps the session it has: bringing something over never takes a name from somebody
+who uses it.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.entry import Closed, Draft, Opened, noted
+from holdfast.domain.entry import Closed, Draft, Entry, Opened, note_of, noted
 from holdfast.domain.origin import entry_name, session_name
 from holdfast.engine.protocol import Opening, SessionState, Write
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Damaged
 from holdfast.foreign.story import Story
-from holdfast.runtime.landing import Landed, Landing, origin_seq, said_in
+from holdfast.runtime.landing import Landed, Landing, agrees, label_name, origin_seq, said_in
 from holdfast.runtime.room import Room
 from holdfast.runtime.store import Store, StoreWork
+from holdfast.runtime.tenancy import owned
 
 TRIES = 5
+_BROUGHT = ("opened", "message", "label", "instructions", "compaction", "closed")
+"""The kinds of entries that a landing writes."""
 
 
 class Brought(msgspec.Struct):
@@ -39,14 +44,22 @@ class Brought(msgspec.Struct):
     notes: list[str] = []
 
 
-def bring(store: Store, stories: Iterable[Story], *, tell: Callable[[Brought], Any] = lambda so_far: None) -> Brought:
-    """Brings stories over, parents before what follows from them; `tell` is called after each."""
-    return _Bringing(store._work).bring(stories, tell)
+def bring(
+    store: Store,
+    stories: Iterable[Story],
+    *,
+    source: str = "",
+    tell: Callable[[Brought], Any] = lambda so_far: None,
+) -> Brought:
+    """Brings stories over, parents before what follows from them; `tell` is called after each. `source` names the store
+    that they come from: the same one, if it has grown since, or another that calls its sessions alike.
+    """
+    return _Bringing(store._work, source).bring(stories, tell)
 
 
 class _Bringing:
-    def __init__(self, work: StoreWork) -> None:
-        self._work, self._engine = work, work.engine
+    def __init__(self, work: StoreWork, source: str) -> None:
+        self._work, self._engine, self._source = work, work.engine, source
         self._names: dict[tuple[str, str], str] = {}
         self._done = Brought(notes=[])
 
@@ -63,8 +76,11 @@ class _Bringing:
         if first is None:
             done.empty += 1
             return
-        id = session_name(story.kind, story.id, said_in(first))
+        id, known = self._place(story, said_in(first))
         self._names[story.kind, story.id] = id
+        if known is not None and known.erased:
+            done.notes.append(f"session `{story.id}` was erased here, as session `{id}`: it was not brought back")
+            return
         landed, is_new = self._land(story, id)
         done.new += is_new
         done.grown += not is_new and bool(landed.messages or landed.summaries)
@@ -73,9 +89,19 @@ class _Bringing:
         done.summaries += landed.summaries
         done.opaque += landed.opaque
 
+    def _place(self, story: Story, first: list[str]) -> tuple[str, SessionState | None]:
+        """The session in which this story goes on, or the id of one that is to be made."""
+        tenant = self._work.tenant
+        for number in count():
+            id = session_name(tenant, story.kind, story.id, first, source=self._source, number=number)
+            state = owned(self._engine, tenant, id)
+            if state is None or state.erased or agrees(self._work.room(state), story):
+                return id, state
+        raise AssertionError("there is always a next number")
+
     def _land(self, story: Story, id: str) -> tuple[Landed, bool]:
         for left in reversed(range(TRIES)):
-            state = self._engine.state(id)
+            state = owned(self._engine, self._work.tenant, id)
             try:
                 landing = self._landing(story, id) if state is None else self._again(story, state)
                 return landing.land(), state is None
@@ -108,7 +134,7 @@ class _Bringing:
         """The session whose past this one shares, and up to which seq."""
         if story.parent is None or story.lineage not in ("continues", "branch"):
             return None, 0
-        state = self._engine.state(self._names.get((story.kind, story.parent), ""))
+        state = owned(self._engine, self._work.tenant, self._names.get((story.kind, story.parent)))
         if state is None:
             self._done.notes.append(f"session `{story.id}` goes on from `{story.parent}`, which is not in this store")
             return None, 0
@@ -136,6 +162,27 @@ class _Bringing:
         return story.key, now.epoch + 1, now.id, (Write(now.id, (closed,), close=True, head=now.head, idle=True),)
 
     def _was_brought(self, state: SessionState) -> bool:
-        """Whether a session was brought over and nobody has worked in it since: no turn was ever started here."""
-        opened = self._engine.entries(state.id, after=state.origin, limit=1)[0]
-        return state.fence == 0 and opened.id == entry_name(state.id, "opened", opened.at)
+        """Whether a session was brought over and nobody has worked in it since: all that is in it came over."""
+        if state.fence or state.turn is not None:
+            return False
+        after = state.origin
+        while page := self._engine.entries(state.id, after=after, bodies=False):
+            if not all(_came_over(state.id, entry) for entry in page):
+                return False
+            after = page[-1].seq
+        return True
+
+
+def _came_over(session: str, entry: Entry) -> bool:
+    """Whether a landing wrote this entry, as far as its name tells."""
+    if entry.kind not in _BROUGHT:
+        return False
+    try:
+        note = note_of(entry.kind, entry.note) if entry.kind != "instructions" else None
+    except Damaged:
+        return False
+    if entry.kind == "message":
+        return note.origin is not None and entry.id == entry_name(session, note.origin.partition(":")[2], entry.at)
+    if entry.kind == "label":
+        return entry.id == label_name(session, note.message, entry.seq, entry.at)
+    return entry.kind in ("instructions", "compaction") or entry.id == entry_name(session, entry.kind, entry.at)

@@ -5,13 +5,14 @@ nothing else (I-12), wherever the last landing stopped. Labels become entries of
 compaction (I-11). Times are those of the story; no line is looked at twice, and no more than a page of them is held.
 """
 
+import hashlib
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.compaction import covering
-from holdfast.domain.entry import Closed, Draft, Labelled, note_of, noted
+from holdfast.domain.entry import Closed, Draft, Entry, Labelled, note_of, noted
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.domain.origin import entry_name
 from holdfast.domain.repair import Seen
@@ -45,6 +46,7 @@ class Landing:
         self._bytes = 0
         self._at = story.opened_at or 0
         self._known: dict[bytes, int] = {}
+        self._origins: dict[str, bytes] = {}
         self._head = opening.head if opening is not None else self._look()
         self.landed = Landed()
 
@@ -53,6 +55,7 @@ class Landing:
         head = self._room.origin
         while page := self._room.engine.entries(self._room.id, after=head, bodies=False):
             self._known.update((entry.id, entry.seq) for entry in page if entry.kind in NAMED)
+            self._origins.update((origin, entry.id) for entry in page if (origin := _origin_of(entry)) is not None)
             head = page[-1].seq
         return head
 
@@ -76,7 +79,9 @@ class Landing:
         return self.landed
 
     def _say(self, line: Line, about: dict[str, Any]) -> None:
-        id = entry_name(self._room.id, line.origin, self._at)
+        id = self._origins.get(_origin(self._story.kind, line.origin)) or entry_name(
+            self._room.id, line.origin, self._at
+        )
         labels = {**line.labels, **about}
         if id in self._known:
             here = self._room.labels().get(id.hex(), {})
@@ -94,7 +99,8 @@ class Landing:
 
     def _label(self, id: bytes, labels: dict[str, Any]) -> None:
         note = Labelled(id.hex(), labels, self._known[id])
-        self._add(Draft("label", None, self._name(f"label {id.hex()}"), self._at, noted(note)))
+        name = label_name(self._room.id, note.message, self._head + len(self._drafts) + 1, self._at)
+        self._add(Draft("label", None, name, self._at, noted(note)))
         self.landed.labels += 1
 
     def _summarise(self, summary: Summary) -> None:
@@ -182,6 +188,40 @@ def said_in(line: Line | Summary) -> list[str]:
         return [line.role, ""]
 
 
+def agrees(room: Room, story: Story) -> bool:
+    """Whether a story tells the same as this session, as far as both go: no message of it has other words here, or
+    another time. If one does, they are two conversations that happen to be called alike.
+    """
+    here: dict[str, tuple[int, bytes]] = {}
+    after = room.origin
+    while page := room.engine.entries(room.id, after=after):
+        here.update((origin, _gist(entry)) for entry in page if (origin := _origin_of(entry)) is not None)
+        after = page[-1].seq
+    for line in story.lines if here else ():
+        known = here.get(_origin(story.kind, line.origin)) if isinstance(line, Line) else None
+        if known is not None and isinstance(line, Line):
+            if line.at not in (None, known[0]) or _digest(said_in(line)[1]) != known[1]:
+                return False
+    return True
+
+
+def _gist(entry: Entry) -> tuple[int, bytes]:
+    """When an entry was said, and a digest of its words."""
+    try:
+        return entry.at, _digest(text_of(parts_of(note_of("message", entry.note), entry.body)))
+    except (InvalidMessage, Damaged):
+        return entry.at, _digest("")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def label_name(session: str, message: str, seq: int, at: int) -> bytes:
+    """The id of the label that a landing writes at this seq."""
+    return entry_name(session, f"label {message} at {seq}", at)
+
+
 def _origin(kind: str, origin: str) -> str:
     return f"{kind}:{origin}"
 
@@ -198,14 +238,15 @@ def origin_seq(room: Room, kind: str, origin: str) -> int | None:
     wanted, after = _origin(kind, origin), 0
     while page := room.page(after, bodies=False):
         for entry in page:
-            if entry.kind == "message" and _noted_origin(entry.note) == wanted:
+            if _origin_of(entry) == wanted:
                 return entry.seq
         after = page[-1].seq
     return None
 
 
-def _noted_origin(note: bytes) -> str | None:
+def _origin_of(entry: Entry) -> str | None:
+    """What a message was in the store it comes from; None of all that did not come over."""
     try:
-        return note_of("message", note).origin
+        return note_of("message", entry.note).origin if entry.kind == "message" else None
     except Damaged:
         return None

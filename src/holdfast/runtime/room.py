@@ -24,6 +24,7 @@ from holdfast.runtime.context import Context, Contexts
 from holdfast.runtime.damage import located
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.message import Message
+from holdfast.runtime.tenancy import owned
 
 PAGE = 2000
 
@@ -68,7 +69,7 @@ class Room:
     def _past(self) -> "Room":
         if self._parent is None:
             opened = self.engine.entries(self.id, after=self.origin, limit=1)[0]
-            state = self.engine.state(note_of("opened", opened.note).parent)
+            state = owned(self.engine, self.tenant, note_of("opened", opened.note).parent)
             if state is None:
                 raise NotFound(what="parent of session", name=self.id, hint="it may have been erased")
             self._parent = self.other(state)

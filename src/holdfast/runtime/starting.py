@@ -22,6 +22,7 @@ from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone, myself
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
+from holdfast.runtime.tenancy import owned
 from holdfast.runtime.working import TurnWork
 
 OnBusy = Literal["wait", "interrupt", "refuse"]
@@ -228,9 +229,9 @@ def _standing_in(room: Room, known: Accepted) -> Room:
             return carried
         opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
         previous = note_of("opened", opened.note).previous if opened is not None else None
-        state = room.engine.state(previous) if previous is not None else None
+        state = owned(room.engine, room.tenant, previous)
     if known.session == room.id:
         return room
-    state = room.engine.state(known.session)
+    state = owned(room.engine, room.tenant, known.session)
     assert state is not None
     return room.other(state)

@@ -23,6 +23,7 @@ from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.session import Session, SessionWork
 from holdfast.runtime.starting import Wish, already, commit_start, first_write, start, started
+from holdfast.runtime.tenancy import owned
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
 
@@ -157,7 +158,7 @@ class StoreWork:
         return (yield from outbox(self._known, debts))
 
     def _known(self, session: str) -> Room:
-        state = self.engine.state(session)
+        state = owned(self.engine, self.tenant, session)
         assert state is not None, "a debt's session is in the store"
         return self.room(state)
 
