@@ -318,7 +318,8 @@ def test_a_key_stays_with_the_session_that_is_used_here(store: Store, used: str)
 
 
 def test_a_key_goes_on_to_the_next_session_while_nobody_uses_it_here(store: Store) -> None:
-    first = story(*lines(2), Summary("s", "row s", "what was said"), line(6, labels=HIDDEN), key="k", instructions="Be.")
+    told = (*lines(2), Summary("s", "row s", "what was said"), line(6, labels=HIDDEN))
+    first = story(*told, key="k", instructions="Be kind.")
     bring(store, [first])
     bring(store, [replace(first, current=False), story(line(0, "another one"), id="other", key="k")])
     assert texts(store.session("k")) == ["another one"]

@@ -1,12 +1,15 @@
 """A session that was written out is that session again, and nothing is lost on the way."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from commanding import command
-from holdfast.errors import Conflict, Damaged
+from holdfast.errors import Conflict, Damaged, InvalidMessage
 from holdfast.runtime.restoring import restore
 from holdfast.testing.examine import broken
 from looking import raw_entries
@@ -39,7 +42,7 @@ def test_a_restored_session_is_the_same_session(source: Path, tmp_path: Path) ->
     """I-14: entries, inbox, outbox, events, the view and what it costs to load it."""
     lines = written(source, tmp_path / "k.jsonl")
     with holdfast.open(source) as old, holdfast.open(tmp_path / "new.db") as new:
-        brought = restore(new, lines)
+        brought = restore(new, lines, outbox=True)
         assert (brought.new, brought.messages) == (1, 25)
         one, other = old.session("k"), new.session("k", create=False)
         assert raw_entries(new, other.id) == raw_entries(old, one.id)
@@ -59,7 +62,7 @@ def test_restoring_again_adds_nothing_and_a_longer_one_adds_what_is_new(source: 
             turn.say("indeed")
     second = written(source, tmp_path / "second.jsonl")
     with holdfast.open(tmp_path / "new.db") as new:
-        restore(new, first)
+        restore(new, first, outbox=True)
         assert restore(new, first).messages == 0
         assert restore(new, second).messages == 2
         assert restore(new, first).messages == 0
@@ -109,3 +112,129 @@ def test_a_line_that_was_cut_is_told_and_the_store_stays_sound(source: Path, tmp
             restore(new, lines)
         found = broken(new)
         assert not found, "\n".join(found)
+
+
+def test_debts_are_restored_only_if_that_is_asked_for(source: Path, tmp_path: Path) -> None:
+    """A gateway sends whatever is owed, to whomever a file names."""
+    lines = written(source, tmp_path / "k.jsonl")
+    with holdfast.open(tmp_path / "new.db") as new:
+        assert "not owed here: 6" in restore(new, lines).notes[0]
+        assert new.outbox() == []
+
+
+def test_debts_that_the_log_does_not_tell_of_are_invented(source: Path, tmp_path: Path) -> None:
+    lines = written(source, tmp_path / "k.jsonl")
+
+    def invent(header: dict[str, Any]) -> None:
+        [first, *_] = header["standing"]["outbox"]
+        header["standing"]["outbox"] += [
+            {**first, "id": "ab" * 16, "reply_to": "mallory"},
+            {**first, "id": "cd" * 16, "turn": 7000},
+        ]
+
+    crafted = changed(lines, 0, invent)
+    with holdfast.open(tmp_path / "new.db") as new:
+        restore(new, crafted, outbox=True)
+        assert [owed.reply_to for owed in new.outbox()] == ["somebody"] * 6
+
+
+def changed(lines: Path, number: int, how: Callable[[dict[str, Any]], Any]) -> Path:
+    """The same file with one line changed."""
+    told = lines.read_text().splitlines()
+    value = json.loads(told[number])
+    how(value)
+    told[number] = json.dumps(value)
+    crafted = lines.with_suffix(".crafted.jsonl")
+    crafted.write_text("\n".join(told) + "\n")
+    return crafted
+
+
+def line_of(lines: Path, kind: str) -> int:
+    return next(at for at, told in enumerate(lines.read_text().splitlines()) if json.loads(told).get("kind") == kind)
+
+
+CRAFTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a kind that is none": ("message", {"kind": "gift"}),
+    "an id of one byte": ("message", {"id": "00"}),
+    "an id that is no hex": ("message", {"id": "z" * 32}),
+    "a time before time": ("message", {"at": -5}),
+    "a time beyond time": ("message", {"at": 2**62}),
+    "a turn beyond counting": ("turn", {"turn": 2**62}),
+    "a turn below the first": ("turn", {"turn": -1}),
+    "a note that is a list": ("message", {"note": [1]}),
+    "a note of another type": ("turn", {"note": {"takes": 7}}),
+    "a taken message that is none": ("turn", {"note": {"takes": ["zz"]}}),
+    "a label on no message": ("label", {"note": {"message": "no", "labels": {}, "seq": 1}}),
+    "a role that is none": ("message", {"note": {"role": "emperor"}}),
+    "a format that is none": ("message", {"note": {"format": "morse"}}),
+    "a body that is a number": ("message", {"body": 5}),
+    "a body that is no message": ("message", {"body": {"role": "user", "content": 7}}),
+    "no body": ("message", {"body": None}),
+    "a body where there is none": ("turn", {"body": {"a": 1}}),
+    "instructions that are no text": ("instructions", {"body": {"a": 1}}),
+    "a summary of the future": ("compaction", {"note": {"covers": [[1, 999_999]]}}),
+    "an event id that is a number": ("message", {"note": {"event": 7}}),
+}
+
+
+@pytest.mark.parametrize("case", CRAFTED)
+def test_a_crafted_line_is_refused_and_nothing_is_written(source: Path, tmp_path: Path, case: str) -> None:
+    kind, change = CRAFTED[case]
+    lines = written(source, tmp_path / "k.jsonl")
+    crafted = changed(lines, line_of(lines, kind), lambda entry: entry.update(change))
+    with holdfast.open(tmp_path / "new.db") as new:
+        with pytest.raises(Damaged):
+            restore(new, crafted)
+        assert list(new.sessions()) == []
+
+
+@pytest.mark.parametrize("digits", [5_000, 100_000])
+def test_a_number_of_thousands_of_digits_is_refused(source: Path, tmp_path: Path, digits: int) -> None:
+    lines = written(source, tmp_path / "k.jsonl")
+    told = lines.read_text().splitlines()
+    at = line_of(lines, "message")
+    told[at] = json.dumps({**json.loads(told[at]), "body": {"role": "user", "content": "x", "n": "HERE"}})
+    lines.write_text("\n".join(told).replace('"HERE"', "9" * digits) + "\n")
+    with holdfast.open(tmp_path / "new.db") as new:
+        with pytest.raises(Damaged):
+            restore(new, lines)
+        assert list(new.sessions()) == []
+
+
+@pytest.mark.parametrize("change", [{"key": 7}, {"key": ""}, {"key": ["k"]}, {"id": 5}, {"id": "../x"}, {"id": None}])
+def test_a_crafted_name_is_refused(source: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    crafted = changed(written(source, tmp_path / "k.jsonl"), 0, lambda header: header["session"].update(change))
+    with holdfast.open(tmp_path / "new.db") as new:
+        with pytest.raises(InvalidMessage):
+            restore(new, crafted)
+        assert list(new.sessions()) == []
+
+
+def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(source: Path, tmp_path: Path) -> None:
+    lines = written(source, tmp_path / "k.jsonl")
+    crafted = changed(lines, 0, lambda header: header["standing"].update(fence=2**63 - 1, base=2**60))
+    with holdfast.open(tmp_path / "new.db") as new:
+        restore(new, crafted, outbox=True)
+        with new.session("k", create=False).turn("next") as turn:
+            turn.say("fine")
+        assert turn.id.endswith(":7")
+        found = broken(new)
+        assert not found, "\n".join(found)
+
+
+def test_an_export_never_writes_into_another_tenant_s_session(source: Path, tmp_path: Path) -> None:
+    """I-19: neither into the session with its id, nor beside it."""
+    lines = written(source, tmp_path / "k.jsonl")
+    with holdfast.open(source) as store:
+        before = raw_entries(store, store.session("k").id)
+        store.session("k").append("more")
+    longer = written(source, tmp_path / "longer.jsonl")
+    shared = tmp_path / "shared.db"
+    with holdfast.open(shared, tenant="alice") as alice:
+        restore(alice, lines)
+    with holdfast.open(shared, tenant="mallory") as mallory:
+        with pytest.raises(Conflict):
+            restore(mallory, longer)
+        assert list(mallory.sessions()) == []
+    with holdfast.open(shared, tenant="alice") as alice:
+        assert raw_entries(alice, alice.session("k", create=False).id) == before

@@ -30,6 +30,8 @@ def options(parser: Parser) -> None:
     parser.add_argument("--session", metavar="ID", help="bring over this session alone")
     same = "this is the store that was brought from OTHER before: it has moved, or is a copy that went on"
     parser.add_argument("--same-as", metavar="OTHER", help=same)
+    owed = "replies that an exported session owed are owed again, and gateways will send them (default: they are not)"
+    parser.add_argument("--with-outbox", action="store_true", help=owed)
     parser.add_json()
 
 
@@ -82,7 +84,7 @@ def _bring(
     store: holdfast.Store, kind: str, path: str, options: Any, out: Output
 ) -> tuple[Brought, list[Unreadable]]:
     if kind == OWN:
-        return restore(store, Path(path)), []
+        return restore(store, Path(path), outbox=options.with_outbox), []
     shelf, session = kinds.open_shelf(kind, path), options.session
     try:
         total = sum(1 for _ in shelf.stories(session)) if out.is_watched else 0

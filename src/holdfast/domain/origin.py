@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-
 _UNIQUE = {
     "claude": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     "codex": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),

@@ -1,10 +1,10 @@
 """Bringing over: the sessions of a foreign store, into this one.
 
-Each story lands in a session of its own, under an id derived from whose it is, where it comes from and what it is called
-there; one that goes on from another shares that one's past, as a fork does, without a copy. Two stories that would get
-the same id and do not agree on what was said are two sessions. A key that nobody has here gets the session that it
-means there. One that is in use here keeps the session it has: bringing something over never takes a name from somebody
-who uses it.
+Each story lands in a session of its own, under an id derived from whose it is, where it comes from and what it is
+called there; one that goes on from another shares that one's past, as a fork does, without a copy. Two stories that
+would get the same id and do not agree on what was said are two sessions. A key that nobody has here gets the session
+that it means there. One that is in use here keeps the session it has: bringing something over never takes a name from
+somebody who uses it.
 """
 
 from collections.abc import Callable, Iterable
@@ -177,12 +177,14 @@ def _came_over(session: str, entry: Entry) -> bool:
     """Whether a landing wrote this entry, as far as its name tells."""
     if entry.kind not in _BROUGHT:
         return False
+    if entry.kind in ("instructions", "compaction"):
+        return True
     try:
-        note = note_of(entry.kind, entry.note) if entry.kind != "instructions" else None
+        note: Any = note_of(entry.kind, entry.note)
     except Damaged:
         return False
     if entry.kind == "message":
         return note.origin is not None and entry.id == entry_name(session, note.origin.partition(":")[2], entry.at)
     if entry.kind == "label":
         return entry.id == label_name(session, note.message, entry.seq, entry.at)
-    return entry.kind in ("instructions", "compaction") or entry.id == entry_name(session, entry.kind, entry.at)
+    return entry.id == entry_name(session, entry.kind, entry.at)

@@ -32,8 +32,10 @@ from holdfast.engine.protocol import (
     Waiting,
     Write,
 )
+from holdfast.errors import Damaged
 from holdfast.runtime.comparing import Tally, closed, difference, digest_of, pages
 from holdfast.runtime.drive import Plan
+from holdfast.runtime.vetting import vet_debt, vet_entry
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -150,6 +152,8 @@ class _Passage:
 
     def _read(self, page: list[Entry]) -> None:
         """Takes in what a page tells of the session: all that has to stand in the target besides the entries."""
+        for entry in page:
+            _vet(entry)
         self.cut = page[-1].seq
         self._tally.add(page)
         self._inbox.add(page)
@@ -179,7 +183,10 @@ class _Passage:
         return tuple(Waiting(id, None, seq) for seq, id in seqs)
 
     def _owed(self) -> Iterator[Debt]:
-        return (debt for debt in self._debts if debt.turn in self._ended)
+        for debt in self._debts:
+            if debt.turn in self._ended:
+                vet_debt(debt)
+                yield debt
 
     # The target's side.
 
@@ -274,6 +281,13 @@ class _Passage:
 
     def _is_erased_alike(self, known: SessionState) -> bool:
         return known.erased and known.head >= self.state.head
+
+
+def _vet(entry: Entry) -> None:
+    try:
+        vet_entry(entry)
+    except Damaged as error:
+        raise Damaged(where=f"entry {entry.seq}", problem=error.problem) from error
 
 
 def _with_last(found: Iterator[list[Entry]]) -> Iterator[tuple[list[Entry], bool]]:

@@ -22,6 +22,7 @@ from holdfast.runtime.ordering import Order
 from holdfast.runtime.recovery import settle_if_dead
 from holdfast.runtime.room import Room
 from holdfast.runtime.store import StoreWork
+from holdfast.runtime.vetting import vet_state
 
 WIDTH = 64
 BYTES_MAX = 16 << 20
@@ -120,6 +121,7 @@ class _Copy:
         assert state is not None, "no session is ever taken out of a store"
         room = self._here.room(state)
         try:
+            vet_state(state)
             if self._is_ready(state):
                 carried = yield from carry(
                     self._here.engine,
@@ -140,6 +142,8 @@ class _Copy:
 
     def _is_ready(self, state: SessionState) -> bool:
         """Whether what a session needs is in the target; a past that is in a turn that is running is not there yet."""
+        if state.id in self._order.broken:
+            raise Apart(state, state.origin + 1, self._order.broken[state.id])
         bound = self._order.bound.get(state.id)
         if bound is None:
             return True
@@ -152,6 +156,8 @@ class _Copy:
         if apart is not None and apart.seq <= bound.origin:
             raise Apart(state, apart.seq, f"the past that it shares with session {bound.parent} is not the same there")
         parent = self._there.state(bound.parent)
+        if parent is not None and parent.tenant != state.tenant:
+            raise Apart(state, state.origin + 1, "the session whose past it shares is not there")
         return parent is not None and parent.head >= bound.origin
 
     def _is_copied(self, state: SessionState) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from holdfast.engine.protocol import Engine, Event, Laid, SessionState, Write
+from holdfast.runtime.tenancy import owned
 
 PAGE = 1000
 
@@ -21,7 +22,8 @@ def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState]
             of_session.setdefault(event.session, []).append(event)
         for session, events in of_session.items():
             state = there.state(session)
-            if state is not None and is_copied(state):
+            # A store says of its own sessions alone what was accepted in them: not of somebody else's with that id.
+            if state is not None and is_copied(state) and owned(here, state.tenant, session) is not None:
                 _lay(there, state, [event for event in events if _is_there(there, event)])
 
 

@@ -5,12 +5,15 @@ nothing: of them only the names are kept.
 """
 
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
 from holdfast.domain.entry import note_of
 from holdfast.engine.protocol import Engine, SessionState
+from holdfast.errors import Damaged
+from holdfast.runtime.tenancy import owned
 
 PAGE = 1000
 
@@ -31,6 +34,8 @@ class Order:
         self._engine = engine
         self._free: dict[str, None] = {}
         self.bound: dict[str, Bound] = {}
+        self.broken: dict[str, str] = {}
+        """Sessions that can't be what they say they are, and why."""
         self.entries = 0
         for tenant in tenants:
             while self._find(tenant):
@@ -48,11 +53,17 @@ class Order:
         for id, bound in self.bound.items():
             earlier = of_key.get((bound.key, bound.epoch - 1)) if bound.key is not None else None
             sorter.add(id, *(need for need in (earlier, bound.parent) if need in self.bound))
-        sorter.prepare()
-        while sorter.is_active():
-            ready = list(sorter.get_ready())
+        with suppress(CycleError):
+            sorter.prepare()
+        left = dict.fromkeys(self.bound)
+        while sorter.is_active() and (ready := list(sorter.get_ready())):
             yield ready
             sorter.done(*ready)
+            for id in ready:
+                del left[id]
+        for id in left:
+            self.broken.setdefault(id, "it needs a session that needs it")  # as no store of ours does
+        yield list(left)
 
     def _find(self, tenant: str) -> bool:
         """Reads the list of sessions until a page of it brings nothing new; whether the first one did."""
@@ -73,7 +84,17 @@ class Order:
             return
         parent = None
         if state.origin > 0:
-            [opened] = self._engine.entries(state.id, after=state.origin, limit=1)
-            parent = note_of("opened", opened.note).parent
+            parent = self._parent(state)
         key = (state.tenant, state.key) if state.key is not None else None
         self.bound[state.id] = Bound(key, state.epoch, parent, state.origin)
+
+    def _parent(self, state: SessionState) -> str | None:
+        """The session whose past this one shares: one of the same tenant, or none."""
+        try:
+            [opened] = self._engine.entries(state.id, after=state.origin, limit=1)
+            parent = owned(self._engine, state.tenant, note_of("opened", opened.note).parent)
+        except (Damaged, ValueError, AttributeError):
+            parent = None
+        if parent is None or parent.head < state.origin:
+            self.broken[state.id] = "the session whose past it shares is not there"
+        return parent.id if parent is not None else None

@@ -2,6 +2,10 @@
 
 It comes back under its own id, each entry as it was. If it is here already, what was written out must be a beginning of
 it, or it a beginning of what was written out: then what is new is added. Anything else is two histories, and is left.
+
+A file can say anything, so all of it is vetted before any of it is stored: what it says is what the log can tell, and
+counts no further. Replies that it claims are owed are owed again only if that is asked for, since a gateway would send
+them.
 """
 
 import json
@@ -11,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.entry import Draft, Entry
+from holdfast.domain.entry import Draft, Entry, note_of
+from holdfast.domain.fold import Log
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import freeze
 from holdfast.engine.laying import events_in
@@ -21,6 +26,8 @@ from holdfast.foreign.jsonl import lines, parsed_line
 from holdfast.runtime.bringing import Brought
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
+from holdfast.runtime.tenancy import owned
+from holdfast.runtime.vetting import vet_debt, vet_entry, vet_key, vet_log, vet_session_id
 
 VERSION = 1
 PAGE = 500
@@ -83,20 +90,40 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def restore(store: Store, path: Path) -> Brought:
-    """Brings the session back. `Conflict` when it went on differently here."""
+def restore(store: Store, path: Path, *, outbox: bool = False) -> Brought:
+    """Brings the session back. `Conflict` when it went on differently here, `Damaged` when it can't be what was written
+    out; nothing is stored then. `outbox`: replies that were owed when it was written out are owed again.
+    """
     header = _read_header(path)
-    return _Restoring(store, header).bring(_entries(path))
+    _vet(path)
+    return _Restoring(store, header, outbox).bring(_entries(path))
 
 
 def _read_header(path: Path) -> Header:
     first = next(lines(path), None)
     value, problem = parsed_line(first) if first is not None else (None, "it is empty")
     try:
-        return msgspec.convert(value, Header)
-    except msgspec.ValidationError as error:
-        why = problem or error
+        header = msgspec.convert(value, Header)
+        vet_session_id(header.session.get("id"))
+        vet_key(header.session.get("key"))
+        return header
+    except (msgspec.ValidationError, Damaged) as error:
+        why = problem or (error.problem if isinstance(error, Damaged) else error)
         raise InvalidMessage(problem=f"this is no session that was written out ({why})", place=str(path)) from None
+
+
+def _vet(path: Path) -> None:
+    """Goes through all of it once: what can't be read later is refused now."""
+    log, ids, ended = Log(), set[bytes](), 0
+    for page, _ in _pages(_entries(path)):
+        ids.update(entry.id for entry in page)
+        ended += len(page)
+        if len(ids) != ended or page[-1].seq != ended:
+            raise Damaged(where=str(path), problem=f"entries up to {ended} are missing, doubled or out of order (I-1)")
+        try:
+            vet_log(log, page)
+        except Damaged as error:
+            raise Damaged(where=str(path), problem=f"up to entry {ended}: {error.problem}") from error
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -105,7 +132,12 @@ def _entries(path: Path) -> Iterator[Entry]:
             continue
         try:
             told = _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
-            yield Entry(told.seq, told.kind, told.turn, bytes.fromhex(told.id), told.at, _of(told.note), _of(told.body))
+            id, note, body = bytes.fromhex(told.id), _of(told.note), _of(told.body)
+            entry = Entry(told.seq, told.kind, told.turn, id, told.at, note, body)
+            vet_entry(entry)
+            yield entry
+        except Damaged as error:
+            raise Damaged(where=f"{path}, line {line.number}", problem=error.problem) from None
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise Damaged(where=f"{path}, line {line.number}", problem=f"it is no entry ({error})") from None
 
@@ -122,20 +154,21 @@ def _of(raw: msgspec.Raw) -> bytes:
 
 
 class _Restoring:
-    def __init__(self, store: Store, header: Header) -> None:
+    def __init__(self, store: Store, header: Header, outbox: bool) -> None:
         work = store._work
         self._engine, self._tenant = work.engine, work.tenant
         self._id, self._key = str(header.session.get("id")), header.session.get("key")
-        self._standing = header.standing
+        self._standing, self._with_outbox = header.standing, outbox
         self._inbox, self._events = Inbox(), list[Event]()
-        self._head = self._turn = self._at = 0
+        self._head = self._turn = self._at = self._base = 0
+        self._addresses, self._over, self._sent = set[str](), set[int](), set[str]()
         self._ended = self._erased = False
         self._done = Brought(sessions=1, notes=[])
 
     def bring(self, entries: Iterable[Entry]) -> Brought:
-        known = self._engine.state(self._id)
-        if known is not None and known.tenant != self._tenant:
-            raise Conflict(session_id=self._id, problem="another tenant has a session with this id")
+        known = owned(self._engine, self._tenant, self._id)
+        if known is None and self._engine.state(self._id) is not None:
+            raise Conflict(session_id=self._id, problem="it can't be restored under its id here")
         self._done.new = int(known is None)
         key, epoch = (known.key, known.epoch) if known is not None else self._name()
         opening = Opening(self._tenant, key, epoch)
@@ -147,6 +180,9 @@ class _Restoring:
                 self._lay(rest, first, opening if known is None and first == 0 else None, is_last)
         if known is not None and self._done.messages:
             self._done.grown = 1
+        if self._standing.outbox and not self._with_outbox and not (known is not None and known.head >= self._head):
+            count = len(self._standing.outbox)
+            self._done.notes.append(f"replies that were owed when it was written out are not owed here: {count}")
         return self._done
 
     def _name(self) -> tuple[str | None, int]:
@@ -173,6 +209,20 @@ class _Restoring:
             self._at = entry.at if entry.kind == "message" else self._at or entry.at
             self._ended = entry.kind == "closed" or (self._ended and entry.kind != "opened")
             self._erased |= entry.kind == "erased"
+            if entry.kind == "compaction":
+                self._base = entry.seq
+            elif entry.kind in ("turn", "end", "message", "post"):
+                self._owe(entry)
+
+    def _owe(self, entry: Entry) -> None:
+        """What the log tells of replies: who asked for one, which turns are over, which replies were sent."""
+        note = note_of(entry.kind, entry.note)
+        if entry.kind == "post" and note.end == "sent":
+            self._sent.add(note.owed)
+        elif entry.kind == "end" and entry.turn is not None:
+            self._over.add(entry.turn)
+        elif entry.kind in ("turn", "message") and note.reply_to is not None:
+            self._addresses.add(note.reply_to)
 
     def _new(self, page: list[Entry], known: SessionState | None) -> list[Entry]:
         """What of a page is not here yet; all that is must be the same."""
@@ -187,13 +237,13 @@ class _Restoring:
     def _lay(self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool) -> None:
         standing = self._standing
         laid = Laid(
-            fence=max(standing.fence, self._turn) if is_last else self._turn,
+            fence=self._turn,
             active_at=self._at,
-            base=standing.base if is_last and standing.base <= self._head else 0,
+            base=self._base if is_last and standing.base == self._base else 0,
             ended=is_last and (self._ended or self._erased),
             erased=is_last and self._erased,
             inbox=tuple(Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()),
-            outbox=tuple(self._owed()) if is_last else (),
+            outbox=tuple(self._owed(is_last)),
             events=tuple(self._events),
         )
         drafts = tuple(Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries)
@@ -205,9 +255,27 @@ class _Restoring:
         self._done.labels += sum(entry.kind == "label" for entry in entries)
         self._done.summaries += sum(entry.kind == "compaction" for entry in entries)
 
-    def _owed(self) -> Iterator[Debt]:
-        for owed in self._standing.outbox:
-            yield Debt(bytes.fromhex(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
+    def _owed(self, is_last: bool) -> Iterator[Debt]:
+        """Replies that are owed: those that are owed here, and if that was asked for those that the file tells of, as
+        far as the log bears them out.
+        """
+        here = [debt for debt in self._engine.debts(self._id) if debt.id.hex() not in self._sent]
+        yield from here
+        known = {debt.id.hex() for debt in here}
+        for owed in self._standing.outbox if is_last and self._with_outbox else ():
+            if owed.id in known:
+                continue
+            if owed.id not in self._sent and owed.turn in self._over and owed.reply_to in self._addresses:
+                debt = Debt(_bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
+                vet_debt(debt)
+                yield debt
+
+
+def _bytes(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return b""
 
 
 def _pages(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bool]]:
