@@ -208,7 +208,7 @@ def agrees(room: Room, story: Story) -> bool:
 def _gist(entry: Entry) -> tuple[int, bytes]:
     """When an entry was said, and a digest of its words."""
     try:
-        return entry.at, _digest(text_of(parts_of(note_of("message", entry.note), entry.body)))
+        return entry.at, _digest(shown_text_of(parts_of(note_of("message", entry.note), entry.body)))
     except (InvalidMessage, Damaged):
         return entry.at, _digest("")
 
