@@ -309,6 +309,10 @@ class Engine(Protocol):
         """
         ...
 
+    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
+        """The first of their own entries of each of these sessions, so many of each."""
+        ...
+
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         """The entries of kind `label`: few, and wanted with every page of a transcript."""
         ...

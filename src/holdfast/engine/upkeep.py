@@ -6,10 +6,10 @@ import msgspec
 class StoreInfo(msgspec.Struct, frozen=True):
     """What is in a store and how large it is, told without reading it through.
 
-    `sessions` and `entries` are the numbers of the last ones: exact, for none is ever taken out. `free_pages` are used
-    again before the file grows; `log_pages` wait in the log to be brought into the database. `active_at` is the time of
-    the last entry, None in an empty store; `file_system` is None where the system does not tell. `replication` is what
-    a server says of its standbys, None for a file.
+    `sessions` and `entries` are exact, unless the numbers are `estimated`: a large store on a server is not counted,
+    its statistics tell. `free_pages` are used again before the file grows; `log_pages` wait in the log to be brought
+    into the database. `active_at` is the time of the last entry, None in an empty store; `file_system` is None where
+    the system does not tell. `replication` is what a server says of its standbys, None for a file.
     """
 
     where: str
@@ -28,6 +28,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     log_pages: int
     file_system: str | None
     replication: str | None = None
+    estimated: bool = False
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import InvalidMessage
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.room import Room
-from holdfast.runtime.summing import state_of, title
+from holdfast.runtime.summing import OPENING, state_of, title
 
 LIMIT_MAX = 1000
 MATCHING_MAX = 100_000
@@ -96,14 +97,16 @@ def _page(
         before = _mark(states[-1]) if states else before
     shown = found[: asked.limit]
     next = _write(_mark(shown[-1])) if len(found) > len(shown) else None
-    return Page([_listed(state, room(state)) for state in shown], next)
+    # One question for all of them; what a fork begins with is in the log of another.
+    known = engine.beginnings([s.id for s in shown if not s.origin and not s.erased], limit=OPENING)
+    return Page([_listed(state, room(state), known.get(state.id)) for state in shown], next)
 
 
-def _listed(state: SessionState, room: Room) -> Listed:
+def _listed(state: SessionState, room: Room, beginning: list[Entry] | None) -> Listed:
     return Listed(
         id=state.id, key=state.key, epoch=state.epoch, tenant=state.tenant,
         state=state_of(state),
-        title="" if state.erased else title(room), head=state.head, opened_at=state.opened_at,
+        title="" if state.erased else title(room, beginning), head=state.head, opened_at=state.opened_at,
         active_at=max(state.active_at, state.last_at if not state.erased else 0),
     )  # fmt: skip
 

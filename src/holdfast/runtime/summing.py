@@ -131,9 +131,11 @@ def state_of(state: SessionState) -> str:
     return "ended" if state.ended else "running" if state.turn is not None else "open"
 
 
-def title(room: Room) -> str:
-    """What the session is called: in the store that it comes from, or by the first thing that a user said."""
-    first = opening(room, OPENING)
+def title(room: Room, beginning: list[Entry] | None = None) -> str:
+    """What the session is called: in the store that it comes from, or by the first thing that a user said. `beginning`
+    are its first entries, if they were read.
+    """
+    first = opening(room, room.page(0, OPENING) if beginning is None else beginning)
     story: Any = next((message.labels["story"] for message in first if "story" in message.labels), {})
     named = story.get("title") if isinstance(story, dict) else None
     asked = next((message.text for message in first if message.role == "user"), "")

@@ -30,9 +30,8 @@ def messages(room: Room, *, after: int = 0, limit: int = TELLING) -> tuple[list[
     return found, page[-1].seq if page else after
 
 
-def opening(room: Room, count: int) -> list[Message]:
-    """The messages among the first entries of a session, with the labels they had got by then."""
-    page = room.page(0, count)
+def opening(room: Room, page: list[Entry]) -> list[Message]:
+    """The messages among these first entries of a session, with the labels they had got by then."""
     labels: dict[str, dict[str, Any]] = {}
     for entry in page:
         if entry.kind == "label":

@@ -106,6 +106,9 @@ class ReferenceEngine:
             return page
         return [msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry for entry in page]
 
+    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
+        return {id: found for id in sessions if (found := self.entries(id, limit=limit))}
+
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         return [entry for entry in self.entries(session, after=after, limit=1 << 30) if entry.kind == "label"]
 

@@ -8,7 +8,7 @@ SELECT id, tenant FROM session WHERE id = ANY (%(id)s::uuid[]);
 -- Sessions, locked in the order of their ids, so that two batches don't wait for each other.
 SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
        session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
-       session.active_at, session.last_at, session.stamp
+       session.listed_at, session.last_at, session.stamp, session.unread
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
 JOIN session ON session.tenant = given.tenant AND session.id = given.id
 ORDER BY session.id FOR UPDATE OF session;
@@ -19,6 +19,14 @@ SELECT binding.tenant, binding.key, binding.session, binding.epoch
 FROM unnest(%(tenant)s::bytea[], %(key)s::bytea[]) AS given (tenant, key)
 JOIN binding ON binding.tenant = given.tenant AND binding.key = given.key
 ORDER BY binding.tenant, binding.key FOR UPDATE OF binding;
+
+-- name: list_sessions
+-- How these sessions stand in lists.
+INSERT INTO activity (tenant, session, key, state, active_at, unread)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(key)s::bytea[], %(state)s::bigint[],
+                     %(active_at)s::bigint[], %(unread)s::boolean[])
+ON CONFLICT (tenant, session) DO UPDATE
+SET state = excluded.state, active_at = excluded.active_at, unread = excluded.unread;
 
 -- name: bind
 -- Keys have these sessions now. It raises unless each of these epochs is the next.
@@ -37,6 +45,18 @@ SELECT blob.session, blob.name, blob.digest
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(name)s::bigint[]) AS given (tenant, session, name)
 JOIN blob ON blob.tenant = given.tenant AND blob.session = given.session AND blob.name = given.name;
 
+-- name: beginnings
+-- The first entries of these sessions, so many of each.
+SELECT given.tenant, given.session, first.seq, first.kind, first.turn, first.id, first.at, first.note, first.body,
+       first.parted
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[]) AS given (tenant, session, seq)
+CROSS JOIN LATERAL (
+    SELECT seq, kind, turn, id, at, note, body, parted FROM entry
+    WHERE entry.tenant = given.tenant AND entry.session = given.session AND entry.seq > given.seq
+    ORDER BY seq LIMIT %(limit)s
+) AS first
+ORDER BY given.session, first.seq;
+
 -- name: add_chunk
 -- Journal rows.
 INSERT INTO journal (tenant, session, position, turn, message, idx, body)
@@ -54,13 +74,20 @@ WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND position = %(posit
 -- raises unless all of the sessions are as they are remembered.
 WITH given AS (
     SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
-        AS given (tenant, id, was, head, position, active_at, last_at)
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
+                         %(was_unread)s::boolean[], %(unread)s::boolean[])
+        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
-                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint, unread = given.unread
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+                 AND session.unread = given.was_unread
     RETURNING 1
+), listed AS (
+    UPDATE activity SET active_at = given.active_at, unread = given.unread
+    FROM unnest(%(l_tenant)s::bytea[], %(l_session)s::uuid[], %(l_active_at)s::bigint[], %(l_unread)s::boolean[])
+         AS given (tenant, session, active_at, unread)
+    WHERE activity.tenant = given.tenant AND activity.session = given.session
 ), said AS (
     INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
     SELECT tenant, session, seq, kind, nullif(turn, 0), entry_id, at, note, body
@@ -76,13 +103,20 @@ FROM moved;
 -- The same for what is being said.
 WITH given AS (
     SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
-        AS given (tenant, id, was, head, position, active_at, last_at)
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
+                         %(was_unread)s::boolean[], %(unread)s::boolean[])
+        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
-                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint, unread = given.unread
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+                 AND session.unread = given.was_unread
     RETURNING 1
+), listed AS (
+    UPDATE activity SET active_at = given.active_at, unread = given.unread
+    FROM unnest(%(l_tenant)s::bytea[], %(l_session)s::uuid[], %(l_active_at)s::bigint[], %(l_unread)s::boolean[])
+         AS given (tenant, session, active_at, unread)
+    WHERE activity.tenant = given.tenant AND activity.session = given.session
 ), said AS (
     INSERT INTO journal (tenant, session, position, turn, message, idx, body)
     SELECT * FROM unnest(%(e_tenant)s::bytea[], %(e_session)s::uuid[], %(e_position)s::bigint[], %(e_turn)s::bigint[],
@@ -96,10 +130,14 @@ FROM moved;
 -- The same for one entry: a session is found by its key sooner than it is joined to an array of one.
 WITH moved AS (
     UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
-                       active_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
-                       stamp = %(stamp)s::bigint
+                       listed_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
+                       stamp = %(stamp)s::bigint, unread = (%(unread)s::boolean[])[1]
     WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
+      AND unread = (%(was_unread)s::boolean[])[1]
     RETURNING 1
+), listed AS (
+    UPDATE activity SET active_at = (%(l_active_at)s::bigint[])[1], unread = (%(l_unread)s::boolean[])[1]
+    WHERE tenant = (%(l_tenant)s::bytea[])[1] AND session = (%(l_session)s::uuid[])[1]
 ), said AS (
     INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
     VALUES ((%(e_tenant)s::bytea[])[1], (%(e_session)s::uuid[])[1], (%(e_seq)s::bigint[])[1], (%(e_kind)s::text[])[1],
@@ -114,10 +152,14 @@ FROM moved;
 -- The same for one chunk.
 WITH moved AS (
     UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
-                       active_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
-                       stamp = %(stamp)s::bigint
+                       listed_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
+                       stamp = %(stamp)s::bigint, unread = (%(unread)s::boolean[])[1]
     WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
+      AND unread = (%(was_unread)s::boolean[])[1]
     RETURNING 1
+), listed AS (
+    UPDATE activity SET active_at = (%(l_active_at)s::bigint[])[1], unread = (%(l_unread)s::boolean[])[1]
+    WHERE tenant = (%(l_tenant)s::bytea[])[1] AND session = (%(l_session)s::uuid[])[1]
 ), said AS (
     INSERT INTO journal (tenant, session, position, turn, message, idx, body)
     VALUES ((%(e_tenant)s::bytea[])[1], (%(e_session)s::uuid[])[1], (%(e_position)s::bigint[])[1],

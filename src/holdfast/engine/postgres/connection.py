@@ -23,6 +23,8 @@ from holdfast.engine.postgres.queries import QUERIES
 from holdfast.errors import StoreUnavailable
 
 SERVER_NEEDED = 130000
+PLANNED_ANEW = frozenset(("found", "sessions_found"))
+"""How these are best answered depends on the words: rare ones are looked up, common ones met going back in time."""
 LOOKS = 4
 """An answer is missing when so many looks in a row found the same question open."""
 
@@ -126,8 +128,9 @@ class Line:
     def run(self, name: str, values: Any = None, *, slow: bool = False) -> list[tuple[Any, ...]]:
         """All rows of a query. One that is slow by nature may take its time."""
         self.harmless = False
+        prepare = False if name in PLANNED_ANEW else None
         with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
-            return connection.execute(QUERIES[name], values, binary=True).fetchall()
+            return connection.execute(QUERIES[name], values, binary=True, prepare=prepare).fetchall()
 
     def run_all(self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False) -> list[list[tuple[Any, ...]]]:
         """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""

@@ -22,6 +22,7 @@ BLOB = PLACE | {"name": Ints, "digest": Blobs, "body": Blobs}
 BINDING: Columns = {"tenant": Blobs, "key": Blobs, "session": Ids, "epoch": Ints}
 ACTIVITY: Columns = {
     "tenant": Blobs, "id": Ids, "was": Ints, "head": Ints, "position": Ints, "active_at": Ints, "last_at": Ints,
+    "was_unread": Flags, "unread": Flags,
 }  # fmt: skip
 TURN = ACTIVITY | {
     "ended": Ints, "fence": Ints, "turn": Ints, "holder": Blobs, "lease_s": Floats, "journal": Ints, "base": Ints,
@@ -31,6 +32,8 @@ SESSION: Columns = {
     "holder": Blobs, "lease_s": Floats, "position": Ints, "journal": Ints, "base": Ints, "origin": Ints,
     "opened_at": Ints, "active_at": Ints, "last_at": Ints,
 }  # fmt: skip
+LISTED = PLACE | {"key": Blobs, "state": Ints, "active_at": Ints, "unread": Flags}
+_MOVED: Columns = {"l_tenant": Blobs, "l_session": Ids, "l_active_at": Ints, "l_unread": Flags}
 _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
@@ -52,7 +55,9 @@ def effects(batch: Batch, sessions: dict[str, Known]) -> list[Statement]:
     if batch.bound:
         bound = [(*key, *current) for key, current in batch.bound.items()]
         found.append(("bind", columns(BINDING, bound)))
+    listed = [known.listed for known in batch.listed.values()]
     for name, rows, names in (
+        ("list_sessions", listed, LISTED),
         ("add_event", batch.accepted, EVENT),
         ("add_blob", batch.blobs, BLOB),
         ("add_entry", batch.entries, ENTRY),
@@ -72,6 +77,8 @@ def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
         statement = statement.replace("append", "append_one")
+    moved = [(known.tenant, known.id, known.active_at, known.unread) for known in batch.listed.values()]
+    values |= columns(_MOVED, moved) if moved else {name: kind() for name, kind in _MOVED.items()}
     return statement, values | columns(names, rows)
 
 
@@ -97,7 +104,10 @@ def _shifts(batch: Batch, sessions: dict[str, Known]) -> Iterable[Statement]:
 
 
 def _activity(known: Known) -> tuple[Any, ...]:
-    return known.tenant, known.id, known.stamp, known.head, known.position, known.active_at, known.last_at
+    return (
+        known.tenant, known.id, known.stamp, known.head, known.position, known.active_at, known.last_at,
+        known.was_unread, known.unread,
+    )  # fmt: skip
 
 
 def _turn(known: Known) -> tuple[Any, ...]:

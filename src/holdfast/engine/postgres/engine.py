@@ -12,6 +12,7 @@ from holdfast.engine.codec import event_name, join, names_in
 from holdfast.engine.postgres import migrating, upkeep
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Watchdog
+from holdfast.engine.postgres.effects import PLACE, columns
 from holdfast.engine.postgres.indexer import Indexer
 from holdfast.engine.postgres.lanes import Apply, Lanes
 from holdfast.engine.postgres.ledger import Known
@@ -185,12 +186,17 @@ class PostgresEngine:
 
     def _place(self, session: str) -> dict[str, Any] | None:
         """A session's tenant and id; None when there is no such session."""
-        tenant = self._tenants.get(session)
-        if tenant is None and is_id(session):
-            found = self._read("tenants", id=Ids([session]))
+        return self._places([session]).get(session)
+
+    def _places(self, sessions: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The tenants and ids of those of these sessions that are there."""
+        known = {id: self._tenants.get(id) for id in sessions}
+        unknown = [id for id, tenant in known.items() if tenant is None and is_id(id)]
+        if unknown:
+            found = self._read("tenants", id=Ids(unknown))
             self._tenants.learn(found)
-            tenant = found[0][1] if found else None
-        return None if tenant is None else {"tenant": tenant, "session": session}
+            known |= dict(found)
+        return {id: {"tenant": tenant, "session": id} for id, tenant in known.items() if tenant is not None}
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         rows = self._read(query, **values)
@@ -241,11 +247,21 @@ class PostgresEngine:
         rows = self._read("entries" if bodies else "entries_bare", **place, after=after, limit=limit)
         return self._whole(place, rows)
 
+    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
+        places = self._places(sessions)
+        if not places:
+            return {}
+        given = columns(PLACE | {"seq": Ints}, [(*place.values(), 0) for place in places.values()])
+        found: dict[str, list[Entry]] = {}
+        for _, id, *row in self._read("beginnings", **given, limit=limit):
+            found.setdefault(id, []).extend(self._whole(places[id], [row]))
+        return found
+
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         place = self._place(session)
         return [] if place is None else self._whole(place, self._read("labels", **place, after=after))
 
-    def _whole(self, place: dict[str, Any], rows: list[tuple[Any, ...]]) -> list[Entry]:
+    def _whole(self, place: dict[str, Any], rows: Sequence[Sequence[Any]]) -> list[Entry]:
         """Entries with their large parts put back; the page ends early when it grows large."""
         page: list[Entry] = []
         size = 0

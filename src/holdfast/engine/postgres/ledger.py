@@ -32,21 +32,28 @@ from holdfast.engine.protocol import (
 
 class Known:
     """A session as the ledger remembers it; changed in place as commits are applied. `lease_s` is how much is to be
-    left of its lease from the end of the batch on, if that changes.
+    left of its lease from the end of the batch on, if that changes; `was_unread` what `unread` is in the database.
     """
 
     __slots__ = (
         "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at", "lease_s",
-        "opened_at", "origin", "position", "stamp", "tenant", "turn",
+        "opened_at", "origin", "position", "stamp", "tenant", "turn", "unread", "was_unread",
     )  # fmt: skip
 
-    def __init__(self, row: Sequence[Any]) -> None:
+    def __init__(self, row: Sequence[Any], *, unread: bool = True) -> None:
         (
             self.tenant, self.id, self.key, self.epoch, self.ended, self.head, self.fence, self.turn, self.holder,
             self.position, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.last_at,
             self.stamp,
         ) = row  # fmt: skip
         self.lease_s: float | None = None
+        self.unread = self.was_unread = unread
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """Its row in `activity`."""
+        state = 2 if self.ended else 0 if self.turn is None else 1
+        return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
     def state(self, lease_left: float | None) -> SessionState:
         return SessionState(
@@ -75,6 +82,7 @@ class Batch:
         # Gathered.
         self.opened: dict[str, Known] = {}
         self.moved: dict[str, Known] = {}
+        self.listed: dict[str, Known] = {}
         self.turned: set[str] = set()
         self.entries: list[tuple[Any, ...]] = []
         self.chunks: list[tuple[Any, ...]] = []
@@ -137,7 +145,7 @@ class Ledger:
     def learn(self, rows: Iterable[Sequence[Any]]) -> None:
         """Sessions as they are now."""
         for row in rows:
-            self.sessions[row[1]] = Known(row)
+            self.sessions[row[1]] = Known(row[:-1], unread=row[-1])
 
     def forget(self, commits: Iterable[Commit]) -> None:
         """What was remembered of these sessions counts no more."""
@@ -148,7 +156,7 @@ class Ledger:
     def settle(self) -> None:
         """The batch was written: its sessions carry its stamp."""
         for known in (*self.batch.moved.values(), *self.batch.opened.values()):
-            known.stamp, known.lease_s = self.batch.stamp, None
+            known.stamp, known.lease_s, known.was_unread = self.batch.stamp, None, known.unread
         if len(self.sessions) > self.SESSIONS_MAX:
             self.sessions.clear()
 
@@ -234,6 +242,10 @@ class Ledger:
         known.last_at = draft.at
         if draft.at >= known.active_at + ACTIVE_STEP_MS and draft.kind == "message":
             known.active_at = draft.at
+            self.batch.listed[known.id] = known
+        if not known.unread:
+            known.unread = True
+            self.batch.listed[known.id] = known
 
     def _parted(self, known: Known, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for this session."""
@@ -260,7 +272,7 @@ class Ledger:
                 opening.head, at, at, at, self.batch.stamp,
             )
         )  # fmt: skip
-        self.sessions[write.session] = self.batch.opened[write.session] = known
+        self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[write.session] = known
         if key is not None:
             self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (write.session, opening.epoch)
         return known
@@ -268,6 +280,7 @@ class Ledger:
     def _move(self, known: Known, write: Write) -> None:
         """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
         self.batch.turned.add(known.id)
+        self._move_in_lists(known, write)
         if write.finish:
             self._leave(known)
         if write.seize:
@@ -290,6 +303,10 @@ class Ledger:
         if write.lay is not None:
             known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
             known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
+
+    def _move_in_lists(self, known: Known, write: Write) -> None:
+        if write.start is not None or write.finish or write.close or write.lay is not None:
+            self.batch.listed[known.id] = known
 
     def _leave(self, known: Known) -> None:
         """No turn is running; what it said is not needed any more."""

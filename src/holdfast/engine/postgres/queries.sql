@@ -6,9 +6,9 @@
 -- name: add_session
 -- New sessions, as they are at the end of their batch. The primary key repeats that an id is used once.
 INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_until, position, journal, base, origin,
-                     opened_at, active_at, last_at, stamp)
+                     opened_at, listed_at, last_at, stamp)
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder,
-       CASE WHEN turn IS NOT NULL THEN extract(epoch FROM clock_timestamp())::double precision + lease_s END,
+       CASE WHEN turn IS NOT NULL THEN extract(epoch FROM statement_timestamp())::double precision + lease_s END,
        position, journal, base, origin, opened_at, active_at, last_at, %(stamp)s::bigint
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(key)s::bytea[], %(epoch)s::bigint[], %(ended)s::bigint[],
             %(head)s::bigint[], %(fence)s::bigint[], %(turn)s::bigint[], %(holder)s::bytea[],
@@ -18,15 +18,18 @@ FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(key)s::bytea[], %(epoch)s::bi
                opened_at, active_at, last_at);
 
 -- name: save_activity
--- Sessions had news. It raises unless all of them are as they were when they were judged.
+-- Sessions had news. It raises unless all of them are as they were when they were judged. A search that has read the words of
+-- one leaves its stamp alone, for nothing that others know has changed; so what it changes is compared too.
 WITH given AS (
     SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
-        AS given (tenant, id, was, head, position, active_at, last_at)
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
+                         %(was_unread)s::boolean[], %(unread)s::boolean[])
+        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
-                       last_at = given.last_at, stamp = %(stamp)s::bigint
+    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
+                       last_at = given.last_at, stamp = %(stamp)s::bigint, unread = given.unread
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+                 AND session.unread = given.was_unread
     RETURNING 1
 )
 SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END) FROM moved;
@@ -35,20 +38,24 @@ SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END) 
 -- The same, with what changes when a turn starts, is seized, renewed or ends, and when the session ends.
 WITH given AS (
     SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[], %(ended)s::bigint[],
+                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
+                         %(was_unread)s::boolean[], %(unread)s::boolean[], %(ended)s::bigint[],
                          %(fence)s::bigint[], %(turn)s::bigint[], %(holder)s::bytea[], %(lease_s)s::double precision[],
                          %(journal)s::bigint[], %(base)s::bigint[])
-        AS given (tenant, id, was, head, position, active_at, last_at, ended, fence, turn, holder, lease_s, journal, base)
+        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread, ended, fence, turn, holder,
+                  lease_s, journal, base)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, active_at = given.active_at,
+    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
                        last_at = given.last_at, ended = given.ended, fence = given.fence, turn = given.turn,
                        holder = given.holder, journal = given.journal, base = given.base, stamp = %(stamp)s::bigint,
+                       unread = given.unread,
                        lease_until = CASE
                            WHEN given.turn IS NULL THEN NULL
                            WHEN given.lease_s IS NULL THEN session.lease_until
-                           ELSE extract(epoch FROM clock_timestamp())::double precision + given.lease_s
+                           ELSE extract(epoch FROM statement_timestamp())::double precision + given.lease_s
                        END
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
+                 AND session.unread = given.was_unread
     RETURNING 1
 )
 SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END) FROM moved;
@@ -90,14 +97,14 @@ WHERE outbox.tenant = given.tenant AND outbox.session = given.session AND outbox
 -- name: debt
 -- Which of these replies are owed, and the tokens of the senders that have them at this moment.
 SELECT outbox.session, outbox.id,
-       CASE WHEN claim_until > extract(epoch FROM clock_timestamp())::double precision THEN claim END
+       CASE WHEN claim_until > extract(epoch FROM statement_timestamp())::double precision THEN claim END
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[]) AS given (tenant, session, id)
 JOIN outbox ON outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
 
 -- name: claim_debt
 -- Senders have these replies from now on, for so many seconds each.
 UPDATE outbox SET claim = given.token,
-                  claim_until = extract(epoch FROM clock_timestamp())::double precision + given.seconds
+                  claim_until = extract(epoch FROM statement_timestamp())::double precision + given.seconds
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(id)s::bytea[], %(token)s::bytea[],
             %(seconds)s::double precision[]) AS given (tenant, session, id, token, seconds)
 WHERE outbox.tenant = given.tenant AND outbox.session = given.session AND outbox.id = given.id;
@@ -125,7 +132,7 @@ ORDER BY substr(inbox.message, 1, 6), inbox.session, inbox.seq LIMIT %(limit)s;
 
 -- name: running
 -- The sessions in which a turn runs.
-SELECT id FROM session WHERE tenant = %(tenant)s AND turn IS NOT NULL;
+SELECT session FROM activity WHERE tenant = %(tenant)s AND state = 1;
 
 -- name: add_event
 -- Events are accepted. The primary key repeats that each is accepted once.
@@ -152,10 +159,10 @@ WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND name = ANY (%(name
 SELECT * FROM session_state WHERE id = %(id)s::uuid LIMIT 1;
 
 -- name: session_by_key
--- The current session of a key.
-SELECT session_state.* FROM binding
-JOIN session_state ON session_state.tenant = binding.tenant AND session_state.id = binding.session
-WHERE binding.tenant = %(tenant)s AND binding.key = %(key)s;
+-- The current session of a key: first the binding, then the session by its id. The two may lie on different shards, so they
+-- are not joined.
+SELECT * FROM session_state
+WHERE tenant = %(tenant)s AND id = (SELECT session FROM binding WHERE tenant = %(tenant)s AND key = %(key)s);
 
 -- name: sessions_by_prefix
 -- Sessions whose ids lie between the two that a prefix stands for.
@@ -163,20 +170,40 @@ SELECT * FROM session_state
 WHERE tenant = %(tenant)s AND id BETWEEN %(first)s::uuid AND %(last)s::uuid ORDER BY id LIMIT %(limit)s;
 
 -- name: sessions_by_activity
--- A page of sessions, newest first, after the one with this time and id.
-SELECT * FROM session_state
-WHERE tenant = %(tenant)s AND (active_at, id) < (%(at)s::bigint, %(id)s::uuid)
-  AND (%(state)s::text IS NULL
-       OR %(state)s::text = CASE WHEN ended > 0 THEN 'ended' WHEN turn IS NULL THEN 'open' ELSE 'running' END)
-ORDER BY active_at DESC, id DESC LIMIT %(limit)s;
+-- A page of sessions, newest first, after the one with this time and id. An index has those of each state in order; a page of
+-- all is made from a page of each.
+WITH page AS MATERIALIZED (
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 0 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+       AND (%(state)s::text IS NULL OR %(state)s::text = 'open')
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 1 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+       AND (%(state)s::text IS NULL OR %(state)s::text = 'running')
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 2 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+       AND (%(state)s::text IS NULL OR %(state)s::text = 'ended')
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    ORDER BY active_at DESC, session DESC LIMIT %(limit)s
+)
+SELECT session_state.* FROM page JOIN session_state ON session_state.id = page.session
+WHERE session_state.tenant = %(tenant)s
+ORDER BY page.active_at DESC, page.session DESC;
 
 -- name: sessions_of_key
 -- The same for the sessions of one key.
-SELECT * FROM session_state
-WHERE tenant = %(tenant)s AND key = %(key)s AND (active_at, id) < (%(at)s::bigint, %(id)s::uuid)
-  AND (%(state)s::text IS NULL
-       OR %(state)s::text = CASE WHEN ended > 0 THEN 'ended' WHEN turn IS NULL THEN 'open' ELSE 'running' END)
-ORDER BY active_at DESC, id DESC LIMIT %(limit)s;
+WITH page AS MATERIALIZED (
+    SELECT active_at, session FROM activity
+    WHERE tenant = %(tenant)s AND key = %(key)s AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+      AND (%(state)s::text IS NULL OR %(state)s::text = (ARRAY['open', 'running', 'ended'])[state + 1])
+    ORDER BY active_at DESC, session DESC LIMIT %(limit)s
+)
+SELECT session_state.* FROM page JOIN session_state ON session_state.id = page.session
+WHERE session_state.tenant = %(tenant)s
+ORDER BY page.active_at DESC, page.session DESC;
 
 -- name: forks
 -- Sessions that share the past of another.

@@ -16,7 +16,8 @@ CREATE TABLE store (
 -- `position` the last journal row; `journal` is the position at which the running turn started. `origin` is the seq after
 -- which its own entries begin, more than 0 if it shares the past of another. `base` is the seq of the entry that a load
 -- begins with, 0 for the first one. `stamp` is that of the transaction that wrote the row last: whoever remembers it knows
--- whether anything has changed, and whether a commit whose answer was lost was done.
+-- whether anything has changed, and whether a commit whose answer was lost was done. `listed_at` and `unread` are what its row
+-- in `activity` says. No index has a column of it that changes, so that an update touches no index (HOT).
 CREATE TABLE session (
     tenant      bytea    NOT NULL,
     id          uuid     NOT NULL,
@@ -33,16 +34,32 @@ CREATE TABLE session (
     base        bigint   NOT NULL DEFAULT 0,
     origin      bigint   NOT NULL DEFAULT 0,
     opened_at   bigint   NOT NULL,
-    active_at   bigint   NOT NULL,
+    listed_at   bigint   NOT NULL,
     last_at     bigint   NOT NULL,
     stamp       bigint   NOT NULL,
+    unread      boolean  NOT NULL DEFAULT true,
     PRIMARY KEY (tenant, id)
 ) WITH (fillfactor = 50);
 
 CREATE INDEX session_by_id ON session (id);
-CREATE INDEX session_by_key ON session (tenant, key, active_at, id);
-CREATE INDEX session_by_activity ON session (tenant, active_at, id);
-CREATE INDEX session_running ON session (tenant, id) WHERE turn IS NOT NULL;
+CREATE INDEX session_forks ON session (tenant, opened_at, id) WHERE origin > 0;
+
+-- What lists are made from: one row for each session, apart from it because indexes need it sorted in several ways. `state` is
+-- 0 when it is open, 1 when a turn runs in it, 2 when it has ended. `active_at` is the time of its last turn or message, to the
+-- second. It is `unread` from when entries are added until a search has read their words.
+CREATE TABLE activity (
+    tenant    bytea    NOT NULL,
+    session   uuid     NOT NULL,
+    key       bytea,
+    state     smallint NOT NULL,
+    active_at bigint   NOT NULL,
+    unread    boolean  NOT NULL,
+    PRIMARY KEY (tenant, session)
+);
+CREATE INDEX activity_by_state ON activity (tenant, state, active_at, session);
+CREATE INDEX activity_by_key ON activity (tenant, key, active_at, session) WHERE key IS NOT NULL;
+CREATE INDEX activity_latest ON activity (active_at);
+CREATE INDEX activity_unread ON activity (tenant, session) WHERE unread;
 
 -- The current session of each key.
 CREATE TABLE binding (
@@ -127,20 +144,21 @@ CREATE TABLE event (
 );
 
 -- The words of messages, for searching: derived from the log, filled by whoever searches, never by a commit (I-17).
--- `text` has each word once, and facets, which have a colon in them: role, tool, whether it is partial.
+-- `lexemes` has each word once, and facets, which have a colon in them: role, tool, whether it is partial. Each begins with a
+-- few characters that stand for the tenant, so that the index finds the words of one tenant among those of all.
 CREATE TABLE words (
     tenant  bytea    NOT NULL,
     session uuid     NOT NULL,
     seq     bigint   NOT NULL,
     at      bigint   NOT NULL,
-    text    tsvector NOT NULL,
+    lexemes tsvector NOT NULL,
     PRIMARY KEY (tenant, session, seq)
 );
-CREATE INDEX words_text ON words USING gin (text);
+CREATE INDEX words_lexemes ON words USING gin (lexemes);
 CREATE INDEX words_by_time ON words (tenant, at, session, seq);
 
--- How far the words of each session were read. Who reads them and who erases them lock this row, so that what is erased
--- never comes back.
+-- How far the words of each session were read. Who has read them and who erases them both move it, and one of the two finds it
+-- moved, so that what is erased never comes back.
 CREATE TABLE mark (
     tenant  bytea  NOT NULL,
     session uuid   NOT NULL,
@@ -148,10 +166,12 @@ CREATE TABLE mark (
     PRIMARY KEY (tenant, session)
 );
 
--- A session as of this moment, with what is left of its lease.
+-- A session as of this moment, with what is left of its lease. A time that may change while a statement runs would keep the
+-- planner from looking for one session alone, and other databases from planning it at all.
 CREATE VIEW session_state AS
-SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at, active_at,
-       last_at, stamp, lease_until - extract(epoch FROM clock_timestamp())::double precision AS lease_left
+SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
+       listed_at AS active_at, last_at, stamp,
+       lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
 FROM session;
 
 -- For people who look by hand.

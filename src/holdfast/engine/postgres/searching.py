@@ -7,9 +7,11 @@ and finds them again. It only proposes: a message is read from the log and judge
 next to each other can't be asked for in a long text.
 """
 
+import base64
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 
@@ -31,6 +33,9 @@ from holdfast.errors import StoreUnavailable
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
 IDLE_MAX = 3
+QUIET_MS = 10_000
+"""A session without news for so long, whose words were read, is looked at no more."""
+_BEGIN: list[tuple[str, Any]] = [("begin", None), ("fleeting", None)]
 _FIRST = (1 << 62, "ffffffff-ffff-ffff-ffff-ffffffffffff", 1 << 62)
 
 Read = Callable[..., list[tuple[Any, ...]]]
@@ -127,8 +132,15 @@ class Searching:
         if not self._can_read:
             return
         idle = 0  # others may read the same words; and of a log that is torn there may be nothing to read
-        while idle < IDLE_MAX and (behind := self._read("unread", tenant=tenant, limit=SESSIONS_AT_ONCE)):
+        while idle < IDLE_MAX and (behind := self._unread(tenant)):
             idle = 0 if self._insist(behind) else idle + 1
+
+    def _unread(self, tenant: bytes) -> list[tuple[Any, ...]]:
+        behind = self._read("unread", tenant=tenant, limit=SESSIONS_AT_ONCE, quiet=QUIET_MS)
+        if behind and behind[-1][1] is None:
+            self._read("forget_read", tenant=tenant)
+            return self._unread(tenant)
+        return behind
 
     def _insist(self, behind: list[tuple[Any, ...]]) -> bool:
         patience = self._patience()
@@ -146,35 +158,27 @@ class Searching:
             patience.pause(trouble)
 
     def _step(self, behind: list[tuple[Any, ...]]) -> bool:
-        """Reads a little of each of these logs; False when there was nothing. It is one transaction: killed at any
-        point,
-        all is as it was before.
+        """Reads a little of each of these logs; False when there was nothing to do. No lock is held while it reads:
+        what it has read counts if the marks are where they were then, and is one transaction.
         """
         line = self._line = self._line or Line(self._address.connect(), self._watchdog)
-        places = [(tenant, session) for tenant, session, _ in behind]
-        *_, marks = line.run_all(
-            [
-                ("begin", None),
-                ("fleeting", None),
-                ("add_marks", columns(PLACE | {"seq": Ints}, sorted(behind))),
-                ("lock_marks", columns(PLACE, places)),
-            ]
-        )
-        read = columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE}
-        rows = line.run("unread_entries", read)
+        places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
+        added = columns(PLACE | {"seq": Ints}, sorted(behind))
+        *_, marks, _ = line.run_all([*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)])
+        rows = line.run("unread_entries", columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE})
         found = [
-            (tenant, session, seq, at, _lexemes(words))
+            (tenant, session, seq, at, _lexemes(tenant, words))
             for tenant, session, seq, kind, at, note, body, parted in rows
             if (words := self._words({"tenant": tenant, "session": session}, seq, kind, note, body, parted)[1])
         ]
-        moved = list({session: (tenant, session, seq) for tenant, session, seq, *_ in rows}.values())
-        work: list[tuple[str, Any]] = []
+        read = {session: seq for _, session, seq, *_ in rows}
+        moved = [(tenant, session, was, read.get(session, was)) for tenant, session, was in marks]
+        work: list[tuple[str, Any]] = [("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))]
         if found:
-            work.append(("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "text": Texts}, found)))
-        if moved:
-            work.append(("move_marks", columns(PLACE | {"seq": Ints}, moved)))
-        line.run_all([*work, ("commit", None)])
-        return bool(moved)
+            work.append(("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found)))
+        told = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
+        *_, settled, _ = line.run_all([*_BEGIN, *work, ("note_read", told), ("commit", None)])
+        return bool(read or settled[0][0])
 
     def _drop(self) -> None:
         if self._line is not None:
@@ -182,10 +186,17 @@ class Searching:
             self._line = None
 
 
-def _lexemes(words: Words) -> str:
+def _lexemes(tenant: bytes, words: Words) -> str:
     """What is to be found of a message, in the form of a tsvector."""
     facets = [f"r:{words.role}", f"p:{int(words.partial)}", *(f"f:{tool}" for tool in words.tools)]
-    return " ".join(map(_quoted, {*words_in(words.text), *facets}))
+    mark = _mark_of(tenant)
+    return " ".join(_quoted(word, mark) for word in {*words_in(words.text), *facets})
+
+
+@lru_cache(1024)
+def _mark_of(tenant: bytes) -> str:
+    """What the words of a tenant begin with. Two tenants may have the same: it only keeps most of the others out."""
+    return base64.b64encode(hashlib.sha256(tenant).digest()[:3]).decode()
 
 
 def _values(sought: Sought) -> dict[str, Any] | None:
@@ -193,15 +204,16 @@ def _values(sought: Sought) -> dict[str, Any] | None:
     asked = sought.asked
     if not asked.phrases and not asked.anything or (sought.session is not None and not is_id(sought.session)):
         return None
-    terms = [_quoted(word) for phrase in asked.phrases for word in phrase]
+    mark = _mark_of(raw(sought.tenant))
+    terms = [_quoted(word, mark) for phrase in asked.phrases for word in phrase]
     if asked.beginning:
         terms[-1] += ":*"
     if sought.role is not None:
-        terms.append(_quoted(f"r:{sought.role}"))
+        terms.append(_quoted(f"r:{sought.role}", mark))
     if sought.partial is not None:
-        terms.append(_quoted(f"p:{int(sought.partial)}"))
+        terms.append(_quoted(f"p:{int(sought.partial)}", mark))
     if sought.tool is not None:
-        terms.append(_quoted(f"f:{sought.tool}"))
+        terms.append(_quoted(f"f:{sought.tool}", mark))
     return {
         "tenant": raw(sought.tenant),
         "query": " & ".join(terms) or None,
@@ -213,7 +225,7 @@ def _values(sought: Sought) -> dict[str, Any] | None:
     }
 
 
-def _quoted(word: str) -> str:
-    """A word as PostgreSQL reads it in a tsvector or a tsquery. What it can't hold is left out in both."""
-    kept = word.encode("utf-8", "ignore").decode().replace("\0", "")[:500]
+def _quoted(word: str, mark: str) -> str:
+    """A word of a tenant as PostgreSQL reads it in a tsvector or a tsquery. What it can't hold is left out in both."""
+    kept = mark + word.encode("utf-8", "ignore").decode().replace("\0", "")[:500]
     return "'" + kept.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -11,8 +11,10 @@ from holdfast.engine.upkeep import Problem, StoreInfo
 Read = Callable[..., list[tuple[Any, ...]]]
 
 TABLES = (
-    "binding", "blob", "entry", "event", "inbox", "journal", "mark", "outbox", "session", "store", "words",
+    "activity", "binding", "blob", "entry", "event", "inbox", "journal", "mark", "outbox", "session", "store", "words",
 )  # fmt: skip
+COUNTED_BYTES_MAX = 4 << 20
+"""Larger tables are not counted: the server's statistics tell about how many rows they have."""
 RESTORE = "Keep a copy of the store, then take what is lost from a backup"
 REPORT = "Keep a copy of the store and report this; it is a defect"
 
@@ -27,8 +29,9 @@ _LAWS = {
 
 def info(read: Read, where: str, replication: Replication) -> StoreInfo:
     """What `Engine.info` tells. Tables stand where SQLite has files."""
-    sessions, entries, tenants, journal_rows, active_at = read("info_rows")[0]
     sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
+    estimated = sizes.get("session", 0) + sizes.get("journal", 0) > COUNTED_BYTES_MAX
+    sessions, entries, tenants, journal_rows, active_at = read("info_estimates" if estimated else "info_rows")[0]
     server, page_bytes = read("info_server")[0]
     total = sum(sizes.values())
     return StoreInfo(
@@ -48,6 +51,7 @@ def info(read: Read, where: str, replication: Replication) -> StoreInfo:
         log_pages=0,
         file_system=None,
         replication=str(replication),
+        estimated=estimated,
     )
 
 

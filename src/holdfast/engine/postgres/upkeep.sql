@@ -1,14 +1,45 @@
 -- Looking after a store.
 
 -- name: info_rows
--- Numbers of sessions, entries, tenants and journal rows, and when something happened last.
+-- Numbers of sessions, entries, tenants and journal rows, and when something happened last: for a store that is read through in
+-- no time.
 SELECT (SELECT count(*) FROM session), (SELECT coalesce(sum(head - origin), 0)::bigint FROM session),
        (SELECT count(DISTINCT tenant) FROM session), (SELECT count(*) FROM journal), (SELECT max(last_at) FROM session);
 
+-- name: info_estimates
+-- The same as the server's statistics have it. Up to a hundred tenants are counted.
+WITH RECURSIVE kept (name, rows) AS (
+    SELECT pg_class.relname,
+           sum(greatest(leaf.reltuples::bigint, pg_stat_get_live_tuples(leaf.oid), 0))::bigint
+    FROM pg_class
+    CROSS JOIN LATERAL (SELECT relid FROM pg_partition_tree(pg_class.oid) WHERE isleaf
+                        UNION SELECT pg_class.oid WHERE pg_class.relkind = 'r') AS part (relid)
+    JOIN pg_class AS leaf ON leaf.oid = part.relid
+    WHERE pg_class.relnamespace = current_schema()::regnamespace AND pg_class.relname IN ('session', 'entry', 'journal')
+    GROUP BY pg_class.relname
+), each_one (tenant) AS (
+    (SELECT tenant FROM session ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT (SELECT session.tenant FROM session WHERE session.tenant > each_one.tenant ORDER BY session.tenant LIMIT 1)
+    FROM each_one WHERE each_one.tenant IS NOT NULL
+), counted (tenants) AS (
+    SELECT count(*) FROM (SELECT 1 FROM each_one WHERE tenant IS NOT NULL LIMIT 100) AS few
+), told (tenants) AS (
+    SELECT max(CASE WHEN n_distinct < 0 THEN -n_distinct * (SELECT rows FROM kept WHERE name = 'session') ELSE n_distinct END)
+    FROM pg_stats WHERE schemaname = current_schema() AND tablename = 'session' AND attname = 'tenant'
+)
+SELECT (SELECT rows FROM kept WHERE name = 'session'), (SELECT rows FROM kept WHERE name = 'entry'),
+       (SELECT CASE WHEN counted.tenants < 100 THEN counted.tenants ELSE greatest(counted.tenants, told.tenants::bigint) END
+        FROM counted, told),
+       (SELECT rows FROM kept WHERE name = 'journal'), (SELECT max(active_at) FROM activity);
+
 -- name: info_sizes
--- The bytes of each table, its indexes and large values included.
-SELECT relname::text, pg_total_relation_size(oid) FROM pg_class
-WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname = ANY (%(name)s::text[])
+-- The bytes of each table, its indexes, large values and partitions included.
+SELECT relname::text,
+       coalesce((SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree(pg_class.oid) WHERE isleaf),
+                pg_total_relation_size(oid))::bigint
+FROM pg_class
+WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname = ANY (%(name)s::text[])
 ORDER BY relname;
 
 -- name: info_server

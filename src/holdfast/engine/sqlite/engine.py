@@ -368,6 +368,9 @@ class SqliteEngine:
         rows = self._read("blob", name)
         return rows[0][0] if rows else None
 
+    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
+        return {id: found for id in sessions if (found := self.entries(id, limit=limit))}
+
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         return list(starmap(Entry, self._read("labels", self._number(session), after)))
 

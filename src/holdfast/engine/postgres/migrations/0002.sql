@@ -1,6 +1,47 @@
--- Version 2: what waits and what is owed are found by age, and a reply is given to one sender at a time.
+-- A call costs the same however many sessions there are. What lists are made from gets rows of its own, the words of a tenant
+-- are found without those of others, and the row of a session is in no index by what changes in it.
+--
+-- Programs of the version before can't write here any more: the columns that they write have other names. What they
+-- would leave out (the rows in `activity`) would be missed.
 
-CREATE INDEX session_running ON session (tenant, id) WHERE turn IS NOT NULL;
+-- Who still writes is let finish; who comes later finds other names.
+LOCK TABLE session, inbox, outbox, mark, words IN ACCESS EXCLUSIVE MODE;
+
+CREATE TABLE activity (
+    tenant    bytea    NOT NULL,
+    session   uuid     NOT NULL,
+    key       bytea,
+    state     smallint NOT NULL,
+    active_at bigint   NOT NULL,
+    unread    boolean  NOT NULL,
+    PRIMARY KEY (tenant, session)
+);
+INSERT INTO activity (tenant, session, key, state, active_at, unread)
+SELECT tenant, id, key, CASE WHEN ended > 0 THEN 2 WHEN turn IS NOT NULL THEN 1 ELSE 0 END, active_at, true FROM session;
+CREATE INDEX activity_by_state ON activity (tenant, state, active_at, session);
+CREATE INDEX activity_by_key ON activity (tenant, key, active_at, session) WHERE key IS NOT NULL;
+CREATE INDEX activity_latest ON activity (active_at);
+CREATE INDEX activity_unread ON activity (tenant, session) WHERE unread;
+
+DROP VIEW session_state;
+DROP INDEX session_by_key;
+DROP INDEX session_by_activity;
+ALTER TABLE session RENAME COLUMN active_at TO listed_at;
+ALTER TABLE session ADD COLUMN unread boolean NOT NULL DEFAULT true;
+CREATE INDEX session_forks ON session (tenant, opened_at, id) WHERE origin > 0;
+CREATE VIEW session_state AS
+SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
+       listed_at AS active_at, last_at, stamp,
+       lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
+FROM session;
+
+-- Derived: the next search of each tenant reads them again.
+TRUNCATE words, mark;
+DROP INDEX words_text;
+ALTER TABLE words RENAME COLUMN text TO lexemes;
+CREATE INDEX words_lexemes ON words USING gin (lexemes);
+
+-- What waits and what is owed are found by age, and a reply is given to one sender at a time.
 CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
 ALTER TABLE outbox ADD COLUMN claim bytea;
 ALTER TABLE outbox ADD COLUMN claim_until double precision;
