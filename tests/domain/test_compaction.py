@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.domain.compaction import cut, is_boundary
+from holdfast.domain.compaction import boundaries, cut
 from holdfast.domain.message import CallNote, MessageNote
 from holdfast.domain.repair import Seen, pair
 
@@ -70,7 +70,7 @@ def test_an_empty_history_has_nothing_to_cover() -> None:
 
 def test_a_boundary_inside_a_pair_is_none() -> None:
     order = turns(2)
-    assert [is_boundary(order, index) for index in range(9)] == [True, True, False, True, True, True, False, True, True]
+    assert boundaries(order) == [True, True, False, True, True, True, False, True, True]
 
 
 def test_a_result_that_came_turns_later_moves_the_cut_before_its_call() -> None:

@@ -21,7 +21,8 @@ def cut(order: Sequence[Seen], *, keep_turns: int) -> int:
         starts = [*starts[: -keep_turns + 1 or None]]
     else:
         starts.append(len(order))
-    return next((index for index in reversed(starts) if is_boundary(order, index)), 0)
+    allowed = boundaries(order)
+    return next((index for index in reversed(starts) if allowed[index]), 0)
 
 
 def _begins_turn(order: Sequence[Seen], index: int) -> bool:
@@ -33,18 +34,38 @@ def _begins_turn(order: Sequence[Seen], index: int) -> bool:
     return message.turn != order[index - 1].turn
 
 
-def is_boundary(order: Sequence[Seen], index: int) -> bool:
-    """Whether a cut before `order[index]` separates no result from its call, and covers no call that waits."""
-    if any(message.waiting for message in order[:index]):
-        return False
-    before = {call.id for message in order[:index] for call in message.note.calls}
-    after: set[str] = set()
-    for message in order[index:]:
-        if any(answer in before and answer not in after for answer in message.note.answers):
-            return False
-        after.update(call.id for call in message.note.calls)
+def boundaries(order: Sequence[Seen]) -> list[bool]:
+    """For each place, the end included, whether a cut before it separates no result from its call and covers no call
+    that waits.
+
+    A result and the call that it may answer rule out every place between them. Counting where such stretches begin and
+    end costs the length of the order, however many of them there are.
+    """
+    stretches = [0] * (len(order) + 2)
+
+    def rule_out(call: int, result: int) -> None:
+        stretches[min(call, result) + 1] += 1
+        stretches[max(call, result) + 1] -= 1
+
+    latest: dict[str, int] = {}
+    first_waiting = len(order)
+    for index, message in enumerate(order):
+        for answer in message.note.answers:
+            if answer in latest:
+                rule_out(latest[answer], index)
+        for call in message.note.calls:
+            latest[call.id] = index
+        if message.waiting:
+            first_waiting = min(first_waiting, index)
     # Ids are reused (FAULTS E4): which call a result answers is for the pairing to say.
-    return all((call < index) == (result < index) for (call, _), (result, _) in pair(order).items())
+    for (call_at, _), (result_at, _) in pair(order).items():
+        rule_out(call_at, result_at)
+    open_stretches = 0
+    found = []
+    for index in range(len(order) + 1):
+        open_stretches += stretches[index]
+        found.append(open_stretches == 0 and index <= first_waiting)
+    return found
 
 
 def covering(log: Log, covered: Collection[str]) -> Compacted | None:
@@ -53,7 +74,8 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
     What is hidden among them is set aside: the summariser was not told of it. What is gone from the view stays out.
     """
     order, placed, standing = log.order, log.placed, log.standing
-    if sum(seen.id in covered for seen in order) != len(set(covered)):
+    covered = frozenset(covered)
+    if sum(seen.id in covered for seen in order) != len(covered):
         return None
     end = max((index for index, seen in enumerate(placed) if seen.id in covered), default=-1) + 1
     aside = {seen.seq: None for seen in placed[:end] if seen.id not in covered and seen.id in log.hidden}
@@ -73,8 +95,10 @@ def _earliest(log: Log, kept: Iterable[Seen]) -> int:
     """The first entry that these messages, or those in the inbox, depend on."""
     waiting = log.waiting
     seqs = [log.head + 1, *(seen.seq for seen in log.messages if seen.id in waiting)]
+    looked_at: set[int] = set()
     for seen in kept:
         seqs.append(seen.seq)
-        if seen.turn is not None:
+        if seen.turn is not None and seen.turn not in looked_at:
+            looked_at.add(seen.turn)
             seqs += [log.born(seen), *(message.seq for message in log.of_turn(seen.turn))]
     return min(seqs)

@@ -11,7 +11,7 @@ Three things lie on top of each other: how the messages are arranged (a shape, a
 gone (a rewind), what is hidden (a label, a retraction). Each has entries of its own, and none undoes another.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -20,13 +20,47 @@ from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.rewind import away
 from holdfast.domain.turn import Ask, TurnRecord
-from holdfast.domain.view import named, put_after, shaped, without
+from holdfast.domain.view import in_ranges, put_after, shaped, without
 
 Unit = list[Seen] | Seen
 """What stands together: the messages of a turn, or one message outside a turn."""
 
 
 _SUMMARY = MessageNote(origin="summary")
+
+
+class _Natural:
+    """The natural order, written out as far as somebody asked: going on costs what is new, not the history again.
+
+    It holds while messages are added to the last unit only; after any other change to the units it is begun anew.
+    """
+
+    def __init__(self) -> None:
+        self._order: list[Seen] = []
+        self._place: dict[int, int] = {}
+        self._units = 0
+        self._of_last = 0
+
+    def of(self, units: list[Unit]) -> list[Seen]:
+        """The messages of all these units, in order. Not to be changed by the reader."""
+        if self._units and isinstance(last := units[self._units - 1], list):
+            self._order += last[self._of_last :]
+            self._of_last = len(last)
+        for unit in units[self._units :]:
+            if isinstance(unit, list):
+                self._order += unit
+                self._of_last = len(unit)
+            else:
+                self._order.append(unit)
+        self._units = len(units)
+        return self._order
+
+    def named(self, units: list[Unit], ranges: Sequence[tuple[int, int]]) -> list[Seen]:
+        """The messages in these ranges over the natural order."""
+        order = self.of(units)
+        for index in range(len(self._place), len(order)):
+            self._place[order[index].seq] = index
+        return in_ranges(order, self._place, ranges)
 
 
 class Log:
@@ -54,8 +88,10 @@ class Log:
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
         self.asks: dict[tuple[str, int], Ask] = {}
+        self._started_asks: set[int | None] = set()  # the turns that have used an approval
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
+        self._natural = _Natural()
         self._unit_of_turn: dict[int, list[Seen]] = {}
         self._inbox: dict[str, Seen] = {}
         self._taken_by: dict[str, int] = {}
@@ -82,13 +118,7 @@ class Log:
     @property
     def standing(self) -> list[Seen]:
         """All messages that stand somewhere, shown or not, in the natural order."""
-        out: list[Seen] = []
-        for unit in self._units:
-            if isinstance(unit, list):
-                out += unit
-            else:
-                out.append(unit)
-        return out
+        return self._natural.of(self._units).copy()
 
     @property
     def told(self) -> list[Seen]:
@@ -158,6 +188,8 @@ class Log:
         else:
             unit = self._of_turn(turn)
             unit.append(seen)
+            if unit is not self._units[-1]:
+                self._natural = _Natural()
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
         if unit is self._units[-1] and not self._stale and seen.id not in self.hidden and not self._may_be_gone(seen):
@@ -307,6 +339,7 @@ class Log:
         ask = self.asks.get((note.message, note.index))
         if ask is not None:
             ask.started_in = entry.turn
+            self._started_asks.add(entry.turn)
             self._stale = True
 
     def _turn_ended(self, entry: Entry) -> None:
@@ -317,18 +350,22 @@ class Log:
         turn.end, turn.reason, turn.error, turn.ended_at = note.end, note.reason, note.error, entry.at
         if self.running == turn.number:
             self.running = None
-        self._stale |= any(ask.started_in == turn.number for ask in self.asks.values())
+        self._stale |= turn.number in self._started_asks
         unit = self._unit_of_turn.get(turn.number, [])
         if self.shape is not None and note.returns:
             back = {message.seq for message in unit if message.id in note.returns}
             self.shape = without(self.standing, self.shape, back)
+        returned = set(note.returns)
+        given = {message.id: message for message in unit if message.id in returned}
+        if not given:
+            return
+        unit[:] = [message for message in unit if message.id not in given]
+        self._natural = _Natural()
+        self._stale = True
         for id in note.returns:
-            given = next((message for message in unit if message.id == id), None)
-            if given is not None:
-                unit.remove(given)
+            if id in given:
                 self._taken_by.pop(id, None)
-                self._inbox[id] = msgspec.structs.replace(given, turn=None)
-                self._stale = True
+                self._inbox[id] = msgspec.structs.replace(given[id], turn=None)
 
     def _opened(self, entry: Entry) -> None:
         """A session that shares the past of another begins here: what was under way there is not under way here.
@@ -355,10 +392,12 @@ class Log:
 
     def _compacted(self, entry: Entry) -> None:
         note = note_of("compaction", entry.note)
+        summary = entry.id.hex()
+        for seen in self._natural.named(self._units, note.covers):
+            self.covered[seen.id] = summary
         if entry.body:  # else it was erased
-            self._units.append(Seen(entry.id.hex(), entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
+            self._units.append(Seen(summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
         self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
-        self.covered.update((seen.id, entry.id.hex()) for seen in named(self.standing, note.covers))
         self._summary, self.aside, self.loads_since = entry.seq, note.aside, note.since
         if note.ranges:
             self._fronts[entry.seq] = note.ranges[0][0]

@@ -5,6 +5,8 @@ stays away, what later ones took comes back. The arrangement of the view stays a
 long as the message has a place in it; else all that was said on the line is shown, in its natural order.
 """
 
+from bisect import bisect_left
+
 from holdfast.domain.entry import Rewound
 from holdfast.domain.fold import Log
 from holdfast.domain.repair import Seen
@@ -35,8 +37,8 @@ def back_to(log: Log, id: str) -> Rewound | None:
 
 def _shown(log: Log) -> list[Seen]:
     """The arrangement, without what a summary has set aside and is still hidden: that is among what it covers."""
-    hidden = [seen for seen in log.arranged if seen.seq in log.aside and seen.id in log.hidden]
-    return [seen for seen in log.arranged if seen not in hidden] if hidden else log.arranged
+    aside = frozenset(log.aside)
+    return [seen for seen in log.arranged if seen.seq not in aside or seen.id not in log.hidden]
 
 
 def _said_at(log: Log, seen: Seen) -> int:
@@ -49,12 +51,12 @@ def _before(log: Log, to: Seen) -> tuple[Rewound, set[int]]:
     beginning: before its turn began.
     """
     for said_at in (_said_at(log, to), log.born(to)):
-        earlier = [place for place, (seq, _) in enumerate(log.rewinds) if seq < said_at]
+        earlier = bisect_left(log.rewinds, said_at, key=lambda rewind: rewind[0])
         if not earlier:
             return Rewound(), set()
-        gone = log.gone_after(earlier[-1])
+        gone = log.gone_after(earlier - 1)
         if to.seq not in gone:
-            return log.rewinds[earlier[-1]][1], gone
+            return log.rewinds[earlier - 1][1], gone
     raise AssertionError("no rewind takes away what comes after it")
 
 

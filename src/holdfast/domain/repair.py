@@ -198,6 +198,7 @@ class _Arranging:
         self._pairs = pair(seen)
         self._steps: list[Step] = []
         self._due: list[_Place] = []
+        self._answered_at = len(seen)  # where the first result of those that are due stands
         self._held: list[Step] = []
 
     def steps(self) -> list[Step]:
@@ -227,7 +228,11 @@ class _Arranging:
         if not (calls and self._joins(index, message)):
             self._settle(step.role, step.source)
         self._steps.append(Step(step.role, step.source) if step.source else step)
-        self._due.extend((index, place) for place in calls)
+        for place in calls:
+            self._due.append((index, place))
+            answer = self._pairs.get((index, place))
+            if answer is not None:
+                self._answered_at = min(self._answered_at, answer[0])
 
     def _settle(self, role: Role, source: Seen | None) -> None:
         """Before a step that opens a new message: results first, then reasoning, if this step is what it led to."""
@@ -246,13 +251,13 @@ class _Arranging:
         if self._due:
             self._steps.extend(self._result(place) for place in self._due)
             self._due.clear()
+            self._answered_at = len(self._seen)
 
     def _joins(self, index: int, message: Seen) -> bool:
         """Calls said one by one, all before the first result, are one model response (FAULTS E6)."""
         if not self._due or self._held or self._seen[self._due[0][0]].turn != message.turn:
             return False
-        answers = (self._pairs.get(place) for place in self._due)
-        return all(answer is None or answer[0] > index for answer in answers)
+        return self._answered_at > index
 
     def _kept(self, index: int, message: Seen) -> list[int]:
         """The calls that are shown: all of a whole message, the finished and answered ones of a partial one."""

@@ -4,7 +4,8 @@ A shape is stored as ranges over the natural order, so a list of a thousand mess
 pair of numbers. Messages that come after the shape follow it by themselves.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -33,12 +34,46 @@ def without(natural: Sequence[Seen], shape: Shape, gone: Collection[int]) -> Sha
 
 def named(natural: Sequence[Seen], ranges: Sequence[tuple[int, int]]) -> list[Seen]:
     """The messages in these ranges over the natural order."""
-    place = {message.seq: index for index, message in enumerate(natural)}
+    return in_ranges(natural, {message.seq: index for index, message in enumerate(natural)}, ranges)
+
+
+def in_ranges(
+    natural: Sequence[Seen], place: Mapping[int, int], ranges: Sequence[tuple[int, int]]
+) -> list[Seen]:
+    """The messages in these ranges over the natural order, each once, where its first range has it; `place` says where
+    each seq stands there.
+
+    No shape of ours names a message twice. One that a stranger wrote may, and ranges that lie over each other would
+    otherwise make a view far larger than its history.
+    """
+    stretches = [(place[first], place[last]) for first, last in ranges if first in place and last in place]
+    if _overlap(stretches):
+        return [natural[index] for index in _each_once(stretches)]
     out: list[Seen] = []
-    for first, last in ranges:
-        if first in place and last in place:
-            out.extend(natural[place[first] : place[last] + 1])
+    for start, end in stretches:
+        out.extend(natural[start : end + 1])
     return out
+
+
+def _overlap(stretches: Sequence[tuple[int, int]]) -> bool:
+    ordered = sorted(stretches)
+    return any(after[0] <= before[1] for before, after in pairwise(ordered))
+
+
+def _each_once(stretches: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """The places in these stretches, each once. What was given is skipped in one step, however often it is named."""
+    skip: dict[int, int] = {}  # a place that was given → one after it where to look next
+    for start, end in stretches:
+        at, passed = start, []
+        while at <= end:
+            passed.append(at)
+            if at in skip:
+                at = skip[at]
+            else:
+                yield at
+                at += 1
+        for index in passed:
+            skip[index] = at
 
 
 def ranges(natural: Sequence[Seen], shown: Sequence[int]) -> tuple[tuple[int, int], ...]:
