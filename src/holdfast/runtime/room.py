@@ -23,8 +23,8 @@ from holdfast.runtime.clock import World, mint
 from holdfast.runtime.context import Context, Contexts
 from holdfast.runtime.damage import located
 from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.message import Message
-from holdfast.runtime.tenancy import owned
 
 PAGE = 2000
 
@@ -32,14 +32,17 @@ PAGE = 2000
 class Room:
     """One session of one store."""
 
-    def __init__(self, engine: Engine, world: World, keeper: Keeper, state: SessionState) -> None:
+    def __init__(
+        self, engine: Engine, world: World, keeper: Keeper, lineages: Lineages, state: SessionState
+    ) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
+        self._lineages = lineages
         self.id, self.tenant, self.key, self.epoch = state.id, state.tenant, state.key, state.epoch
         self.origin = state.origin
         self.lock = threading.RLock()
         self._log = Log()
         self._history: Log | None = None
-        self._parent: Room | None = None
+        self._lineage: tuple[Stretch, ...] | None = None
         self._begun = self._whole = False
         self._erased: tuple[str, ...] = ()
         self.learned = self.went_back = 0  # the seqs up to which its holder has seen the view, and has rewound it
@@ -51,7 +54,7 @@ class Room:
 
     def other(self, state: SessionState) -> "Room":
         """A room for another session of the same store."""
-        return Room(self.engine, self.world, self.keeper, state)
+        return Room(self.engine, self.world, self.keeper, self._lineages, state)
 
     @property
     def scope(self) -> str:
@@ -60,20 +63,22 @@ class Room:
 
     def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the end."""
-        if after < self.origin:
-            page = self._past().page(after, min(limit, self.origin - after), bodies=bodies)
+        if after >= self.origin:
+            return self.engine.entries(self.id, after=after, limit=limit, bodies=bodies)
+        lineage = self.lineage()
+        for stretch in lineage[stretch_of(lineage, after) :]:
+            after = max(after, stretch.after)
+            most = limit if stretch.upto is None else min(limit, stretch.upto - after)
+            page = self.engine.entries(stretch.session, after=after, limit=most, bodies=bodies)
             if page:
                 return page
-        return self.engine.entries(self.id, after=max(after, self.origin), limit=limit, bodies=bodies)
+        return []
 
-    def _past(self) -> "Room":
-        if self._parent is None:
-            opened = self.engine.entries(self.id, after=self.origin, limit=1)[0]
-            state = owned(self.engine, self.tenant, note_of("opened", opened.note).parent)
-            if state is None:
-                raise NotFound(what="parent of session", name=self.id, hint="it may have been erased")
-            self._parent = self.other(state)
-        return self._parent
+    def lineage(self) -> tuple[Stretch, ...]:
+        """What its log is read from, oldest first; its own entries are the last stretch."""
+        if self._lineage is None:
+            self._lineage = self._lineages.of(self.id, tenant=self.tenant, origin=self.origin)
+        return self._lineage
 
     def log(self) -> Log:
         """The log, up to date, from the last compaction on: what the context is made from. Held under `lock` by whoever
@@ -104,8 +109,8 @@ class Room:
     def _erased_past(self) -> tuple[str, ...]:
         if not self.origin:
             return ()
-        past = self._past()
-        return (*((past.id,) if past.state().erased else ()), *past._erased_past())
+        states = [self.engine.state(stretch.session) for stretch in self.lineage()[:-1]]
+        return tuple(state.id for state in states if state is not None and state.erased)
 
     def _forget(self) -> None:
         self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()
@@ -142,9 +147,14 @@ class Room:
     def _base(self) -> int:
         """The seq of the last compaction, this session's own or one that it shares."""
         base = self.state().base
-        if base == 0 and self.origin:
-            shared = self._past()._base()
-            base = shared if shared <= self.origin else 0
+        for stretch in reversed(self.lineage()[:-1]) if self.origin else ():
+            if base:
+                break
+            past = self.engine.state(stretch.session)
+            if past is not None and past.base:
+                base = past.base
+                if base > (stretch.upto or 0):
+                    return 0  # its parent was compacted after they had parted
         return base
 
     def context(self, format: str) -> Context:
@@ -158,23 +168,18 @@ class Room:
                 raise self._damaged(error) from error
 
     def labels(self) -> dict[str, dict[str, Any]]:
-        """What is noted about each message that has labels."""
+        """What is noted about each message that has labels. Not to be changed by the reader; it grows."""
         with self.lock:
             if self._labels is None:
-                shared = self._past().labels_until(self.origin) if self.origin else {}
-                self._labels, self._labelled = shared, self.origin
+                self._labels, self._labelled = {}, self.origin
+                for session, after, upto in self.lineage()[:-1] if self.origin else ():
+                    for entry in self.engine.labels(session, after=after):
+                        if upto is None or entry.seq <= upto:
+                            _put(self._labels, entry)
             for entry in self.engine.labels(self.id, after=self._labelled):
                 _put(self._labels, entry)
                 self._labelled = entry.seq
             return self._labels
-
-    def labels_until(self, seq: int) -> dict[str, dict[str, Any]]:
-        """The same as of this entry."""
-        found = self._past().labels_until(min(seq, self.origin)) if self.origin else {}
-        for entry in self.engine.labels(self.id, after=self.origin):
-            if entry.seq <= seq:
-                _put(found, entry)
-        return found
 
     def pending(self) -> list[Message]:
         """What waits in the inbox, in the order it was accepted."""
@@ -233,7 +238,7 @@ class Room:
 
 def _put(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
     note = note_of("label", entry.note)
-    labels[note.message] = {**labels.get(note.message, {}), **note.labels}
+    labels.setdefault(note.message, {}).update(note.labels)
 
 
 def _is_full(page: list[Entry]) -> bool:

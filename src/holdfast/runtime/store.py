@@ -18,6 +18,7 @@ from holdfast.formats import registry
 from holdfast.runtime.clock import RealWorld, World, mint, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.lineage import Lineages
 from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
@@ -61,6 +62,7 @@ class StoreWork:
             where, durability=durability, tick=self.world.tick, chance=self.world.chance, words_of=_words_of
         )
         self.keeper = Keeper(self.world.tick)
+        self._lineages = Lineages(self.engine)
         self._latest: dict[str, Room] = {}
 
     def close(self) -> None:
@@ -73,7 +75,7 @@ class StoreWork:
         self.engine.close()
 
     def room(self, state: SessionState) -> Room:
-        return Room(self.engine, self.world, self.keeper, state)
+        return Room(self.engine, self.world, self.keeper, self._lineages, state)
 
     def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
         """The key's current session: made if there is none, replaced if it is due."""

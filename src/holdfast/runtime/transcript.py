@@ -16,6 +16,8 @@ from holdfast.runtime.room import Room
 TELLING = 500
 """How many entries of a transcript are read at once."""
 _FURTHER = 200
+_NEAR = 64
+"""An id is looked for among the entries of its time and so many before them."""
 
 
 def messages(room: Room, *, after: int = 0, limit: int = TELLING) -> tuple[list[Message], int]:
@@ -42,14 +44,39 @@ def opening(room: Room, page: list[Entry]) -> list[Message]:
 
 
 def find(room: Room, id: str) -> Entry | None:
-    """The message with this id, without its payload."""
+    """The message with this id, without its payload.
+
+    An id begins with the time at which it was minted, and entries mostly lie in the order of their times: the message
+    is looked for where its time is, and only if it is not there, in the whole log.
+    """
+    near = room.page(_begun_before(room, id), 4 * _NEAR, bodies=False)
+    found = _with_id(near, id)
     after = 0
-    while page := room.page(after, bodies=False):
+    while found is None and (page := room.page(after, bodies=False)):
         after = page[-1].seq
-        for entry in page:
-            if entry.kind == "message" and entry.id.hex() == id:
-                return entry
-    return None
+        found = _with_id(page, id)
+    return found
+
+
+def _with_id(page: list[Entry], id: str) -> Entry | None:
+    return next((entry for entry in page if entry.kind == "message" and entry.id.hex() == id), None)
+
+
+def _begun_before(room: Room, id: str) -> int:
+    """A seq before which, by their times, lie only entries that were made before this id."""
+    try:
+        minted_at = int.from_bytes(bytes.fromhex(id)[:6], "big")
+    except ValueError:
+        return 0
+    low, high = 0, room.state().head
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        entry = room.page(middle - 1, 1, bodies=False)
+        if entry and entry[0].at < minted_at:
+            low = middle
+        else:
+            high = middle
+    return max(0, low - _NEAR)
 
 
 def _message(
@@ -63,8 +90,8 @@ def _message(
     id = entry.id.hex()
     turn = entry.turn if entry.turn is not None else takers.get(id)
     seen = Seen(id, entry.seq, turn, note, entry.body, False, (), entry.at)
-    known = None if note.erased else labels.get(id)
-    return Message(seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels=known)
+    known = {} if note.erased else labels.get(id, {})
+    return Message(seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels={**known})
 
 
 def _from(room: Room, page: list[Entry]) -> Iterator[Entry]:
