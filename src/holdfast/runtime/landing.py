@@ -122,6 +122,8 @@ class Landing:
         self._known[id] = self._head + 1
         self.landed.summaries += 1
         self._flush(base=True)
+        # A fresh room loads from the new summary on: the next one costs what came since, not the whole history.
+        self._room = self._room.other(self._room.state())
 
     def _came_over(self, seen: Seen) -> bool:
         """Whether a message is of the store that the story comes from, or of the past that this session shares."""
