@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import holdfast
 from commanding import command, on_terminal, process
 from exhibits import HOSTILE
+import holdfast.cli.harmless as harmless_module
 from holdfast.cli.harmless import cells, cut, escaped, harmless, one_line, wrapped
 
 STEERS = re.compile(
@@ -173,3 +174,23 @@ def test_nothing_that_is_stored_can_pass_for_a_line_of_ours(tmp_path):
         lines = lines[: next((at for at, line in enumerate(lines) if "To do it:" in line), None)]
         assert lines
         assert not [line for line in lines if re.match("turn 99|Do it|── forged", line)], arguments
+
+
+def test_a_long_line_is_wrapped_in_one_pass(monkeypatch):
+    """A tool's output may be one line of megabytes: each letter is measured about once."""
+    measured = 0
+    measure = harmless_module._cells
+
+    def counting(letter):
+        nonlocal measured
+        measured += 1
+        return measure(letter)
+
+    monkeypatch.setattr(harmless_module, "_cells", counting)
+    text = "é漢 " * 5000
+    wrapped(text, 80)
+    assert measured < 3 * len(text)
+
+
+def test_a_letter_wider_than_the_terminal_is_shown_all_the_same():
+    assert wrapped("漢漢", 1) == ["漢", "漢"]

@@ -6,6 +6,7 @@ four times as long may cost a little more than four times as much, and a quadrat
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def counted(path: Path, build: Builder, n: int) -> dict[str, int]:
     for name, call in CALLS.items():
         with holdfast.open(path, durability="process") as store:  # a fresh handle: nothing is known yet
             session = store.session("key")
-            found[name] = work(lambda call=call: call(store, session))
+            found[name] = work(partial(call, store, session))
     return found
 
 

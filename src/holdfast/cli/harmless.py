@@ -64,16 +64,17 @@ def cut(text: str, width: int) -> str:
     """The text if it fits, else its beginning and an ellipsis."""
     if cells(text) <= width:
         return text
-    return _fitting(text, width - 1) + "…"
+    return text[: _fitting(text, 0, width - 1)] + "…"
 
 
-def _fitting(text: str, width: int) -> str:
+def _fitting(text: str, start: int, width: int) -> int:
+    """Where the letters from `start` on that fit into `width` columns end."""
     taken = 0
-    for index, letter in enumerate(text):
-        taken += _cells(letter)
+    for index in range(start, len(text)):
+        taken += _cells(text[index])
         if taken > width:
-            return text[:index]
-    return text
+            return index
+    return len(text)
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
@@ -83,14 +84,18 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _broken(line: str, width: int) -> list[str]:
+    # By places in the line, not by cutting pieces off it: a line may be megabytes long.
     pieces = []
-    while cells(line) > width:
-        piece = _fitting(line, width) or line[:1]
-        space = piece.rfind(" ") if line[len(piece)] != " " else len(piece)
-        if space > 0 and piece[:space].strip():
-            pieces.append(piece[:space].rstrip())
-            line = line[space:].lstrip(" ")
+    start = 0
+    while (end := _fitting(line, start, width)) < len(line):
+        end = max(end, start + 1)
+        space = end if line[end : end + 1] == " " else line.rfind(" ", start, end)
+        if space > start and line[start:space].strip():
+            pieces.append(line[start:space].rstrip())
+            start = space
+            while start < len(line) and line[start] == " ":
+                start += 1
         else:
-            pieces.append(piece)
-            line = line[len(piece) :]
-    return [*pieces, line]
+            pieces.append(line[start:end])
+            start = end
+    return [*pieces, line[start:]]
