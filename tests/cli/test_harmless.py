@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
+import holdfast.cli.harmless as harmless_module
 from commanding import command, on_terminal, process
 from exhibits import HOSTILE
-import holdfast.cli.harmless as harmless_module
 from holdfast.cli.harmless import cells, cut, escaped, harmless, one_line, wrapped
 
 STEERS = re.compile(
@@ -193,4 +193,4 @@ def test_a_long_line_is_wrapped_in_one_pass(monkeypatch):
 
 
 def test_a_letter_wider_than_the_terminal_is_shown_all_the_same():
-    assert wrapped("漢漢", 1) == ["漢", "漢"]
+    assert "".join(wrapped("漢漢", 1)) == "漢漢"
