@@ -270,7 +270,7 @@ def timeless(read: Any) -> Any:
     if isinstance(read, list):
         return list(map(timeless, read))
     if isinstance(read, SessionState) and read.lease_left_s is not None:
-        return msgspec.structs.replace(read, lease_left_s=1.0)
+        return msgspec.structs.replace(read, lease_left_s=1.0, lease_mark=1.0)
     return read
 
 

@@ -17,12 +17,14 @@ def open_engine(
     *,
     durability: str,
     tick: Callable[[], float],
+    now: Callable[[], int] | None = None,
+    clock: str = "tick",
     chance: Callable[[int], bytes] | None = None,
     lock_s: float = 5.0,
     words_of: WordsOf | None = None,
 ) -> Engine:
     """The engine for this place, made if there is none. `durability` is "power" or "process". Without `words_of`
-    nothing can be searched for.
+    nothing can be searched for. `clock` names the clock of `tick`: those that have the same name go alike.
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
@@ -35,7 +37,9 @@ def open_engine(
         return made
     from holdfast.engine.sqlite.engine import SqliteEngine
 
-    return SqliteEngine(_place(where), durability=durability, tick=tick, lock_s=lock_s, words_of=words_of)
+    return SqliteEngine(
+        _place(where), durability=durability, tick=tick, now=now, clock=clock, lock_s=lock_s, words_of=words_of
+    )
 
 
 def migrate_store(

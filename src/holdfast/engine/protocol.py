@@ -8,7 +8,8 @@ before.
     turn and fence    `fence` grows with every start and every seizure. A turn may write while `turn == fence`.
                       `seize` raises the fence under a running turn: its writer is superseded from that commit on, and
                       whoever seized settles it.
-    lease             judged by the engine's own clock; a holder that died on this machine is seen by the runtime.
+    lease             judged by a clock that all who use the store share, where there is one. Told with it are how long
+                      it was given for, and a mark that each renewal changes: a looker can go by its own clock, too.
     journal           chunks of messages still being spoken, in arrival order; `position` only grows.
 """
 
@@ -74,11 +75,16 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to that caller."""
+    """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to that caller for as
+    long as its lease runs, which was given for `lease_s`. `left_s` and `mark` are told as those of a turn's lease are.
+    """
 
     message: bytes
     waiter: str | None = None
     seq: int = 0
+    lease_s: float | None = None
+    left_s: float | None = None
+    mark: float | None = None
 
 
 class Owing(msgspec.Struct, frozen=True, gc=False):
@@ -229,7 +235,9 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """What an engine knows of a session. `lease_left_s` is by the engine's clock; None when no turn is running."""
+    """What an engine knows of a session. `lease_left_s` is by the engine's clock, as far as that can tell; None when no
+    turn is running.
+    """
 
     id: str
     tenant: str
@@ -253,6 +261,10 @@ class SessionState(msgspec.Struct, frozen=True):
     origin: int = 0
     """The seq after which its own entries begin; those up to it are another session's."""
     erased: bool = False
+    lease_s: float | None = None
+    """How long the running turn's lease was given for."""
+    lease_mark: float | None = None
+    """Another one after each renewal of that lease; by itself it means nothing."""
 
 
 class Ticket(Protocol):

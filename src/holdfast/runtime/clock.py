@@ -8,6 +8,8 @@ import time
 from collections import deque
 from typing import Protocol
 
+from holdfast.runtime.holder import clock_name
+
 
 class World(Protocol):
     """Time and chance, as a store sees them."""
@@ -18,6 +20,10 @@ class World(Protocol):
 
     def tick(self) -> float:
         """Seconds on a clock that is shared by all processes of this machine and never steps back."""
+        ...
+
+    def clock(self) -> str:
+        """The name of that clock: whoever has one of the same name has the same time. Empty when it has none."""
         ...
 
     def chance(self, size: int) -> bytes:
@@ -43,6 +49,9 @@ class RealWorld:
 
         def tick(self) -> float:
             return time.monotonic()
+
+    def clock(self) -> str:
+        return clock_name()
 
     def chance(self, size: int) -> bytes:
         if size != _MINTED:

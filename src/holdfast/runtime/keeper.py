@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.drive import run
+from holdfast.runtime.leases import Leases
 
 
 class Held(Protocol):
@@ -34,10 +35,11 @@ class Held(Protocol):
 
 
 class Keeper:
-    """One thread for all turns of one store; it starts with the first."""
+    """One thread for all turns of one store; it starts with the first. `leases` has what is seen of those of others."""
 
     def __init__(self, tick: Callable[[], float]) -> None:
         self._tick = tick
+        self.leases = Leases(tick)
         self._turns: dict[int, tuple[weakref.ref[Held], float]] = {}
         self._orphans: list[Callable[[], None]] = []
         self._left: dict[tuple[str, int], Held] = {}

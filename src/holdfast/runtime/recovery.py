@@ -21,11 +21,9 @@ SETTLE_S = 5.0
 """How long whoever stops a living writer's turn has to write what is left of it, before others do."""
 
 
-def is_dead(state: SessionState) -> bool:
+def is_dead(room: Room, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
-    if state.turn is None:
-        return False
-    return (state.lease_left_s or 0) <= 0 or is_gone(state.holder)
+    return state.turn is not None and (room.keeper.leases.is_over(state) or is_gone(state.holder))
 
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
@@ -36,7 +34,7 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
         if left is not None:
             with contextlib.suppress(TurnInterrupted):
                 yield from left.leave_again()
-        elif is_dead(state) or room.keeper.gave_up((room.id, state.fence)):
+        elif is_dead(room, state) or room.keeper.gave_up((room.id, state.fence)):
             yield from settle(room, state, end="abandoned", reason=_cause(state))
         else:
             return state

@@ -19,7 +19,8 @@ from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, Session
 from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
-from holdfast.runtime.holder import is_gone, myself
+from holdfast.runtime.holder import myself
+from holdfast.runtime.leases import WAITER_S
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.tenancy import owned
@@ -55,6 +56,7 @@ class Wish:
         self.id = mint(world, world.now())
         self.waiter = f"{myself()}/{self.id.hex()}"
         self.accepted = False
+        self.renew_at = 0.0
 
     def draft(self, room: Room) -> tuple[Draft, ...]:
         """The inbound message, unless it is in the inbox already."""
@@ -99,7 +101,8 @@ def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
     """The write that starts this wish's turn and takes what waits, but for what others wait with."""
     own = wish.draft(room)
     mine = {wish.id}
-    takes = tuple(w.message for w in waiting if w.message in mine or w.waiter is None or is_gone(w.waiter))
+    is_free = partial(room.keeper.leases.is_free, room.id)
+    takes = tuple(w.message for w in waiting if w.message in mine or is_free(w))
     # The message's own event goes with its draft, which is the first of the commit.
     note = TurnStarted(
         takes=tuple(message.hex() for message in takes) + tuple(draft.id.hex() for draft in own),
@@ -142,13 +145,31 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
         return
     if wish.spoken is not None and not wish.accepted:
         outcome = yield room.submit(
-            drafts=wish.draft(room), event=wish.event(room), admits=(Waiting(wish.id, wish.waiter),)
+            drafts=wish.draft(room),
+            event=wish.event(room),
+            admits=(Waiting(wish.id, wish.waiter, lease_s=WAITER_S),),
         )
         if isinstance(outcome, Refused):
             yield from _refused(room, wish, outcome)
             return
-        wish.accepted = True
+        wish.accepted, wish.renew_at = True, room.world.tick() + WAITER_S / 3
+    if wish.accepted and room.world.tick() >= wish.renew_at:
+        yield from _go_on_waiting(room, wish)
     yield Pause(room.engine, room.id, POLL_S)
+
+
+def _go_on_waiting(room: Room, wish: Wish) -> Plan[None]:
+    """The wish's message still has its waiter, for another while; if it is still there."""
+    wish.renew_at = room.world.tick() + WAITER_S / 3
+    for waiting in (yield Read(partial(room.engine.inbox, room.id))):
+        if waiting.message == wish.id:
+            mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
+            yield room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),))
+
+
+def _waited_for(session: str, waiting: Waiting) -> Write:
+    """A message in the inbox has this waiter from now on; refused, `taken`, when a turn has it by now."""
+    return Write(session, takes=(waiting.message,), admits=(waiting,), ended_too=True)
 
 
 def _stop_waiting(room: Room, wish: Wish, cut: BaseException) -> Plan[None]:
@@ -161,8 +182,8 @@ def _stop_waiting(room: Room, wish: Wish, cut: BaseException) -> Plan[None]:
         for place in {room.id, current.id if current is not None else room.id}:
             for waiting in room.engine.inbox(place):
                 if waiting.message == wish.id:
-                    free = Write(place, admits=(replace(waiting, waiter=None),), ended_too=True)
-                    ticket = room.engine.submit((free,))
+                    free = replace(waiting, waiter=None, lease_s=None)
+                    ticket = room.engine.submit((_waited_for(place, free),))
                     if not isinstance(cut, GeneratorExit):
                         yield ticket  # the caller's own next turn is to find it free
 

@@ -59,7 +59,13 @@ class StoreWork:
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
         self.engine = engine or open_engine(
-            where, durability=durability, tick=self.world.tick, chance=self.world.chance, words_of=_words_of
+            where,
+            durability=durability,
+            tick=self.world.tick,
+            now=self.world.now,
+            clock=self.world.clock(),
+            chance=self.world.chance,
+            words_of=_words_of,
         )
         self.keeper = Keeper(self.world.tick)
         self._lineages = Lineages(self.engine)

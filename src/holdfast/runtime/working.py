@@ -22,7 +22,6 @@ from holdfast.errors import HoldfastError, NotFound, OperatorNeeded, TurnInterru
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
-from holdfast.runtime.holder import is_gone
 from holdfast.runtime.message import Message
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.stream import Stream
@@ -255,7 +254,7 @@ class TurnWork:
         """Takes what came in meanwhile."""
         while True:
             waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
-            free = tuple(w.message for w in waiting if w.waiter is None or is_gone(w.waiter))
+            free = tuple(w.message for w in waiting if self.room.keeper.leases.is_free(self.room.id, w))
             if not free:
                 if (yield from self.stopped()):
                     raise (yield from self.interrupted())

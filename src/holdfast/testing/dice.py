@@ -63,6 +63,9 @@ class DiceWorld:
     def tick(self) -> float:
         return self.seconds
 
+    def clock(self) -> str:
+        return "dice"
+
     def chance(self, size: int) -> bytes:
         return self._dice.bytes(size)
 

@@ -114,7 +114,11 @@ class ReferenceEngine:
 
     def inbox(self, session: str) -> list[Waiting]:
         known = self._world.sessions.get(session)
-        return [known.inbox[seq] for seq in sorted(known.inbox)] if known else []
+        return [self._waiting(known.inbox[seq]) for seq in sorted(known.inbox)] if known else []
+
+    def _waiting(self, waiting: Waiting) -> Waiting:
+        until = waiting.mark
+        return waiting if until is None else msgspec.structs.replace(waiting, left_s=until - self.tick())
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         known = self._world.sessions.get(session)
@@ -274,6 +278,8 @@ class ReferenceEngine:
             base=session.base,
             origin=session.origin,
             erased=session.erased,
+            lease_s=session.lease_s if running else None,
+            lease_mark=session.lease_until if running else None,
         )
 
 
@@ -312,6 +318,7 @@ class _Session(msgspec.Struct, frozen=True):
     turn: int | None = None
     holder: str | None = None
     lease_until: float = 0.0
+    lease_s: float = 0.0
     journal: int = 0
     base: int = 0
     origin: int = 0
@@ -416,7 +423,7 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _turned(session, write, now, position)
     if write.erase is not None:
         session = _erased(session, dict(write.erase))
-    session = _logged(session, write, first)
+    session = _logged(session, write, first, now)
     if write.event is not None:
         draft = write.drafts[write.event_draft]
         events = {**events, event_name(*write.event): Accepted(session.id, first + write.event_draft, draft.id)}
@@ -492,10 +499,11 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
         session = _with(session, fence=session.fence + 1)
     if write.start is not None:
         session = _with(session, fence=session.fence + 1, turn=session.fence + 1, holder=write.start.holder)
-        session = _with(session, lease_until=now + write.start.lease_s, journal=position)
+        lease_s = write.start.lease_s
+        session = _with(session, lease_until=now + lease_s, lease_s=lease_s, journal=position)
         session = _with(session, active_at=max([session.active_at, *(draft.at for draft in write.drafts[:1])]))
     if write.renew_s is not None:
-        session = _with(session, lease_until=now + write.renew_s)
+        session = _with(session, lease_until=now + write.renew_s, lease_s=write.renew_s)
     if write.unbase:
         session = _with(session, base=0)
     if write.base:
@@ -503,7 +511,7 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
     return _with(session, ended=True, turn=None, holder=None) if write.close else session
 
 
-def _logged(session: _Session, write: Write, first: int) -> _Session:
+def _logged(session: _Session, write: Write, first: int, now: float) -> _Session:
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
     started = session.turn if write.start else STARTING
     log = list(session.log)
@@ -516,7 +524,8 @@ def _logged(session: _Session, write: Write, first: int) -> _Session:
     seqs = {entry.id: entry.seq for entry in log}
     for waiting in write.admits:
         seq = waiting.seq or seqs[waiting.message]
-        inbox[seq] = Waiting(waiting.message, waiting.waiter, seq)
+        until = None if waiting.lease_s is None else now + waiting.lease_s
+        inbox[seq] = Waiting(waiting.message, waiting.waiter, seq, waiting.lease_s, mark=until)
     return _with(session, log=tuple(log), inbox=inbox)
 
 

@@ -108,4 +108,4 @@ def _timeless(read: tuple[SessionState | None, Any, Any]) -> Any:
     known, *rest = read
     if known is None:
         return None, rest
-    return {name: getattr(known, name) for name in known.__struct_fields__ if name != "lease_left_s"}, rest
+    return {name: getattr(known, name) for name in known.__struct_fields__ if not name.startswith("lease")}, rest

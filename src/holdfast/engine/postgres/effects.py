@@ -14,7 +14,7 @@ ENTRY = PLACE | {
     "seq": Ints, "kind": Texts, "turn": Ints, "id": Blobs, "at": Ints, "note": Blobs, "body": Blobs, "parted": Flags,
 }  # fmt: skip
 CHUNK = PLACE | {"position": Ints, "turn": Ints, "message": Blobs, "idx": Ints, "body": Blobs}
-WAITING = PLACE | {"seq": Ints, "message": Blobs, "waiter": Blobs}
+WAITING = PLACE | {"seq": Ints, "message": Blobs, "waiter": Blobs, "lease_s": Floats}
 DEBT = PLACE | {"id": Blobs, "turn": Ints, "reply_to": Blobs, "at": Ints}
 CLAIM = PLACE | {"id": Blobs, "token": Blobs, "seconds": Floats}
 EVENT: Columns = {"name": Blobs, "session": Ids, "seq": Ints, "message": Blobs}

@@ -201,7 +201,7 @@ class PostgresEngine:
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         rows = self._read(query, **values)
         self._tenants.learn((row[1], row[0]) for row in rows)
-        return [Known(row[:-1]).state(row[-1]) for row in rows]
+        return [Known(row[:-3]).state(*row[-3:]) for row in rows]
 
     def state(self, session: str) -> SessionState | None:
         return next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
@@ -280,7 +280,9 @@ class PostgresEngine:
         if place is None:
             return []
         rows = self._read("inbox", tenant=Blobs([place["tenant"]]), session=Ids([session]))
-        return [Waiting(message, None if who is None else text(who), seq) for _, message, who, seq in rows]
+        return [
+            Waiting(message, None if who is None else text(who), seq, *lease) for _, message, who, seq, *lease in rows
+        ]
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         place = self._place(session)

@@ -31,7 +31,7 @@ def lay(batch: Batch, known: Any, laid: Laid) -> None:
     batch.inboxes[known.id] = {each.message: each.seq for each in laid.inbox}
     for each in laid.inbox:
         waiter = None if each.waiter is None else raw(each.waiter)
-        batch.waiting[known.id, each.seq] = (*place, each.seq, each.message, waiter)
+        batch.waiting[known.id, each.seq] = (*place, each.seq, each.message, waiter, None)
     for debt in [debt for debt in batch.debts if debt[0] == known.id]:
         batch.debts.remove(debt)
         batch.owed[debt] = None

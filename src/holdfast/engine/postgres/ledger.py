@@ -55,14 +55,15 @@ class Known:
         state = 2 if self.ended else 0 if self.turn is None else 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
-    def state(self, lease_left: float | None) -> SessionState:
+    def state(self, lease_s: float | None, mark: float | None, lease_left: float | None) -> SessionState:
+        running = self.turn is not None
         return SessionState(
             id=self.id, tenant=text(self.tenant), key=None if self.key is None else text(self.key), epoch=self.epoch,
             ended=bool(self.ended), head=self.head, fence=self.fence, turn=self.turn,
             holder=None if self.holder is None else text(self.holder),
-            lease_left_s=None if self.turn is None else lease_left or 0.0, opened_at=self.opened_at,
+            lease_left_s=lease_left or 0.0 if running else None, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at, journal=self.journal, base=self.base, origin=self.origin,
-            erased=self.ended == ERASED,
+            erased=self.ended == ERASED, lease_s=lease_s if running else None, lease_mark=mark if running else None,
         )  # fmt: skip
 
 
@@ -329,7 +330,7 @@ class Ledger:
             seq = admitted.seq or seq_of[admitted.message]
             inbox[admitted.message] = seq
             waiter = None if admitted.waiter is None else raw(admitted.waiter)
-            waiting[known.id, seq] = (known.tenant, known.id, seq, admitted.message, waiter)
+            waiting[known.id, seq] = (known.tenant, known.id, seq, admitted.message, waiter, admitted.lease_s)
 
     def _shift_outbox(self, known: Known, write: Write) -> None:
         if write.pays is not None:

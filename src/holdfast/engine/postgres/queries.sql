@@ -5,9 +5,9 @@
 
 -- name: add_session
 -- New sessions, as they are at the end of their batch. The primary key repeats that an id is used once.
-INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_until, position, journal, base, origin,
-                     opened_at, listed_at, last_at, stamp)
-SELECT tenant, id, key, epoch, ended, head, fence, turn, holder,
+INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_s, lease_until, position, journal, base,
+                     origin, opened_at, listed_at, last_at, stamp)
+SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, CASE WHEN turn IS NOT NULL THEN lease_s END,
        CASE WHEN turn IS NOT NULL THEN extract(epoch FROM statement_timestamp())::double precision + lease_s END,
        position, journal, base, origin, opened_at, active_at, last_at, %(stamp)s::bigint
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(key)s::bytea[], %(epoch)s::bigint[], %(ended)s::bigint[],
@@ -49,6 +49,9 @@ WITH given AS (
                        last_at = given.last_at, ended = given.ended, fence = given.fence, turn = given.turn,
                        holder = given.holder, journal = given.journal, base = given.base, stamp = %(stamp)s::bigint,
                        unread = given.unread,
+                       lease_s = CASE
+                           WHEN given.turn IS NULL THEN NULL ELSE coalesce(given.lease_s, session.lease_s)
+                       END,
                        lease_until = CASE
                            WHEN given.turn IS NULL THEN NULL
                            WHEN given.lease_s IS NULL THEN session.lease_until
@@ -70,10 +73,12 @@ FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(kind)
 
 -- name: add_waiting
 -- Messages into inboxes; one that still waits has another waiter now.
-INSERT INTO inbox (tenant, session, seq, message, waiter)
-SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(message)s::bytea[],
-                     %(waiter)s::bytea[])
-ON CONFLICT (tenant, session, seq) DO UPDATE SET message = excluded.message, waiter = excluded.waiter;
+INSERT INTO inbox (tenant, session, seq, message, waiter, lease_s, lease_until)
+SELECT *, extract(epoch FROM statement_timestamp())::double precision + lease_s
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(message)s::bytea[], %(waiter)s::bytea[],
+            %(lease_s)s::double precision[]) AS given (tenant, session, seq, message, waiter, lease_s)
+ON CONFLICT (tenant, session, seq) DO UPDATE SET message = excluded.message, waiter = excluded.waiter,
+                                                 lease_s = excluded.lease_s, lease_until = excluded.lease_until;
 
 -- name: remove_waiting
 -- Messages out of inboxes.
@@ -242,7 +247,8 @@ WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::b
 
 -- name: inbox
 -- What waits in these sessions, in the order of acceptance.
-SELECT inbox.session, inbox.message, inbox.waiter, inbox.seq
+SELECT inbox.session, inbox.message, inbox.waiter, inbox.seq, inbox.lease_s,
+       inbox.lease_until - extract(epoch FROM statement_timestamp())::double precision, inbox.lease_until
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
 JOIN inbox ON inbox.tenant = given.tenant AND inbox.session = given.session ORDER BY inbox.session, inbox.seq;
 

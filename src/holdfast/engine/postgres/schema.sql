@@ -12,7 +12,8 @@ CREATE TABLE store (
 );
 
 -- One row for each session. `ended` is 1 when it was closed and 2 when it was erased. `turn` is the running turn's number;
--- a turn may write while turn = fence. `lease_until` is in seconds by this server's clock. `head` is the last seq and
+-- a turn may write while turn = fence. `lease_until` is in seconds by this server's clock, `lease_s` for how long the
+-- lease was given: a server that takes over may have another time. `head` is the last seq and
 -- `position` the last journal row; `journal` is the position at which the running turn started. `origin` is the seq after
 -- which its own entries begin, more than 0 if it shares the past of another. `base` is the seq of the entry that a load
 -- begins with, 0 for the first one. `stamp` is that of the transaction that wrote the row last: whoever remembers it knows
@@ -38,6 +39,7 @@ CREATE TABLE session (
     last_at     bigint   NOT NULL,
     stamp       bigint   NOT NULL,
     unread      boolean  NOT NULL DEFAULT true,
+    lease_s     double precision,
     PRIMARY KEY (tenant, id)
 ) WITH (fillfactor = 50);
 
@@ -108,13 +110,17 @@ CREATE TABLE journal (
     PRIMARY KEY (tenant, session, position)
 );
 
--- Accepted messages that no turn has taken yet. An id begins with its time, so the index has them oldest first.
+-- Accepted messages that no turn has taken yet. `waiter` is the live caller that a message waits with, for as long as its
+-- lease runs; it is kept as that of a turn is. An id begins with its time, so the index has
+-- them oldest first.
 CREATE TABLE inbox (
     tenant  bytea  NOT NULL,
     session uuid   NOT NULL,
     seq     bigint NOT NULL,
     message bytea  NOT NULL,
     waiter  bytea,
+    lease_s     double precision,
+    lease_until double precision,
     PRIMARY KEY (tenant, session, seq)
 );
 CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
@@ -170,7 +176,7 @@ CREATE TABLE mark (
 -- planner from looking for one session alone, and other databases from planning it at all.
 CREATE VIEW session_state AS
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
-       listed_at AS active_at, last_at, stamp,
+       listed_at AS active_at, last_at, stamp, lease_s, lease_until,
        lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
 FROM session;
 

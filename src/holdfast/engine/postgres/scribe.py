@@ -307,7 +307,7 @@ class Scribe:
             then(rows)
 
     def _learn_inboxes(self, rows: Any) -> None:
-        for session, message, _waiter, seq in rows:
+        for session, message, _waiter, seq, *_lease in rows:
             self._ledger.batch.inboxes.setdefault(session, {})[message] = seq
 
     def _learn_debts(self, rows: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import apsw
 
 from holdfast.engine.protocol import SessionState
+from holdfast.engine.sqlite.leases import Clock
 from holdfast.engine.sqlite.ledger import Known
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
 from holdfast.engine.sqlite.trouble import translate
@@ -47,7 +48,7 @@ def bare_states(path: str) -> list[SessionState]:
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         for row in reader.execute(UPKEEP["bare_sessions"]):
-            found.append(Known(row).state(0.0))
+            found.append(Known(row).state(Clock("", 0.0, 0)))
     except apsw.Error as error:
         if not isinstance(translate(error, path), Damaged):
             raise translate(error, path) from error

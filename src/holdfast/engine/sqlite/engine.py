@@ -31,6 +31,7 @@ from holdfast.engine.protocol import (
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.erasing import scrub
 from holdfast.engine.sqlite.files import Files
+from holdfast.engine.sqlite.leases import Clock, Kept
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.queries import QUERIES
@@ -62,11 +63,15 @@ class SqliteEngine:
         *,
         durability: str,
         tick: Callable[[], float],
+        now: Callable[[], int] | None = None,
+        clock: str = "tick",
         lock_s: float = 5.0,
         words_of: WordsOf | None = None,
     ) -> None:
         self.where = path
         self._durability, self._tick, self._lock_s = durability, tick, lock_s
+        calendar = now or (lambda: int(tick() * 1000))
+        self._clock = lambda: Clock(clock, tick(), calendar())
         self._local = threading.local()
         self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
@@ -112,7 +117,7 @@ class SqliteEngine:
             self._lasting = self._durability == "power"
             self._connection.execute("PRAGMA user_version").fetchall()  # the log is opened now, not later
             self._files = self._readers.files = Files(self.where, self._tick)
-            self._ledger = Ledger(self._connection, self._tick)
+            self._ledger = Ledger(self._connection, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
         except apsw.Error as error:
@@ -297,8 +302,8 @@ class SqliteEngine:
         return self._readers.read(name, values)
 
     def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
-        tick = self._tick()
-        return [Known(row).state(tick) for row in rows]
+        here = self._clock()
+        return [Known(row).state(here) for row in rows]
 
     def _number(self, session: str) -> int:
         numbers: dict[str, int] | None = getattr(self._local, "numbers", None)
@@ -375,14 +380,16 @@ class SqliteEngine:
         return list(starmap(Entry, self._read("labels", self._number(session), after)))
 
     def inbox(self, session: str) -> list[Waiting]:
-        return [Waiting(*row) for row in self._read("inbox", self._number(session))]
+        here = self._clock()
+        return [_waiting(row, here) for row in self._read("inbox", self._number(session))]
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return [Row(*row) for row in self._read("journal", after, self._number(session), limit)]
 
     def outbox(self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False) -> list[Debt]:
         mark = (after.at, after.session, after.turn, after.id) if after is not None else (-1, None, 0, b"")
-        rows = self._read("outbox", tenant, *mark, limit, self._tick() if free else None)
+        clock, tick, _ = self._clock()
+        rows = self._read("outbox", tenant, *mark, limit, tick if free else None, clock)
         return [Debt(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
 
     def pending(
@@ -454,6 +461,13 @@ def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
     found = connecting.version_of(path)
     SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s).close()
     return found, connecting.version_of(path)
+
+
+def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
+    message, waiter, seq, *kept = row
+    lease = Kept(*kept)
+    told = (None, None, None) if lease.until is None else (lease.length_s, lease.left_s(here), lease.until)
+    return Waiting(message, waiter, seq, *told)
 
 
 def _must_last(commits: Sequence[Commit]) -> bool:

@@ -4,6 +4,7 @@ import apsw
 
 from holdfast.engine.codec import address
 from holdfast.engine.protocol import Laid
+from holdfast.engine.sqlite.leases import NO_LEASE
 from holdfast.engine.sqlite.queries import QUERIES
 
 
@@ -13,7 +14,7 @@ def lay(connection: apsw.Connection, session: int, tenant: str, laid: Laid) -> N
     run(QUERIES["remove_all_waiting"], (session,))
     run_many(
         QUERIES["add_waiting"],
-        [(session, each.seq, each.message, each.waiter, tenant) for each in laid.inbox],
+        [(session, each.seq, each.message, each.waiter, tenant, *NO_LEASE) for each in laid.inbox],
     )
     run(QUERIES["remove_all_debts"], (session,))
     debts = [

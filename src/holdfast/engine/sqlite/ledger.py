@@ -26,6 +26,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.engine.sqlite.erasing import blank
 from holdfast.engine.sqlite.laying import lay
+from holdfast.engine.sqlite.leases import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.packing import packed
 from holdfast.engine.sqlite.queries import QUERIES
 
@@ -37,23 +38,26 @@ class Known:
 
     __slots__ = (
         "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
-        "lease_until", "n", "opened_at", "origin", "tenant", "turn",
+        "lease", "n", "opened_at", "origin", "tenant", "turn",
     )  # fmt: skip
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
             self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
-            self.lease_until, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.head,
-            self.last_at,
+            until, clock, length_s, calendar_s, self.journal, self.base, self.origin, self.opened_at, self.active_at,
+            self.head, self.last_at,
         ) = row  # fmt: skip
+        self.lease = NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
 
-    def state(self, tick: float) -> SessionState:
-        left = None if self.turn is None else (self.lease_until or 0.0) - tick
+    def state(self, here: Clock) -> SessionState:
+        running = self.turn is not None
         return SessionState(
             id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
-            fence=self.fence, turn=self.turn, holder=self.holder, lease_left_s=left, opened_at=self.opened_at,
+            fence=self.fence, turn=self.turn, holder=self.holder,
+            lease_left_s=self.lease.left_s(here) if running else None, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
-            origin=self.origin, erased=self.ended == ERASED,
+            origin=self.origin, erased=self.ended == ERASED, lease_s=self.lease.length_s if running else None,
+            lease_mark=self.lease.until if running else None,
         )  # fmt: skip
 
 
@@ -64,10 +68,10 @@ class Ledger:
 
     SESSIONS_MAX = 20_000
 
-    def __init__(self, connection: apsw.Connection, tick: Callable[[], float]) -> None:
+    def __init__(self, connection: apsw.Connection, clock: Callable[[], Clock]) -> None:
         self._run = connection.execute
         self._run_many = connection.executemany
-        self._tick = tick
+        self._clock = clock
         self._connection = connection
         self._sessions: dict[str, Known] = {}
         self._entries: list[tuple[Any, ...]] = []
@@ -150,7 +154,8 @@ class Ledger:
         waiting = self._inbox(known) if write.takes else ()
         debt = None
         if reply is not None:
-            debt = self._run(QUERIES["debt"], (known.n, reply, self._tick())).fetchone()
+            clock, tick, _ = self._clock()
+            debt = self._run(QUERIES["debt"], (known.n, reply, tick, clock)).fetchone()
         return judge(write, known, accepted, waiting, owed=debt is not None, claim=debt[0] if debt else None)
 
     def _current(self, opening: Opening) -> tuple[str, int] | None:
@@ -244,8 +249,9 @@ class Ledger:
             ]
             self._run_many(QUERIES["add_debt"], rows)
         if write.claim is not None:
-            until = self._tick() + write.claim.seconds
-            self._run(QUERIES["claim_debt"], (write.claim.token, until, known.n, write.claim.id))
+            clock, tick, _ = self._clock()
+            claim = (write.claim.token, tick + write.claim.seconds, clock)
+            self._run(QUERIES["claim_debt"], (*claim, known.n, write.claim.id))
         if write.pays is not None:
             self._run(QUERIES["remove_debt"], (known.n, write.pays))
         if write.chunk is not None:
@@ -277,7 +283,7 @@ class Ledger:
         names = (write.session, opening.tenant, opening.key, opening.epoch)
         self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at))
         n = self._connection.last_insert_rowid()
-        idle = (0, opening.fence, None, None, None, 0, 0, opening.head)
+        idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
         known = Known((n, *names, *idle, at, at, opening.head, at))
         self._sessions[write.session] = known
         return known
@@ -285,19 +291,19 @@ class Ledger:
     def _move(self, known: Known, write: Write) -> None:
         """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
         if write.finish:
-            known.turn = known.holder = known.lease_until = None
+            known.turn, known.holder, known.lease = None, None, NO_LEASE
         if write.seize:
             known.fence += 1
         if write.start is not None:
             known.fence += 1
             known.turn, known.holder, known.journal = known.fence, write.start.holder, self.position
-            known.lease_until = self._tick() + write.start.lease_s
+            known.lease = given(write.start.lease_s, self._clock())
             known.active_at = max(known.active_at, write.drafts[0].at if write.drafts else 0)
         if write.renew_s is not None and known.turn is not None:
-            known.lease_until = self._tick() + write.renew_s
+            known.lease = given(write.renew_s, self._clock())
         if write.close:
             known.ended = ERASED if write.erase is not None else CLOSED
-            known.turn = known.holder = known.lease_until = None
+            known.turn, known.holder, known.lease = None, None, NO_LEASE
         if write.unbase:
             known.base = 0
         if write.base:
@@ -305,7 +311,7 @@ class Ledger:
         if write.lay is not None:
             known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
             known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
-        turn = (known.turn, known.holder, known.lease_until)
+        turn = (known.turn, known.holder, *known.lease)
         row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
         self._run(QUERIES["save_turn"], row)
 
@@ -316,4 +322,5 @@ class Ledger:
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
-            self._waiting.append((known.n, seq, waiting.message, waiting.waiter, known.tenant))
+            lease = NO_LEASE if waiting.lease_s is None else given(waiting.lease_s, self._clock())
+            self._waiting.append((known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease))

@@ -10,7 +10,8 @@ INSERT INTO entry (session, seq, kind, turn, id, at, note, body) VALUES (?, ?, ?
 
 -- name: add_waiting
 -- A message into the inbox.
-INSERT OR REPLACE INTO inbox (session, seq, message, waiter, tenant) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO inbox (session, seq, message, waiter, tenant, lease_until, lease_clock, lease_s, lease_calendar)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: remove_waiting
 -- A message out of the inbox.
@@ -26,11 +27,11 @@ DELETE FROM outbox WHERE session = ? AND id = ?;
 
 -- name: debt
 -- Whether a reply is owed, and the token of the sender that has it at this moment.
-SELECT iif(claim_until > ?3, claim, NULL) FROM outbox WHERE session = ?1 AND id = ?2;
+SELECT iif(claim_until > ?3 AND claim_clock IS ?4, claim, NULL) FROM outbox WHERE session = ?1 AND id = ?2;
 
 -- name: claim_debt
--- A sender has a reply until then.
-UPDATE outbox SET claim = ?, claim_until = ? WHERE session = ? AND id = ?;
+-- A sender has a reply until then, by this clock. Where there is another one, nobody has it.
+UPDATE outbox SET claim = ?, claim_until = ?, claim_clock = ? WHERE session = ? AND id = ?;
 
 -- name: outbox
 -- A page of the replies that are owed, oldest first, a session's in the order of its turns. With `?7`, without those that
@@ -40,7 +41,7 @@ FROM outbox JOIN session ON session.n = outbox.session
 WHERE outbox.tenant = ?1 AND outbox.at >= ?2
   AND (outbox.at, outbox.session, outbox.turn, outbox.id)
       > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4, ?5)
-  AND (?7 IS NULL OR ifnull(outbox.claim_until, 0) <= ?7)
+  AND (?7 IS NULL OR ifnull(outbox.claim_until, 0) <= ?7 OR outbox.claim_clock IS NOT ?8)
 ORDER BY outbox.at, outbox.session, outbox.turn, outbox.id LIMIT ?6;
 
 -- name: pending
@@ -76,7 +77,8 @@ UPDATE session SET active_at = ? WHERE n = ?;
 
 -- name: save_turn
 -- What changes when a turn starts, is seized, renewed or ends, and when the session ends.
-UPDATE session SET ended = ?, fence = ?, turn = ?, holder = ?, lease_until = ?, journal = ?, base = ?, active_at = ?
+UPDATE session SET ended = ?, fence = ?, turn = ?, holder = ?, lease_until = ?, lease_clock = ?, lease_s = ?,
+                   lease_calendar = ?, journal = ?, base = ?, active_at = ?
 WHERE n = ?;
 
 -- name: session_by_id
@@ -139,7 +141,8 @@ WHERE session = ? AND seq > ? AND kind = 'label' ORDER BY seq;
 
 -- name: inbox
 -- What waits, in the order of acceptance.
-SELECT message, waiter, seq FROM inbox WHERE session = ? ORDER BY seq;
+SELECT message, waiter, seq, lease_until, lease_clock, lease_s, lease_calendar FROM inbox
+WHERE session = ? ORDER BY seq;
 
 -- name: journal
 -- A page of a session's journal rows, over both generations.

@@ -4,6 +4,8 @@
 -- `origin` is the seq after which its own entries begin, more than 0 if it shares the past of another.
 -- `base` is the seq of the entry that a load begins with, 0 for the first one. `active_at` is the time of its last turn or
 -- append, to the second.
+-- A lease runs until `lease_until` by `lease_clock`, which is that of one boot of one machine; elsewhere until
+-- `lease_calendar`, in seconds since 1970, and for no longer than `lease_s`.
 -- The head is not here: it is the last seq in `entry`, so an append touches one table only.
 CREATE TABLE session (
     n           INTEGER PRIMARY KEY,
@@ -20,7 +22,10 @@ CREATE TABLE session (
     base        INTEGER NOT NULL DEFAULT 0,
     origin      INTEGER NOT NULL DEFAULT 0,
     opened_at   INTEGER NOT NULL,
-    active_at   INTEGER NOT NULL
+    active_at   INTEGER NOT NULL,
+    lease_clock    TEXT,
+    lease_s        REAL,
+    lease_calendar REAL
 );
 
 -- The current session of a key is the one with its highest epoch: there is no second place to say so.
@@ -74,8 +79,8 @@ CREATE TABLE blob_use (
 
 -- A session with its head, as of one moment.
 CREATE VIEW session_state AS
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, journal, base, origin,
-       opened_at, active_at,
+SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s, lease_calendar,
+       journal, base, origin, opened_at, active_at,
        coalesce((SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1), origin) AS head,
        (SELECT at FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS last_at
 FROM session;
@@ -99,19 +104,25 @@ CREATE TABLE journal_b (
     body     BLOB    NOT NULL
 );
 
--- Accepted messages that no turn has taken yet. An id begins with its time, so the index has them oldest first.
+-- Accepted messages that no turn has taken yet. `waiter` is the live caller that a message waits with, for as long as its
+-- lease runs; it is kept as that of a turn is. An id begins with its time, so the index has
+-- them oldest first.
 CREATE TABLE inbox (
     session INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
     message BLOB    NOT NULL,
     waiter  TEXT,
     tenant  TEXT    NOT NULL,
+    lease_until    REAL,
+    lease_clock    TEXT,
+    lease_s        REAL,
+    lease_calendar REAL,
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
 CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
 
 -- Replies that are owed to somebody, from the end of their turn until their sending is confirmed. While `claim_until` has
--- not come, one sender has it, whose token is `claim`.
+-- not come by `claim_clock`, one sender has it, whose token is `claim`.
 CREATE TABLE outbox (
     session     INTEGER NOT NULL,
     id          BLOB    NOT NULL,
@@ -121,6 +132,7 @@ CREATE TABLE outbox (
     tenant      TEXT    NOT NULL,
     claim       BLOB,
     claim_until REAL,
+    claim_clock TEXT,
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);

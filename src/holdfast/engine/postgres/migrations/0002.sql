@@ -28,10 +28,11 @@ DROP INDEX session_by_key;
 DROP INDEX session_by_activity;
 ALTER TABLE session RENAME COLUMN active_at TO listed_at;
 ALTER TABLE session ADD COLUMN unread boolean NOT NULL DEFAULT true;
+ALTER TABLE session ADD COLUMN lease_s double precision;
 CREATE INDEX session_forks ON session (tenant, opened_at, id) WHERE origin > 0;
 CREATE VIEW session_state AS
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
-       listed_at AS active_at, last_at, stamp,
+       listed_at AS active_at, last_at, stamp, lease_s, lease_until,
        lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
 FROM session;
 
@@ -46,3 +47,7 @@ CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq)
 ALTER TABLE outbox ADD COLUMN claim bytea;
 ALTER TABLE outbox ADD COLUMN claim_until double precision;
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
+
+-- Waiters have leases, too.
+ALTER TABLE inbox ADD COLUMN lease_s double precision;
+ALTER TABLE inbox ADD COLUMN lease_until double precision;

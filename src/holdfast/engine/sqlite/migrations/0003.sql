@@ -1,4 +1,5 @@
--- Version 3: what waits and what is owed are found by age, and a reply is given to one sender at a time.
+-- Version 3: what waits and what is owed are found by age, and a reply is given to one sender at a time. A lease says by
+-- which clock it runs and for how long it was given; waiters have leases, too.
 
 CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
 
@@ -9,6 +10,10 @@ CREATE TABLE inbox (
     message BLOB    NOT NULL,
     waiter  TEXT,
     tenant  TEXT    NOT NULL,
+    lease_until    REAL,
+    lease_clock    TEXT,
+    lease_s        REAL,
+    lease_calendar REAL,
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
 CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
@@ -27,6 +32,7 @@ CREATE TABLE outbox (
     tenant      TEXT    NOT NULL,
     claim       BLOB,
     claim_until REAL,
+    claim_clock TEXT,
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
@@ -35,3 +41,16 @@ INSERT INTO outbox (session, id, turn, reply_to, at, tenant)
 SELECT outbox_2.session, outbox_2.id, outbox_2.turn, reply_to, at, tenant
 FROM outbox_2 JOIN session ON session.n = outbox_2.session;
 DROP TABLE outbox_2;
+
+
+ALTER TABLE session ADD COLUMN lease_clock TEXT;
+ALTER TABLE session ADD COLUMN lease_s REAL;
+ALTER TABLE session ADD COLUMN lease_calendar REAL;
+
+DROP VIEW session_state;
+CREATE VIEW session_state AS
+SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s, lease_calendar,
+       journal, base, origin, opened_at, active_at,
+       coalesce((SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1), origin) AS head,
+       (SELECT at FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS last_at
+FROM session;
