@@ -95,6 +95,17 @@ def test_a_backup_of_yesterday_is_free_at_once_for_a_process_that_looks_only_onc
             pass
 
 
+def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: Path) -> None:
+    """I-23: the time until which a sender had it means nothing here."""
+    with holdfast.open(path, world=Machine("old", up_s=30 * DAY_S)) as store:
+        with store.turn("k", "hello", reply_to="somebody") as turn:
+            turn.say("hi")
+        assert len(store.outbox(claim_s=60)) == 1
+    with holdfast.open(path, world=Machine("new")) as store:
+        assert [owed.text for owed in store.outbox(claim_s=60)] == ["hi"]
+        assert store.outbox(claim_s=60) == []
+
+
 def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is_not(path: Path) -> None:
     """Containers may have a time since boot of their own: it is another clock, though the kernel is the same."""
     elsewhere = [*namespaces.UNSHARE, "--time", f"--boottime={int(30 * DAY_S)}", "--pid", "--mount-proc"]
