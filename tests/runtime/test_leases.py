@@ -14,6 +14,7 @@ import holdfast
 import namespaces
 import procs
 from holdfast import Store
+from holdfast.engine.protocol import Claim, Write, Written
 from holdfast.errors import AlreadyAccepted, SessionBusy
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.leases import WAITER_S
@@ -100,10 +101,16 @@ def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: P
     with holdfast.open(path, world=Machine("old", up_s=30 * DAY_S)) as store:
         with store.turn("k", "hello", reply_to="somebody") as turn:
             turn.say("hi")
-        assert len(store.outbox(claim_s=60)) == 1
+        old = store._work.engine
+        [debt] = old.outbox("default", free=True)
+        claimed = Write(debt.session, claim=Claim(debt.id, b"a sender's token", 60.0), ended_too=True)
+        assert isinstance(old.commit([(claimed,)])[0], Written)
+        assert old.outbox("default", free=True) == []
     with holdfast.open(path, world=Machine("new")) as store:
-        assert [owed.text for owed in store.outbox(claim_s=60)] == ["hi"]
-        assert store.outbox(claim_s=60) == []
+        new = store._work.engine
+        assert new.outbox("default", free=True) == [debt]
+        assert isinstance(new.commit([(claimed,)])[0], Written)
+        assert new.outbox("default", free=True) == []
 
 
 def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is_not(path: Path) -> None:
