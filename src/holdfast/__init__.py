@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.domain.entry import Entry
 from holdfast.domain.message import Usage
 from holdfast.domain.routing import Daily, Idle
-from holdfast.domain.turn import ToolCall
+from holdfast.domain.turn import CallToRun, ToolCall
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.follow import Event
@@ -40,6 +40,7 @@ __all__ = [
     "AsyncSession",
     "AsyncStore",
     "AsyncTurn",
+    "CallToRun",
     "Context",
     "Daily",
     "Entry",

@@ -77,6 +77,7 @@ class Log:
         self._shows_lost = self._goes_on_lost = False
         self.closed: str | None = None
         self.hidden: set[str] = set()
+        self.retracted: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
         self.shape_seq = 0
@@ -267,12 +268,29 @@ class Log:
             since = {seq: since.get(seq, made) for seq in self.gone_after(place)}
         return {seen.id: since[seen.seq] for seen in self.standing if seen.seq in since}
 
-    def ask_for(self, call_id: str, digest: str) -> Ask | None:
-        """The newest open ask for exactly this call, unless the view has gone back from it: then it is asked anew."""
-        fitting = [ask for ask in self.asks.values() if ask.is_open and (ask.call_id, ask.digest) == (call_id, digest)]
-        gone = self.gone if fitting else ()
-        left = {seen.id for seen in self.standing if seen.seq not in gone} if gone else None
-        return next((ask for ask in reversed(fitting) if left is None or ask.message in left), None)
+    def asks_of(self, call_id: str) -> list[Ask]:
+        """What was asked about this id, oldest first, but for what the view has gone back from."""
+        asked = [ask for ask in self.asks.values() if ask.call_id == call_id]
+        return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
+
+    def approved(self) -> list[Ask]:
+        """What was approved and has not been started, in the order asked for; not what the view has gone back from."""
+        asked = [ask for ask in self.asks.values() if ask.may_start]
+        return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
+
+    def _gone_ids(self) -> set[str]:
+        gone = self.gone
+        return {seen.id for seen in self.standing if seen.seq in gone} if gone else set()
+
+    def since_turn(self, number: int) -> list[Seen]:
+        """The messages of a turn and all that stands after it: what may answer its calls."""
+        unit = self._unit_of_turn.get(number)
+        found: list[Seen] = []
+        for other in reversed(self._units):
+            found[:0] = other if isinstance(other, list) else [other]
+            if other is unit:
+                return found
+        return []
 
     def _awaited(self, messages: list[Seen]) -> list[Seen]:
         """Marks the calls that wait, or that the running turn has started with an approval from before it: neither is
@@ -380,6 +398,9 @@ class Log:
                 self._place(seen)
         else:
             self.elsewhere.update(self._inbox)
+        for ask in self.asks.values():
+            if ask.may_start:
+                ask.approved = None  # it is used there or not at all: here it is asked about again
         for turn in self.turns.values():
             if turn.end is None:
                 turn.end, turn.reason, turn.ended_at = "interrupted", "the session was forked", entry.at
@@ -431,8 +452,15 @@ class Log:
             self._stale = True
 
     def _retracted(self, entry: Entry) -> None:
-        self.hidden.update(note_of("retract", entry.note).messages)
+        messages = note_of("retract", entry.note).messages
+        self.hidden.update(messages)
+        self.retracted.update(messages)
         self._stale = True
+
+    def _posted(self, entry: Entry) -> None:
+        turn = self.turns.get(entry.turn) if entry.turn is not None else None
+        if turn is not None and note_of("post", entry.note).end == "sent":
+            turn.sent_seq = entry.seq
 
     def _closed(self, entry: Entry) -> None:
         note = note_of("closed", entry.note)
@@ -460,6 +488,7 @@ _HANDLERS = {
     "rewind": Log._rewound,
     "label": Log._labelled,
     "retract": Log._retracted,
+    "post": Log._posted,
     "compaction": Log._compacted,
     "opened": Log._opened,
     "closed": Log._closed,

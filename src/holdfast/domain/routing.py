@@ -81,3 +81,10 @@ def scope_of(tenant: str, *, key: str | None, session: str) -> str:
     """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
     name = f"key {key}" if key is not None else f"session {session}"
     return f"{len(tenant)} {tenant} {name}"
+
+
+def asking_scope(scope: str) -> str:
+    """Where call ids that somebody was asked about are noted, apart from the event ids of the same scope: an id stays
+    bound through resets and compactions.
+    """
+    return f"asked {scope}"

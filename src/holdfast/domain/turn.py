@@ -1,8 +1,7 @@
 """A turn: one piece of work, from an inbound message to its one end; and the states of its tool calls."""
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,14 +35,14 @@ class Ask(msgspec.Struct):
     started_in: int | None = None
 
     @property
+    def may_start(self) -> bool:
+        """Whether it was approved, and the approval not used."""
+        return self.approved is True and self.started_in is None
+
+    @property
     def is_open(self) -> bool:
         """Whether the call is still waiting, for a decision or to be run."""
         return self.approved is not False and self.started_in is None
-
-
-def digest_of(name: str, arguments: str) -> str:
-    """What an approval is bound to."""
-    return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
 
 
 Asks = Mapping[tuple[str, int], Ask]
@@ -66,6 +65,8 @@ class TurnRecord(msgspec.Struct):
     seq: int = 0
     spoke: bool = False
     """Whether it left anything of its own: if it did, it has used what it took (I-4)."""
+    sent_seq: int = 0
+    """The entry with which the turn itself confirmed that what it had said was sent."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -80,6 +81,15 @@ class ToolCall(msgspec.Struct, frozen=True):
     state: CallState
     outcome: str | None = None
     arguments: str = ""
+
+
+class CallToRun(msgspec.Struct, frozen=True):
+    """A call that is to be run now. `arguments` are parsed; text as it was said where it is not JSON."""
+
+    call_id: str
+    name: str
+    arguments: Any
+    message: str
 
 
 def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:

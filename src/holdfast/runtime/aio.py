@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.routing import Policy
-from holdfast.domain.turn import CallId, ToolCall
+from holdfast.domain.turn import CallId, CallToRun, ToolCall
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
@@ -80,6 +80,10 @@ class AsyncTurn:
     ) -> Awaitable[CallId]:
         """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`."""
         return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+
+    def calls(self) -> Awaitable[list[CallToRun]]:
+        """The calls to be run now, in any format; see `Turn.calls`."""
+        return arun(self._work.calls())
 
     def result(self, call_id: str, content: Any, error: bool = False) -> Awaitable[str]:
         """Stores what the tool answered; the id of that message."""

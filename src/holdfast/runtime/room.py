@@ -51,6 +51,7 @@ class Room:
         self.sums: Any = None
         """What `summing` has added up so far."""
         self.contexts = Contexts()
+        self._scopes: list[str] | None = None
 
     def other(self, state: SessionState) -> "Room":
         """A room for another session of the same store."""
@@ -60,6 +61,16 @@ class Room:
     def scope(self) -> str:
         """What an event id of this session is unique in."""
         return scope_of(self.tenant, key=self.key, session=self.id)
+
+    def scopes(self) -> list[str]:
+        """Its scope, and those of the sessions whose past it shares. None of them ever changes."""
+        if self._scopes is None:
+            self._scopes = [self.scope]
+            for stretch in self.lineage()[:-1]:
+                state = self.engine.state(stretch.session)
+                key = state.key if state is not None else None
+                self._scopes.append(scope_of(self.tenant, key=key, session=stretch.session))
+        return self._scopes
 
     def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the end."""

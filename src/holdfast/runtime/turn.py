@@ -5,7 +5,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from holdfast.domain.turn import CallId
+from holdfast.domain.turn import CallId, CallToRun
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import run
@@ -62,9 +62,17 @@ class Turn:
         """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`.
 
         With `needs_approval` the call waits until `Session.decide`; make it again, with the same id and arguments, to
-        use the approval.
+        use the approval. An id that was asked about stays bound to that: denied, with other arguments, used or done,
+        the call raises `NotApproved`, or waits if it is asked about again. So does an id that this turn has started.
         """
         return run(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+
+    def calls(self) -> list[CallToRun]:
+        """The calls to be run now, in any format: those that the model has made in this turn and that are neither
+        started, nor answered, nor waiting, nor denied; and before them those that waited and were approved, whichever
+        turn they were made in. Start each with `call`, with its id and arguments, and answer it with `result`.
+        """
+        return run(self._work.calls())
 
     def result(self, call_id: str, content: Any, error: bool = False) -> str:
         """Stores what the tool answered; the id of that message."""

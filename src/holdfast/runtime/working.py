@@ -13,28 +13,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.domain.approval import Verdict, digests_of, judge_call
 from holdfast.domain.entry import Asked, CallStarted, Draft, End, Retracted, Taken, TurnEnded
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
-from holdfast.domain.turn import Ask, CallId, addresses, digest_of
+from holdfast.domain.routing import asking_scope
+from holdfast.domain.turn import Ask, CallId, CallToRun, addresses
 from holdfast.engine.protocol import Owing, Refused, Write, Written
-from holdfast.errors import HoldfastError, NotFound, OperatorNeeded, TurnInterrupted
+from holdfast.errors import HoldfastError, NotApproved, NotFound, OperatorNeeded, TurnInterrupted
+from holdfast.runtime.calling import CallBook, answered, to_run, was_asked
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.message import Message
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.stream import Stream
-
-
-class OpenCall:
-    """A call of this turn that may still be answered."""
-
-    __slots__ = ("answered", "call_id", "index", "message", "started", "waiting")
-
-    def __init__(self, call_id: str, message: str, index: int, *, started: bool, waiting: bool = False) -> None:
-        self.call_id, self.message, self.index, self.started = call_id, message, index, started
-        self.waiting, self.answered = waiting, False
 
 
 class TurnWork:
@@ -51,7 +44,7 @@ class TurnWork:
         self._streams: list[Stream] = []
         self._unstored: list[Draft] = []  # messages that the store could not take; the turn's end has them
         self._leaving: tuple[End, str | None, str | None] = ("interrupted", None, None)
-        self._calls: list[OpenCall] = []
+        self._calls = CallBook()
         self._cut_off = False
         room.keeper.hold(self, _orphan(room, number))
 
@@ -76,7 +69,7 @@ class TurnWork:
             late = Spoken(replace(spoken.note, late=True), spoken.body)
             yield self.room.submit(drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
             raise
-        self._note_calls(draft.id.hex(), spoken.note)
+        self._calls.note(draft.id.hex(), spoken.note)
         return draft.id.hex()
 
     def interrupted(self) -> Plan[TurnInterrupted]:
@@ -151,26 +144,9 @@ class TurnWork:
             except OperatorNeeded:
                 self._unstored.append(draft)
                 raise
-            self._note_calls(draft.id.hex(), spoken.note)
+            self._calls.note(draft.id.hex(), spoken.note)
 
     # Tools.
-
-    def _note_calls(self, message: str, note: MessageNote) -> None:
-        with self._lock:
-            for index, call in enumerate(note.calls):
-                self._calls.append(OpenCall(call.id, message, index, started=False))
-            for call_id in note.answers if note.target is None else ():
-                self._answer(call_id)
-
-    def _answer(self, call_id: str) -> OpenCall | None:
-        fitting = [call for call in self._calls if call.call_id == call_id]
-        open_calls = [call for call in fitting if not call.answered and not call.waiting]
-        if not open_calls:
-            return None
-        newest = open_calls[-1].message
-        call = next(call for call in open_calls if call.message == newest)
-        call.answered = True
-        return call
 
     def call(
         self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False
@@ -179,58 +155,100 @@ class TurnWork:
         return self._call(name, _frozen(arguments), str(call_id) if call_id else None, needs_approval)
 
     def _call(self, name: str, text: str, call_id: str | None, needs_approval: bool) -> Plan[CallId]:
-        id = call_id or "call_" + self.room.world.chance(12).hex()
-        digest = digest_of(name, text)
-        ask = (yield from self._ask_for(id, digest)) if call_id is not None else None
-        if ask is not None:
-            return CallId(id, waiting=True) if ask.approved is None else (yield from self._use_approval(ask))
-        with self._lock:
-            asked = next((c for c in self._calls if c.call_id == id and not c.started and not c.answered), None)
-            if asked is not None:
-                asked.started, asked.waiting = True, needs_approval
-        if asked is not None:
-            place = (asked.message, asked.index)
-            drafts: tuple[Draft, ...] = () if needs_approval else (self._begun(id, *place),)
-        else:
-            payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
-            note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
-            message = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
-            place, drafts = (message.id.hex(), 0), (message,)
-        if needs_approval:
-            drafts += (self.room.draft("ask", Asked(id, place[0], digest, place[1]), turn=self.number),)
-        try:
-            yield from self._write(drafts=drafts)
-        except OperatorNeeded:
-            if asked is not None:
-                asked.started = asked.waiting = False  # so that it can be made again
-            raise
-        if asked is None:
-            with self._lock:
-                self._calls.append(OpenCall(id, *place, started=True, waiting=needs_approval))
-        return CallId(id, waiting=needs_approval)
+        digests = digests_of(name, text)
+        if call_id is None:
+            id = "call_" + self.room.world.chance(12).hex()
+            return (yield from self._begin(id, name, text, asks=needs_approval, digest=digests[0]))
+        verdict, was_bound = yield from self._judged(call_id, digests, needs_approval)
+        if verdict.act == "refuse":
+            raise NotApproved(call_id=call_id, why=verdict.why)
+        if verdict.act == "wait":
+            return CallId(call_id, waiting=True)
+        if verdict.ask is not None:
+            return (yield from self._use_approval(verdict.ask))
+        asks = verdict.act == "ask"
+        return (yield from self._begin(call_id, name, text, asks=asks, digest=digests[0], bind=not was_bound))
 
-    def _ask_for(self, call_id: str, digest: str) -> Plan[Ask | None]:
+    def _judged(self, call_id: str, digests: tuple[str, str], needs_approval: bool) -> Plan[tuple[Verdict, bool]]:
+        """What is to be done about this call, and whether its id was bound before."""
         log = yield Read(self.room.log)
         with self.room.lock:
-            return log.ask_for(call_id, digest)
+            asks = log.asks_of(call_id)
+        is_bound = bool(asks) or (yield Read(partial(was_asked, self.room, call_id)))
+        done: set[tuple[str, int]] = set()
+        if is_bound:
+            log = yield Read(self.room.history)  # what was asked before the last compaction counts, too
+            with self.room.lock:
+                asks, done = log.asks_of(call_id), answered(log, call_id)
+        verdict = judge_call(
+            asks,
+            digests,
+            needs_approval=needs_approval,
+            is_made=self._calls.is_made(call_id),
+            here=self._calls.here(call_id),
+            was_asked=is_bound,
+            answered=done,
+        )
+        return verdict, is_bound
+
+    def _begin(
+        self, id: str, name: str, text: str, *, asks: bool, digest: str, bind: bool = True
+    ) -> Plan[CallId]:
+        """Stores that a call is started, or asked about; `bind`: for the first time."""
+        payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
+        note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
+        message = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
+        begun = self._calls.begin(id, message.id.hex(), asks=asks)
+        if begun is None:
+            raise NotApproved(call_id=id, why="it was started in this turn already")
+        call, is_new = begun
+        drafts: tuple[Draft, ...] = (message,) if is_new else ()
+        if not is_new and not asks:
+            drafts = (self._begun(id, call.message, call.index),)
+        write: dict[str, Any] = {}
+        if asks:
+            asked = Asked(id, call.message, digest, call.index)
+            drafts += (self.room.draft("ask", asked, turn=self.number),)
+            if bind:
+                write = {"event": (asking_scope(self.room.scope), id), "event_draft": len(drafts) - 1}
+        try:
+            yield from self._write(drafts=drafts, **write)
+        except OperatorNeeded:
+            if is_new:
+                self._calls.forget(call)
+            else:
+                self._calls.take_back(call)
+            raise
+        self._calls.stored(call)
+        return CallId(id, waiting=asks)
 
     def _use_approval(self, ask: Ask) -> Plan[CallId]:
         """An approval is good for one start of exactly this call."""
-        yield from self._write(drafts=(self._begun(ask.call_id, ask.message, ask.index),))
-        with self._lock:
-            self._calls.append(OpenCall(ask.call_id, ask.message, ask.index, started=True))
+        call = self._calls.begin_approved(ask.call_id, ask.message, ask.index)
+        if call is None:
+            raise NotApproved(call_id=ask.call_id, why="its approval was used")
+        try:
+            yield from self._write(drafts=(self._begun(ask.call_id, ask.message, ask.index),))
+        except OperatorNeeded:
+            self._calls.forget(call)
+            raise
         return CallId(ask.call_id)
 
     def _begun(self, call_id: str, message: str, index: int) -> Draft:
         return self.room.draft("call", CallStarted(call_id, message, index), turn=self.number)
+
+    def calls(self) -> Plan[list[CallToRun]]:
+        """The calls that are to be run now."""
+        if self.ended:
+            raise (yield from self.interrupted())
+        return (yield Read(lambda: to_run(self.room, self.number, self._calls.begun())))
 
     def result(self, call_id: str, content: Any, *, error: bool = False) -> Plan[str]:
         """Stores what the tool answered; late, if the turn is over by now."""
         return self._result(str(call_id), _frozen(content), error)
 
     def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
-        with self._lock:
-            known = self._answer(call_id)
+        known = self._calls.answer(call_id)
         if known is None and not (yield from self._called_elsewhere(call_id)):
             raise NotFound(what="tool call", name=call_id, hint="store it with Turn.call before the tool runs")
         part = {"type": "result", "call_id": call_id, "content": text} | ({"error": True} if error else {})

@@ -1,0 +1,102 @@
+"""Approvals: whether a call may be run, from all that was asked and decided about its id (I-22).
+
+A call id that was ever put to somebody for approval is bound. The same call, approved and not started yet, may be
+started once. Everything else waits, or is refused with the reason: there is no way to run a bound call but through an
+approval of exactly this name and these arguments. An id that was never asked about is the caller's own affair, but for
+one thing: what was started or finished in a turn is not started again in it.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+from holdfast.domain.message import freeze
+from holdfast.domain.turn import Ask
+
+Here = Literal["started", "done"]
+"""What the turn knows of a call id that the model has not made anew."""
+
+
+class Verdict(NamedTuple):
+    """What is to be done about a call: start it, start it with an approval, let it wait, ask about it, or refuse it."""
+
+    act: Literal["start", "use", "wait", "ask", "refuse"]
+    ask: Ask | None = None
+    why: str = ""
+
+
+def digests_of(name: str, arguments: str) -> tuple[str, str]:
+    """What an approval of this call may be bound to: its name and what its arguments say, however they are spaced; and
+    the digest of the very text, which releases before this one noted.
+    """
+    return _digest(name, _canonical(arguments)), _digest(name, arguments)
+
+
+def _digest(name: str, arguments: str) -> str:
+    return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
+
+
+def _canonical(arguments: str) -> str:
+    """The arguments as we would write them. What JSON reads in more than one way stays as it was said."""
+    try:
+        return freeze(json.loads(arguments, object_pairs_hook=_unambiguous)).decode()
+    except Exception:  # not JSON, a key twice, numbers or depths that can't be frozen: then the text is what counts
+        return arguments
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
+
+
+def judge_call(
+    asks: Sequence[Ask],
+    digests: Collection[str],
+    *,
+    needs_approval: bool,
+    is_made: bool = False,
+    here: Here | None = None,
+    was_asked: bool = False,
+    answered: Collection[tuple[str, int]] = (),
+) -> Verdict:
+    """What is to be done about a call with one of these digests.
+
+    `asks` are those for its id, oldest first, without those that the view has gone back from. `is_made`: the model has
+    made this call in this turn, and nobody has started it. `was_asked`: somebody was asked about this id where `asks`
+    do not tell of it, before a reset or a rewind. `answered`: places of calls that have an outcome.
+    """
+    fitting = [ask for ask in asks if ask.digest in digests]
+    usable = [ask for ask in fitting if ask.may_start]
+    if usable:
+        return Verdict("use", usable[-1])
+    waiting = [ask for ask in asks if ask.approved is None]
+    if waiting:  # one at a time, so that a decision about an id is a decision about what was shown
+        return _about_waiting(waiting[-1], digests)
+    if needs_approval:
+        return Verdict("ask")
+    if asks or was_asked:
+        # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked about as the first was.
+        return Verdict("ask") if is_made else Verdict("refuse", why=_why(asks, fitting, answered))
+    if here is None or is_made:
+        return Verdict("start")
+    return Verdict("refuse", why="it is done" if here == "done" else "it was started in this turn already")
+
+
+def _about_waiting(ask: Ask, digests: Collection[str]) -> Verdict:
+    if ask.digest in digests:
+        return Verdict("wait", ask)
+    return Verdict("refuse", why="it waits for approval with other arguments")
+
+
+def _why(asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[tuple[str, int]]) -> str:
+    if not asks:
+        return "it was asked for before the session was reset or rewound"
+    if not fitting:
+        return "it was asked for with other arguments"
+    last = fitting[-1]
+    if last.approved is False:
+        return "it was denied"
+    return "it is done" if (last.message, last.index) in answered else "its approval was used"
