@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
-EXPORTS_MAX = 25
+EXPORTS_MAX = 48
 
 
 def exports(package: ModuleType) -> list[str]:
