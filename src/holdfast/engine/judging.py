@@ -47,9 +47,11 @@ def judge(
     waiting: Collection[bytes] = (),
     owed: bool = False,
     claim: bytes | None = None,
+    position: int | None = None,
 ) -> Judgement:
     """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the inbox, `owed` whether
-    the reply that it pays or claims is, `claim` the token of the sender that has that reply now.
+    the reply that it pays or claims is, `claim` the token of the sender that has that reply now, `position` that of the
+    last chunk.
     """
     if known is None:
         return "missing", None
@@ -63,6 +65,8 @@ def judge(
         return "busy", known.turn
     if write.head is not None and known.head != write.head:
         return "moved", known.head
+    if write.position is not None and position != write.position:
+        return "moved", position
     if write.takes and not set(write.takes).issubset(waiting):
         return "taken", None
     if reply_of(write) is not None and not owed:

@@ -166,6 +166,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Refused `busy` while a turn is running."""
     head: int | None = None
     """Refused `moved` unless this is the head."""
+    position: int | None = None
+    """Refused `moved` unless the last chunk of the running turn has this position; with none, the one it began at."""
     ended_too: bool = False
     """A late outcome may still be stored in an ended session; all else is refused, `ended`."""
     event: tuple[str, str] | None = None

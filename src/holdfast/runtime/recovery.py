@@ -12,13 +12,14 @@ from collections.abc import Callable
 from holdfast.domain.entry import End, TurnEnded
 from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, TurnInterrupted
-from holdfast.runtime.drive import Plan, Read, outcome_of
+from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
 
 SETTLE_S = 5.0
 """How long whoever stops a living writer's turn has to write what is left of it, before others do."""
+AGAIN_S = 0.02
 
 
 def is_dead(room: Room, state: SessionState) -> bool:
@@ -58,8 +59,12 @@ def settle(
         outcome = yield ticket
         if isinstance(outcome, Refused):
             return False
-        last = yield from _last_write(room, state, end, reason)
-        outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
+        while True:
+            last = yield from _last_write(room, state, end, reason)
+            outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
+            if not isinstance(outcome, Refused) or outcome.why != "moved":
+                break
+            yield Pause(room.engine, room.id, AGAIN_S)  # something came in late, or an old server was asked
     except BaseException as cut:
         if isinstance(outcome_of(ticket), Written):
             yield from _leave(room, state.fence + 1, cut)
@@ -77,7 +82,9 @@ def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[
         turn = log.turns.get(state.turn)
         spoke, took = (turn.spoke, tuple(turn.takes)) if turn else (False, ())
         ended = turn is not None and turn.end is not None
-    partials = rebuild(rows, known={bytes.fromhex(message.id) for message in of_turn})
+        head = log.head
+    spoken_rows = [row for row in rows if row.turn == state.turn]
+    partials = rebuild(spoken_rows, known={bytes.fromhex(message.id) for message in of_turn})
     drafts = [room.message(spoken, turn=state.turn, id=id) for id, spoken in partials]
     unused = took if not ended and not spoke and not partials else ()
     given_back = [message for message in of_turn if message.id in unused]
@@ -88,6 +95,8 @@ def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[
         room.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
+        head=head,  # all that it was made from: a server that was replaced may have less of it
+        position=rows[-1].position if rows else state.journal,
         finish=True,
         ended_too=True,
         admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
@@ -109,7 +118,7 @@ def _journal(room: Room, state: SessionState) -> list[Row]:
     position = state.journal
     while True:
         page = room.engine.journal(room.id, after=position, limit=2000)
-        rows.extend(row for row in page if row.turn == state.turn)
+        rows.extend(page)
         if len(page) < 2000:
             return rows
         position = page[-1].position

@@ -265,7 +265,7 @@ class StoreWork:
             new, (*closing, opening) = yield Read(lambda: self._replacement(room.state(), key, reason))
             made.append(new)
             for one in closing:  # none when somebody else has ended it by now, and then this commit is refused
-                last = replace(last, drafts=(*last.drafts, *one.drafts), close=True, head=one.head, takes=one.takes)
+                last = replace(last, drafts=(*last.drafts, *one.drafts), close=True, takes=one.takes)
             return last, opening
 
         yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)

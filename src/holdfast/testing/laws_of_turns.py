@@ -323,3 +323,18 @@ def a_load_begins_where_the_last_base_was_set(engine: Engine) -> None:
     assert state(engine, session).base == 4
     did(engine, Write(session, drafts=drafts(), unbase=True))
     assert state(engine, session).base == 0
+
+
+@LAWS
+def what_was_made_from_half_of_a_journal_is_refused(engine: Engine) -> None:
+    """Who settles a turn has read all that it said, or the write is refused: nothing that was shown is lost (I-5)."""
+    session = opened(engine, 1)
+    turn = started(engine, session)
+    began = state(engine, session).journal
+    assert refusal(engine, Write(session, fence=turn, position=began + 1)) == "moved"
+    did(engine, Write(session, fence=turn, position=began))
+    said = [did(engine, Write(session, fence=turn, chunk=Chunk(b"m", n, b"word"))).position for n in range(2)]
+    did(engine, Write(session, fence=turn, seize=True))
+    for read in (began, said[0]):
+        assert refusal(engine, Write(session, fence=turn + 1, finish=True, position=read)) == "moved"
+    did(engine, Write(session, fence=turn + 1, finish=True, position=said[1]))

@@ -380,6 +380,8 @@ def _refusal(world: _World, write: Write, now: float) -> Refused | None:
         return no("busy")
     if write.head is not None and write.head != session.origin + len(session.log):
         return no("moved")
+    if write.position not in (None, max([session.journal, *(row.position for row in session.rows)])):
+        return no("moved")
     if not {waiting.message for waiting in session.inbox.values()}.issuperset(write.takes):
         return no("taken")
     if write.pays is not None and write.pays not in session.owed:

@@ -1,6 +1,7 @@
 """Connecting: from an address to a connection that can write, and how long an answer is waited for.
 
-An address may name several servers; the one that can be written is found by the driver (`target_session_attrs`). A
+An address may name several servers; of those that can be written (`target_session_attrs`) the one that leads is found
+by `primary`. A
 server or a network that goes silent is told from one that is slow by a limit on the time to an answer: then the
 connection is let go, never cancelled, because a COMMIT may be waiting for other servers at the other end.
 """
@@ -9,7 +10,7 @@ import contextlib
 import socket
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper
 
 from holdfast.engine.postgres.arrays import register
+from holdfast.engine.postgres.primary import Identity, Primary
 from holdfast.engine.postgres.queries import QUERIES
 from holdfast.errors import StoreUnavailable
 
@@ -42,7 +44,7 @@ class _UuidAsText(Loader):
 class Address:
     """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
 
-    def __init__(self, dsn: str, *, connect_s: float = 5.0) -> None:
+    def __init__(self, dsn: str, *, tick: Callable[[], float], connect_s: float = 5.0) -> None:
         try:
             given = conninfo_to_dict(dsn)
         except psycopg.Error as error:
@@ -65,13 +67,31 @@ class Address:
         hosts, ports = host.split(","), port.split(",")
         if len(ports) < len(hosts):
             ports = ports[:1] * len(hosts)
+        self._servers = [
+            {"host": each, "port": its, "hostaddr": number}
+            for each, its, number in zip(hosts, ports, _addresses(given, len(hosts)), strict=False)
+        ]
+        self.primary = Primary(tick)
         at = ",".join(each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False))
         self.shown = f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
 
-    def connect(self, *, prepared: bool = True) -> psycopg.Connection[Any]:
-        """A connection that can write. Raises the driver's errors."""
+    def line(self, watchdog: "Watchdog", *, prepared: bool = True) -> "Line":
+        """A connection to the server that leads. Raises the driver's errors."""
+        if len(self._servers) > 1:
+            names = [f"{server['host']!r}, port: {server['port']!r}" for server in self._servers]
+            found = self.primary.survey(names, lambda number: self._connect(prepared, self._servers[number]))
+        else:
+            found = self.primary.only(lambda: self._connect(prepared, {}))
+        return Line(*found, watchdog)
+
+    def _connect(self, prepared: bool, server: dict[str, Any]) -> psycopg.Connection[Any]:
+        """A connection that can write."""
         connection = psycopg.connect(
-            self._dsn, autocommit=True, prepare_threshold=1 if prepared else None, **self._options
+            self._dsn,
+            autocommit=True,
+            prepare_threshold=1 if prepared else None,
+            **self._options,
+            **{name: value for name, value in server.items() if value},
         )
         connection.adapters.register_loader("uuid", _UuidAsText)
         register(connection)
@@ -87,8 +107,8 @@ class Address:
 class Line:
     """A connection on which one thread at a time asks, watched for answers that don't come."""
 
-    def __init__(self, connection: psycopg.Connection[Any], watchdog: "Watchdog") -> None:
-        self.connection = connection
+    def __init__(self, connection: psycopg.Connection[Any], identity: Identity | None, watchdog: "Watchdog") -> None:
+        self.connection, self.identity = connection, identity
         self.unreplicated = False
         connection.add_notice_handler(self._noticed)
         self.question = 0
@@ -211,6 +231,12 @@ class Watchdog:
             looks = self._lines[line][1] + 1
         self._lines[line] = (question, looks)
         return bool(question) and looks > LOOKS
+
+
+def _addresses(given: dict[str, Any], count: int) -> list[str]:
+    """The numbers of the servers, where the address has them beside their names."""
+    found = f"{given.get('hostaddr') or ''}".split(",")
+    return found if len(found) == count else [""] * count
 
 
 def _without_password(dsn: str) -> str:

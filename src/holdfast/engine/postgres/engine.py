@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.entry import Entry
 from holdfast.engine.codec import event_name, join, names_in
 from holdfast.engine.postgres import migrating, upkeep
+from holdfast.engine.postgres.acknowledged import Acknowledged
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Watchdog
 from holdfast.engine.postgres.effects import PLACE, columns
@@ -20,7 +21,8 @@ from holdfast.engine.postgres.naming import FIRST, is_id, raw, span, text
 from holdfast.engine.postgres.notifying import Notifier
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.polling import Poller
-from holdfast.engine.postgres.readers import Readers
+from holdfast.engine.postgres.primary import Outdated
+from holdfast.engine.postgres.readers import Check, Readers
 from holdfast.engine.postgres.replication import Replication
 from holdfast.engine.postgres.scribe import Scribe
 from holdfast.engine.postgres.searching import Searching
@@ -74,11 +76,11 @@ class PostgresEngine:
         patience_s: float = PATIENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
-        address = Address(dsn)
+        address = Address(dsn, tick=tick)
         self.where = address.shown
         self._patience = partial(Patience, self.where, patience_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
-        self._watchers, self._tenants = Watchers(), Tenants()
+        self._watchers, self._tenants, self._acknowledged = Watchers(), Tenants(), Acknowledged()
         self._forked = False
         self._lasting = durability == "power"
         self._readers = Readers(address, self._watchdog, size=readers, patience=self._patience)
@@ -94,6 +96,7 @@ class PostgresEngine:
                 address,
                 self._watchdog,
                 self._tenants,
+                self._acknowledged,
                 lasting=self._lasting,
                 patience=self._patience,
                 chance=chance,
@@ -173,10 +176,20 @@ class PostgresEngine:
 
     # Reading: on the caller's thread.
 
-    def _read(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, check: Check | None = None, /, **values: Any) -> list[tuple[Any, ...]]:
         if self._forked:
             self._checked()
-        return self._readers.read(query, values)
+        return self._readers.read(query, values, check=check)
+
+    def _check_heads(self, rows: list[tuple[Any, ...]], until: int) -> None:
+        """That the server knows what was acknowledged of these sessions."""
+        for row in rows:
+            self._check_head(row[1], row[5], until)
+
+    def _check_head(self, session: str, head: int, until: int) -> None:
+        known = self._acknowledged.head(session, until)
+        if head < known:
+            raise Outdated(f"it has {head} of the {known} entries of session {session} that were acknowledged")
 
     def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """For what reads much: that no answer comes for a while means nothing."""
@@ -199,7 +212,8 @@ class PostgresEngine:
         return {id: {"tenant": tenant, "session": id} for id, tenant in known.items() if tenant is not None}
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
-        rows = self._read(query, **values)
+        until = self._acknowledged.count
+        rows = self._read(query, lambda rows: self._check_heads(rows, until), **values)
         self._tenants.learn((row[1], row[0]) for row in rows)
         return [Known(row[:-3]).state(*row[-3:]) for row in rows]
 
@@ -244,8 +258,14 @@ class PostgresEngine:
         place = self._place(session)
         if place is None:
             return []
-        rows = self._read("entries" if bodies else "entries_bare", **place, after=after, limit=limit)
-        return self._whole(place, rows)
+        until = self._acknowledged.count
+
+        def check(rows: list[tuple[Any, ...]]) -> None:
+            if len(rows) < limit:  # there are no more: the last one is the head
+                self._check_head(session, rows[-1][0] if rows else after, until)
+
+        query = "entries" if bodies else "entries_bare"
+        return self._whole(place, self._read(query, check, **place, after=after, limit=limit))
 
     def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
         places = self._places(sessions)
@@ -358,9 +378,9 @@ def bring_up(
     """The format that a store had, and the one it has now; 0 when there was none. Safe to run twice, and from two
     machines at once.
     """
-    address, watchdog = Address(dsn), Watchdog(ANSWER_S)
+    address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
     patience = partial(Patience, address.shown, patience_s, tick=tick, chance=chance)
-    scribe = Scribe(address, watchdog, Tenants(), lasting=True, patience=patience, chance=chance)
+    scribe = Scribe(address, watchdog, Tenants(), Acknowledged(), lasting=True, patience=patience, chance=chance)
     try:
         found = migrating.prepare(scribe.connect, address.shown, patience())
     finally:

@@ -184,10 +184,11 @@ class Ledger:
             return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
         reply = reply_of(write)
         if known is None or not (write.takes or reply is not None):
-            return judge(write, known, accepted)
+            return judge(write, known, accepted, position=known.position if known is not None else None)
         debt = (known.id, reply or b"")
         owed, claim = debt in batch.debts, batch.claims.get(debt)
-        return judge(write, known, accepted, self._inbox(known), owed=owed, claim=claim)
+        waiting, position = self._inbox(known), known.position
+        return judge(write, known, accepted, waiting, owed=owed, claim=claim, position=position)
 
     def _inbox(self, known: Known) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""

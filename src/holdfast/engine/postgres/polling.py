@@ -139,8 +139,10 @@ class Poller:
                 return
 
     def _connected(self) -> Line:
+        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+            self._drop()
         if self._line is None:
-            self._line = Line(self._address.connect(prepared=self._prepared), self._watchdog)
+            self._line = self._address.line(self._watchdog, prepared=self._prepared)
             if self._listens and not self._line.pooled:
                 self._listen(self._line)
         return self._line

@@ -15,6 +15,8 @@ from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
 from holdfast.errors import StoreUnavailable
 
+Check = Callable[[list[tuple[Any, ...]]], None]
+
 
 class Readers:
     """The reading connections of one engine."""
@@ -26,12 +28,16 @@ class Readers:
         self._prepared = True
         self._closed = False
 
-    def read(self, name: str, values: dict[str, Any], *, slow: bool = False) -> list[tuple[Any, ...]]:
-        """All rows of a query. One that is slow by nature may take its time."""
+    def read(
+        self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query. One that is slow by nature may take its time. If `check` raises that the server knows
+        too little, another is looked for.
+        """
         patience: Patience | None = None
         while True:
             try:
-                return self.once(name, values, slow=slow)
+                return self.once(name, values, slow=slow, check=check)
             except psycopg.Error as error:
                 if error.sqlstate in UNPREPARED:
                     self._prepared = False
@@ -40,12 +46,16 @@ class Readers:
                 patience = patience or self._patience()
                 patience.pause(error)
 
-    def once(self, name: str, values: dict[str, Any], *, slow: bool = False) -> list[tuple[Any, ...]]:
+    def once(
+        self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None
+    ) -> list[tuple[Any, ...]]:
         """The same, asked once. Raises the driver's errors."""
         with self._free:
             line = self._take()
             try:
                 rows = line.run(name, values, slow=slow)
+                if check is not None:
+                    check(rows)
             except BaseException:  # an interrupted one may still have its answer to come
                 line.close()
                 raise
@@ -55,11 +65,15 @@ class Readers:
     def _take(self) -> Line:
         if self._closed:
             raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
-        try:
-            line = self._idle.pop()
-        except IndexError:
-            return Line(self._address.connect(prepared=self._prepared), self._watchdog)
-        return line
+        while self._idle:
+            try:
+                line = self._idle.pop()
+            except IndexError:  # another thread was quicker
+                break
+            if not self._address.primary.is_outdated(line.identity):
+                return line
+            line.close()
+        return self._address.line(self._watchdog, prepared=self._prepared)
 
     def _give(self, line: Line) -> None:
         self._idle.append(line)

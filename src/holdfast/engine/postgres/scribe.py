@@ -18,6 +18,7 @@ import psycopg
 
 from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
 from holdfast.engine.judging import reply_of
+from holdfast.engine.postgres.acknowledged import Acknowledged
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, columns, effects
@@ -59,13 +60,14 @@ class Scribe:
         address: Address,
         watchdog: Watchdog,
         tenants: Tenants,
+        acknowledged: Acknowledged,
         *,
         lasting: bool,
         patience: Callable[[], Patience],
         chance: Callable[[int], bytes],
     ) -> None:
         self._address, self._watchdog, self._tenants = address, watchdog, tenants
-        self._lasting, self._patience = lasting, patience
+        self._lasting, self._patience, self._acknowledged = lasting, patience, acknowledged
         self._ledger = Ledger()
         self._line: Line | None = None
         self._swift: Swift | None = None
@@ -78,8 +80,10 @@ class Scribe:
 
     def connect(self) -> Line:
         """The connection, made if there is none. Raises the driver's errors."""
+        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+            self.close()
         if self._line is None or self._line.connection.closed:
-            self._line = Line(self._address.connect(prepared=self._prepared), self._watchdog)
+            self._line = self._address.line(self._watchdog, prepared=self._prepared)
             self._sure = False
             with self._line.asking() as connection:
                 refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
@@ -358,6 +362,8 @@ class Scribe:
         self._check_replicated()
         self._ledger.settle()
         batch = self._ledger.batch
+        for known in (*batch.moved.values(), *batch.opened.values()):
+            self._acknowledged.note(known.id, known.head)
         self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
         self._swept |= batch.swept
 

@@ -161,7 +161,9 @@ class Searching:
         """Reads a little of each of these logs; False when there was nothing to do. No lock is held while it reads:
         what it has read counts if the marks are where they were then, and is one transaction.
         """
-        line = self._line = self._line or Line(self._address.connect(), self._watchdog)
+        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+            self._drop()
+        line = self._line = self._line or self._address.line(self._watchdog)
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
         added = columns(PLACE | {"seq": Ints}, sorted(behind))
         *_, marks, _ = line.run_all([*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)])

@@ -149,14 +149,21 @@ class Ledger:
             exists, current = known is not None, self._current(write.open)
             return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
         reply = reply_of(write)
+        position = None if known is None or write.position is None else self._spoken(known)
         if known is None or not (write.takes or reply is not None):
-            return judge(write, known, accepted)
+            return judge(write, known, accepted, position=position)
         waiting = self._inbox(known) if write.takes else ()
         debt = None
         if reply is not None:
             clock, tick, _ = self._clock()
             debt = self._run(QUERIES["debt"], (known.n, reply, tick, clock)).fetchone()
-        return judge(write, known, accepted, waiting, owed=debt is not None, claim=debt[0] if debt else None)
+        claim = debt[0] if debt else None
+        return judge(write, known, accepted, waiting, owed=debt is not None, claim=claim, position=position)
+
+    def _spoken(self, known: Known) -> int:
+        """The position of the last chunk of the running turn; the one it began at when there is none."""
+        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
+        return max([known.journal, *(row[0] for row in rows), *(row[0] for row in self._chunks if row[1] == known.n)])
 
     def _current(self, opening: Opening) -> tuple[str, int] | None:
         """The session that the key has now, and its epoch."""
