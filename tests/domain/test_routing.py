@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.routing import Daily, Idle, Policy
+from holdfast.errors import BadArgument
 from worlds import local_ms
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"]
@@ -76,5 +77,5 @@ def test_no_policy_is_never_due() -> None:
 
 @pytest.mark.parametrize("wrong", [{"at": "25:00"}, {"at": "soon"}, {"tz": "Europe/Atlantis"}])
 def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(wrong: dict[str, str]) -> None:
-    with pytest.raises((ValueError, KeyError)):
+    with pytest.raises(BadArgument):
         Daily(**wrong)

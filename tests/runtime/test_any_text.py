@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import Session, Store
-from holdfast.errors import HoldfastError, InvalidMessage
+from holdfast.errors import BadArgument, HoldfastError, InvalidMessage
 
 ODD = '\0\x01\x7f\x85\ud800\udbff\udc00\udfff\u2028\ufeff\ufffe\uffff🦀\U0010fffff\\"\n\r\t é'
 ANY_TEXT = st.one_of(
@@ -119,7 +119,7 @@ def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> 
 @given(text=ANY_TEXT)
 def test_a_name_that_can_not_be_compared_is_refused_with_its_place(shared: Path, text: str) -> None:
     """H7: keys and tenants are found, sorted and compared by the engine; whatever is accepted is found again."""
-    is_unicode = text.encode("utf-8", "ignore").decode() == text
+    is_name = text.encode("utf-8", "ignore").decode() == text
     for place, attempt in (
         ("key", lambda: holdfast.open(shared, durability="process")),
         ("tenant", lambda: holdfast.open(shared, durability="process", tenant=text)),
@@ -128,10 +128,10 @@ def test_a_name_that_can_not_be_compared_is_refused_with_its_place(shared: Path,
         try:
             with attempt() as store:
                 id = store.session(key).id
-                assert is_unicode and store.session(key, create=False).id == id
+                assert is_name and store.session(key, create=False).id == id
                 assert [each.id for each in store.sessions(key=key)][:1] == [id]
-        except InvalidMessage as error:
-            assert not is_unicode and error.place == place
+        except BadArgument as error:
+            assert not is_name and error.parameter == place
             str(error).encode()
 
 

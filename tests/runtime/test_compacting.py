@@ -13,7 +13,7 @@ import holdfast
 import procs
 from holdfast import Session, Store
 from holdfast.domain.entry import Entry, note_of
-from holdfast.errors import Conflict, InvalidMessage, SessionEnded
+from holdfast.errors import BadArgument, Conflict, InvalidMessage, SessionEnded
 from holdfast.testing.providers import check
 from looking import other_handle
 from talking import FORMATS, contexts, named, talk, texts
@@ -255,7 +255,7 @@ def test_a_blank_summary_is_refused(session: Session, text: str) -> None:
 
 def test_a_number_of_turns_below_none_is_refused(session: Session) -> None:
     talk(session, 1)
-    with pytest.raises(InvalidMessage):
+    with pytest.raises(BadArgument):
         session.compact("a summary", keep_turns=-1)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast.errors import InvalidMessage
+from holdfast.errors import BadArgument
 from looking import HandWorld, other_handle
 
 
@@ -121,7 +121,7 @@ def test_a_list_is_a_question_to_the_store_and_finds_what_another_process_wrote(
     [{"state": "gone"}, {"limit": 0}, {"limit": 100_000}, {"after": "nonsense"}, {"after": "é"}, {"after": "WzEsMl0"}],
 )
 def test_what_can_not_be_listed_is_said_to_be_so(store, wrong):
-    with pytest.raises(InvalidMessage, match=next(iter(wrong))):
+    with pytest.raises(BadArgument, match=next(iter(wrong))):
         store.sessions(**wrong)
 
 

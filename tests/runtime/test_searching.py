@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.errors import InvalidMessage, NotFound, StoreUnavailable
+from holdfast.errors import BadArgument, NotFound, StoreUnavailable
 from holdfast.formats import registry
 from holdfast.formats.neutral import Neutral
 from holdfast.runtime.searching import Hit
@@ -120,7 +120,7 @@ def test_filters_are_for_key_session_state_and_time(path: Path) -> None:
 
         assert found(key="a") == ["kelp again", "kelp indeed", "kelp for a"]
         assert found(key="b", role="user") == ["kelp for b"]
-        assert found(key="nobody") == found(key="\ud800") == []
+        assert found(key="nobody") == []
         first = store.search("kelp", key="a")[-1].session_id
         assert found(session=first) == found(session=first[:8]) == ["kelp indeed", "kelp for a"]
         assert found(state="ended") == ["kelp indeed", "kelp for a"]
@@ -214,7 +214,7 @@ def test_a_payload_of_a_format_that_is_not_known_here_is_found_by_its_strings(
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(store: holdfast.Store, wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidMessage):
+    with pytest.raises(BadArgument):
         store.search(**wrong)
 
 

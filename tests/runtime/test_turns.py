@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.domain.entry import note_of
-from holdfast.errors import AlreadyAccepted, InvalidMessage, NotFound, SessionBusy, TurnInterrupted
+from holdfast.errors import AlreadyAccepted, BadArgument, InvalidMessage, SessionBusy, TurnInterrupted
 from holdfast.runtime.recovery import settle
 from holdfast.runtime.store import open_store
 from holdfast.testing.providers import check
@@ -84,7 +84,7 @@ def test_a_message_that_cannot_be_stored_starts_no_turn(store):
         session.turn({"role": "user", "content": object()})
     with pytest.raises(InvalidMessage):
         session.turn(12)
-    with pytest.raises(NotFound):
+    with pytest.raises(BadArgument):
         session.turn("x", on_busy="hope")
     assert len(raw_entries(store, session.id)) == before
     with session.turn("x", on_busy="refuse"):

@@ -20,6 +20,7 @@ MEANINGS = {
 OF_ERROR: dict[type[errors.HoldfastError], int] = {
     errors.HoldfastError: DEFECT,
     errors.CallerMistake: USAGE,
+    errors.BadArgument: USAGE,
     errors.InvalidMessage: USAGE,
     errors.NotFound: NOT_FOUND,
     errors.AlreadyAccepted: BUSY,

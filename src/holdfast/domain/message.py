@@ -21,6 +21,10 @@ USUAL_FORMAT = "openai.chat"
 """The format a message has unless it says otherwise. Its name is left out of storage when it is this very object."""
 
 
+DEPTH_MAX = 200
+INTEGER_BITS_MAX = 4096
+
+
 class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
     """Words."""
 
@@ -146,6 +150,11 @@ def freeze(payload: Any) -> bytes:
         return json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode()
 
 
+def too_deep(place: str) -> InvalidMessage:
+    """The error for data that a reader could run out of stack with."""
+    return InvalidMessage(problem=f"it is nested more than {DEPTH_MAX} deep", place=place)
+
+
 def thaw(body: bytes) -> Any:
     """The value that was frozen; `Damaged` when these are not its bytes any more (I-18)."""
     try:
@@ -153,15 +162,17 @@ def thaw(body: bytes) -> Any:
     except msgspec.DecodeError:
         try:
             return json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Damaged(where="a payload", problem=f"it is not JSON any more ({error})") from error
+    except RecursionError as error:
+        raise Damaged(where="a payload", problem="it is nested deeper than can be read") from error
 
 
 def thaw_all(bodies: list[bytes]) -> list[Any]:
     """The values that were frozen, in one go."""
     try:
         return [_decode(body) for body in bodies]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return [thaw(body) for body in bodies]
 
 
@@ -176,9 +187,14 @@ def _is_flat(payload: Any) -> bool:
 
 
 def _check(value: Any, place: str, depth: int = 0) -> None:
-    if depth > 200:
-        raise InvalidMessage(problem="it is nested more than 200 deep", place=place or "the message")
-    if value is None or isinstance(value, str | bool | int):
+    if depth > DEPTH_MAX:
+        raise too_deep(place or "the message")
+    if value is None or isinstance(value, str | bool):
+        return
+    if isinstance(value, int):
+        if value.bit_length() > INTEGER_BITS_MAX:
+            problem = f"an integer of more than {INTEGER_BITS_MAX:,} bits is none that JSON readers take"
+            raise InvalidMessage(problem=problem, place=place or "the message")
         return
     if isinstance(value, float):
         if not math.isfinite(value):

@@ -9,6 +9,13 @@ from functools import lru_cache
 
 import msgspec
 
+from holdfast.domain.arguments import number, shown
+from holdfast.errors import BadArgument
+
+_IDLE_MAX_DAYS = 365_000
+_hours = number("hours", most=_IDLE_MAX_DAYS * 24)
+_minutes = number("minutes", most=_IDLE_MAX_DAYS * 24 * 60)
+
 
 class Policy(msgspec.Struct, frozen=True):
     """When a key gets a new session. Combine with `|`: whichever is due first."""
@@ -18,6 +25,8 @@ class Policy(msgspec.Struct, frozen=True):
         return None
 
     def __or__(self, other: "Policy") -> "Policy":
+        if not isinstance(other, Policy):
+            return NotImplemented
         return Either(self, other)
 
 
@@ -26,6 +35,10 @@ class Idle(Policy, frozen=True, kw_only=True):
 
     hours: float = 0
     minutes: float = 0
+
+    def __post_init__(self) -> None:
+        _hours("hours", self.hours)
+        _minutes("minutes", self.minutes)
 
     def due(self, *, active_at: int, now: int) -> str | None:
         return "idle" if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000 else None
@@ -40,8 +53,17 @@ class Daily(Policy, frozen=True, kw_only=True):
     tz: str = "UTC"
 
     def __post_init__(self) -> None:
-        time.fromisoformat(self.at)
-        _zone(self.tz)
+        try:
+            is_local = time.fromisoformat(self.at).tzinfo is None
+        except (TypeError, ValueError):
+            is_local = False
+        if not is_local:
+            raise BadArgument(parameter="at", takes='a time of day, such as "04:00"', given=shown(self.at))
+        try:
+            _zone(self.tz)
+        except Exception:  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError, TypeError
+            takes = 'the name of a time zone, such as "Europe/Berlin"'
+            raise BadArgument(parameter="tz", takes=takes, given=shown(self.tz)) from None
 
     def due(self, *, active_at: int, now: int) -> str | None:
         return "daily" if active_at < self._latest_boundary(now) else None

@@ -2,21 +2,25 @@
 
 from typing import Any
 
+from holdfast.domain.message import DEPTH_MAX, too_deep
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, depth: int = 0) -> Any:
     """The value with every SDK object in it dumped as the API said it; plain data comes back as it is."""
+    if depth > DEPTH_MAX:
+        raise too_deep("the message")
     kind = type(value)
     if kind in _SCALARS:
         return value
     if kind is dict:
         for item in value.values():
             if type(item) not in _SCALARS:
-                return {key: plain(item) for key, item in value.items()}
+                return {key: plain(item, depth + 1) for key, item in value.items()}
         return value
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, depth + 1) for item in value]
     dump = getattr(value, "model_dump", None)
     if dump is None or isinstance(value, type):
         return value

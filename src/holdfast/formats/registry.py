@@ -8,7 +8,7 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats.format import Format
 from holdfast.formats.objects import plain
 
-__all__ = ["get", "known", "plain", "read", "register"]
+__all__ = ["get", "is_known", "known", "plain", "read", "register"]
 
 _OWN = {
     "anthropic": ("holdfast.formats.anthropic", "Anthropic"),
@@ -31,6 +31,11 @@ def get(name: str) -> Format:
         module, kind = _OWN[name]
         found = _formats[name] = getattr(import_module(module), kind)(read)
     return found
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a format of this name."""
+    return name in _formats or name in _OWN
 
 
 def known() -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from types import CoroutineType
 from typing import Any
 
+from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import RealWorld, World
 
 
@@ -25,12 +26,14 @@ class _Slot:
         self.used_at = 0.0
 
 
+@bordered
 class AgentCache:
     """Agents by key, epoch and configuration; at most `size` of them, none unused for longer than `idle_s`.
 
     Safe to use from many threads and tasks. An agent that leaves the cache is closed, if it has a `close`.
     """
 
+    @checked
     def __init__(
         self, factory: Callable[[Any], Any], *, size: int = 256, idle_s: float = 3600, world: World | None = None
     ) -> None:

@@ -11,12 +11,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.routing import Policy
 from holdfast.domain.turn import CallId, CallToRun, ToolCall
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
+from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import World
 from holdfast.runtime.compacting import Compaction, Summary
 from holdfast.runtime.context import Context
@@ -36,6 +38,7 @@ from holdfast.runtime.transcript import TELLING
 from holdfast.runtime.working import TurnWork, ending_of
 
 
+@bordered
 class AsyncTurn:
     """One piece of work; see `Turn`."""
 
@@ -76,7 +79,7 @@ class AsyncTurn:
         return arun(self._work.add(message, format=format))
 
     def call(
-        self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False
+        self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False
     ) -> Awaitable[CallId]:
         """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`."""
         return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
@@ -85,7 +88,7 @@ class AsyncTurn:
         """The calls to be run now, in any format; see `Turn.calls`."""
         return arun(self._work.calls())
 
-    def result(self, call_id: str, content: Any, error: bool = False) -> Awaitable[str]:
+    def result(self, call_id: str | int, content: Any, error: bool = False) -> Awaitable[str]:
         """Stores what the tool answered; the id of that message."""
         return arun(self._work.result(call_id, content, error=error))
 
@@ -152,6 +155,7 @@ class Starting:
         await self._turn.__aexit__(kind, error, trace)
 
 
+@bordered
 class AsyncSession:
     """One conversation; see `Session`."""
 
@@ -165,16 +169,16 @@ class AsyncSession:
         message: Any = None,
         *,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        on_busy: str = "wait",
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        on_busy: OnBusy = "wait",
+        reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Starting:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable once this was awaited."""
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Starting(self._work.turn(message, format=format, **options))
 
-    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | None = None) -> Awaitable[str]:
+    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> Awaitable[str]:
         """Stores one message outside a turn; its id."""
         return arun(self._work.append(message, format=format, event_id=event_id))
 
@@ -240,11 +244,11 @@ class AsyncSession:
         """Reads the system prompt, or sets a new version of it."""
         return arun(self._work.instructions(text))
 
-    def label(self, message_id: str, **labels: Any) -> Awaitable[None]:
+    def label(self, message_id: str | int, **labels: Any) -> Awaitable[None]:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         return arun(self._work.label(message_id, labels))
 
-    def decide(self, call_id: str, approved: bool, *, by: str) -> Awaitable[None]:
+    def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> Awaitable[None]:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
         return arun(self._work.decide(call_id, approved, by))
 
@@ -274,10 +278,11 @@ class AsyncSession:
         return f"<AsyncSession {self.id[:8]} key={self.key!r} epoch={self.epoch}>"
 
 
+@bordered
 class AsyncOwed(Owed):
     """A reply that is stored and owed to somebody; see `Owed`."""
 
-    def sent(self, platform_id: str | None = None) -> Awaitable[None]:  # type: ignore[override]
+    def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:  # type: ignore[override]
         """The reply has arrived; it is owed no more."""
         return arun(self._work.sent(platform_id))
 
@@ -286,6 +291,7 @@ class AsyncOwed(Owed):
         return arun(self._work.failed(reason))
 
 
+@bordered
 class AsyncStore:
     """Sessions, kept, for asyncio; see `Store`."""
 
@@ -304,9 +310,9 @@ class AsyncStore:
         *,
         reset: Policy | None = None,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        on_busy: str = "wait",
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        on_busy: OnBusy = "wait",
+        reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Starting:
         """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
@@ -319,8 +325,8 @@ class AsyncStore:
         message: Any,
         *,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        reply_to: str | int | None = None,
     ) -> Awaitable[Receipt]:
         """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
         return arun(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
@@ -341,7 +347,7 @@ class AsyncStore:
         self,
         *,
         key: str | None = None,
-        state: str | None = None,
+        state: State | None = None,
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -424,10 +430,11 @@ class Opening:
         await self._store.close()
 
 
+@checked
 def open_async(
     where: str | os.PathLike[str] = "holdfast.db",
     *,
-    durability: str = "power",
+    durability: Durability = "power",
     tenant: str = "default",
     world: World | None = None,
 ) -> Opening:

@@ -34,8 +34,6 @@ class Compaction(msgspec.Struct, frozen=True):
 
 def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
     """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a running turn."""
-    if keep_turns < 0:
-        raise InvalidMessage(problem=f"{keep_turns} turns can't be kept", place="keep_turns")
     covered = yield from _covered(room, keep_turns)
     if not covered:
         return None

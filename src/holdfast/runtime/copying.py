@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
+from holdfast.runtime.border import checked
 from holdfast.runtime.carrying import Apart, Carried, Difference, Sent, carry
 from holdfast.runtime.comparing import summed
 from holdfast.runtime.drive import Plan, run
@@ -53,6 +54,7 @@ class Progress(msgspec.Struct, frozen=True):
     entries_total: int
 
 
+@checked
 def copy(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],

@@ -13,7 +13,6 @@ import msgspec
 from holdfast.domain.entry import Erased, note_of
 from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket
-from holdfast.errors import InvalidMessage
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room
@@ -58,8 +57,6 @@ def retain(
     """Erases the sessions that had no news for so many days; never one that is running, nor one whose past a younger
     session shares.
     """
-    if not days > 0:
-        raise InvalidMessage(problem=f"sessions can't be kept for {days} days", place="days")
     cutoff = int(now - days * DAY_MS)
     parents = yield Read(partial(_all_parents, engine, tenant))
     young = yield Read(partial(_ancestors_of_young, engine, parents, cutoff))

@@ -7,13 +7,14 @@ session that has news meanwhile moves to the front.
 import base64
 import binascii
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from holdfast.domain.arguments import INTEGER_MAX
 from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.errors import InvalidMessage
+from holdfast.errors import BadArgument
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.room import Room
 from holdfast.runtime.summing import OPENING, state_of, title
@@ -21,9 +22,10 @@ from holdfast.runtime.summing import OPENING, state_of, title
 LIMIT_MAX = 1000
 MATCHING_MAX = 100_000
 """In so many sessions, newest first, a text is looked for; ids alone are remembered of them."""
-_STATES = ("open", "running", "ended")
+_Moment = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
+_Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-zA-Z-]{1,64}$")]
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[int, str]).decode
+_decode = msgspec.json.Decoder(tuple[_Moment, _Id]).decode
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -69,11 +71,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def wanted(*, key: str | None, state: str | None, after: str | None, limit: int) -> Wanted:
-    """What the caller asks for, checked."""
-    if state is not None and state not in _STATES:
-        raise InvalidMessage(problem=f"a session is never {state!r}, but {', '.join(_STATES)}", place="state")
-    if not 1 <= limit <= LIMIT_MAX:
-        raise InvalidMessage(problem=f"a page has 1 to {LIMIT_MAX} sessions, not {limit}", place="limit")
+    """What the caller asks for, with the place that the cursor names."""
     return Wanted(key, state, limit, _read(after) if after is not None else None)
 
 
@@ -123,5 +121,6 @@ def _read(after: str) -> tuple[int, str]:
     try:
         padded = after.encode("ascii") + b"=" * (-len(after) % 4)
         return _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (binascii.Error, UnicodeEncodeError, AttributeError, msgspec.DecodeError, ValueError):
-        raise InvalidMessage(problem="it is not what Page.next says", place="after") from None
+    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError):
+        takes = "the `next` of the page before"
+        raise BadArgument(parameter="after", takes=takes, given="what no page has given") from None

@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.engine.protocol import Debt, Refused
 from holdfast.errors import Conflict
+from holdfast.runtime.border import bordered
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.message import Message, shown_text_of
 from holdfast.runtime.room import Room
@@ -31,7 +33,7 @@ class OwedWork:
     def __init__(self, room: Room, debt: Debt, text: str) -> None:
         self.room, self.debt, self.text = room, debt, text
 
-    def sent(self, platform_id: str | None) -> Plan[None]:
+    def sent(self, platform_id: Checked) -> Plan[None]:
         """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
         yield from self._note(Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id)
 
@@ -45,6 +47,7 @@ class OwedWork:
             raise Conflict(session_id=self.room.id, problem=f"its reply could not be settled: {outcome.why}")
 
 
+@bordered
 class Owed:
     """A reply that is stored and owed to somebody. `id` is the key to send it with: the same at every try."""
 
@@ -56,7 +59,7 @@ class Owed:
         self.made_at = debt.at
         self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
 
-    def sent(self, platform_id: str | None = None) -> None:
+    def sent(self, platform_id: str | int | None = None) -> None:
         """The reply has arrived; it is owed no more."""
         run(self._work.sent(platform_id))
 

@@ -20,7 +20,7 @@ from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
-from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.domain.message import MessageNote, freeze, thaw, too_deep
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import Seen
 from holdfast.domain.view import ranges
@@ -50,10 +50,11 @@ class Memory:
 
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
-    if isinstance(messages, str | bytes | dict) or not isinstance(messages, Sequence):
-        raise InvalidMessage(problem=f"a {type(messages).__name__} is not a list of messages", place="messages")
     payloads = [message if type(message) is dict else _plain(message, at) for at, message in enumerate(messages)]
-    first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's and may change
+    try:
+        first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's, may change
+    except RecursionError:
+        raise too_deep("messages") from None
     return _commit(room, memory, payloads, format, first)
 
 

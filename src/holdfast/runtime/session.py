@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import Checked, OnBusy
 from holdfast.domain.entry import Closed, Decided, Draft, Entry, Labelled
 from holdfast.domain.message import freeze, target_of
 from holdfast.domain.turn import Ask, ToolCall
 from holdfast.engine.protocol import Commit, Refused, Write
 from holdfast.errors import NotFound
+from holdfast.runtime.border import bordered
 from holdfast.runtime.branching import fork, rewind
 from holdfast.runtime.calls import calls
 from holdfast.runtime.context import Context
@@ -40,7 +42,7 @@ class SessionWork:
     def turn(self, message: Any, **options: Any) -> Plan[TurnWork]:
         return start(self.room, Wish(self.room.world, message, **options))
 
-    def append(self, message: Any, *, format: str, event_id: str | None) -> Plan[str]:
+    def append(self, message: Any, *, format: str, event_id: Checked) -> Plan[str]:
         return self._append(speak(message, format, **({"event": event_id} if event_id else {})), event_id)
 
     def _append(self, spoken: Any, event_id: str | None) -> Plan[str]:
@@ -71,7 +73,7 @@ class SessionWork:
         log = yield Read(self.room.log)
         return log.instructions
 
-    def label(self, message_id: str, labels: dict[str, Any]) -> Plan[None]:
+    def label(self, message_id: Checked, labels: dict[str, Any]) -> Plan[None]:
         freeze(labels)
         known = yield Read(partial(find, self.room, message_id))
         if known is None:
@@ -83,9 +85,8 @@ class SessionWork:
         if isinstance(outcome, Refused):
             raise (yield Read(self.room.ended))
 
-    def decide(self, call_id: str, approved: bool, by: str) -> Plan[None]:
+    def decide(self, call_id: Checked, approved: bool, by: Checked) -> Plan[None]:
         """Answers the newest call of this id that waits. A denial is also the call's outcome."""
-        call_id = str(call_id)
         while True:
             log = yield Read(self.room.history)
             with self.room.lock:
@@ -177,6 +178,7 @@ class SessionWork:
         return (yield Read(self.room.pending))
 
 
+@bordered
 class Session:
     """One conversation. A handle is cheap and safe to share among threads; the session's id is for life."""
 
@@ -190,9 +192,9 @@ class Session:
         message: Any = None,
         *,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        on_busy: str = "wait",
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        on_busy: OnBusy = "wait",
+        reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Turn:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable when this returns.
@@ -204,7 +206,7 @@ class Session:
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Turn(run(self._work.turn(message, format=format, **options)))
 
-    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | None = None) -> str:
+    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> str:
         """Stores one message outside a turn; its id."""
         return run(self._work.append(message, format=format, event_id=event_id))
 
@@ -263,11 +265,11 @@ class Session:
         """Reads the system prompt, or sets a new version of it."""
         return run(self._work.instructions(text))
 
-    def label(self, message_id: str, **labels: Any) -> None:
+    def label(self, message_id: str | int, **labels: Any) -> None:
         """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
         run(self._work.label(message_id, labels))
 
-    def decide(self, call_id: str, approved: bool, *, by: str) -> None:
+    def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> None:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
         run(self._work.decide(call_id, approved, by))
 

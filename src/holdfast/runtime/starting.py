@@ -8,7 +8,7 @@ waits for its turn.
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,8 +25,6 @@ from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.tenancy import owned
 from holdfast.runtime.working import TurnWork
-
-OnBusy = Literal["wait", "interrupt", "refuse"]
 
 POLL_S = 0.05
 """How long a waiter sleeps without news. News of other processes come by looking."""
@@ -46,8 +44,6 @@ class Wish:
         reply_to: str | None,
         lease_s: float,
     ) -> None:
-        if on_busy not in ("wait", "interrupt", "refuse"):
-            raise NotFound(what="on_busy rule", name=on_busy, hint='say "wait", "interrupt" or "refuse"')
         self.format, self.event_id, self.on_busy, self.reply_to = format, event_id, on_busy, reply_to
         self.lease_s = lease_s
         self.spoken: Spoken | None = None

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import Checked, Durability, OnBusy, State
 from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.message import USUAL_FORMAT, Spoken
 from holdfast.domain.routing import Policy
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionState, Waiting, Write, Written
-from holdfast.errors import HoldfastError, InvalidMessage, NotFound
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.formats import registry
+from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import RealWorld, World, mint, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
@@ -52,9 +54,6 @@ class StoreWork:
         world: World | None,
         engine: Engine | None = None,
     ) -> None:
-        if not isinstance(tenant, str) or not tenant:
-            raise InvalidMessage(problem="a tenant is a name, not nothing", place="tenant")
-        _check_unicode(tenant, "tenant")
         self.world = world or RealWorld()
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
@@ -85,7 +84,6 @@ class StoreWork:
 
     def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
         """The key's current session: made if there is none, replaced if it is due."""
-        _check_key(key)
         while True:
             state = yield Read(lambda: self.engine.current(self.tenant, key))
             if state is None and not create:
@@ -100,7 +98,6 @@ class StoreWork:
 
     def reset(self, key: str, *, reason: str) -> Plan[SessionWork]:
         """Ends the current session, what runs in it included, and binds a new one; the epoch rises."""
-        _check_key(key)
         while True:
             state = yield Read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended:
@@ -114,7 +111,6 @@ class StoreWork:
 
     def turn(self, key: str, message: Any, *, reset: Policy | None, **options: Any) -> Plan[TurnWork]:
         """Resolve, reset if due, start: one transaction whenever nothing stands in the way (I-8)."""
-        _check_key(key)
         return self._turn(key, Wish(self.world, message, **options), reset)
 
     def _turn(self, key: str, wish: Wish, reset: Policy | None) -> Plan[TurnWork]:
@@ -133,10 +129,9 @@ class StoreWork:
                 raise (yield Read(partial(already, room, wish.event_id or "", outcome.detail)))
 
     def accept(
-        self, key: str, message: Any, *, format: str, event_id: str | None, reply_to: str | None
+        self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked
     ) -> Plan[Receipt]:
         """A durable receipt: the message waits in the inbox of the key's current session, made if there is none."""
-        _check_key(key)
         spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
         return self._accept(key, spoken, event_id)
 
@@ -174,7 +169,7 @@ class StoreWork:
         return (yield from self.session(key, reset=None, create=True)).room
 
     def get(self, session_id: str) -> Plan[SessionWork]:
-        known = session_id if session_id.isascii() else ""  # ids are; and not all that is Unicode can be asked for
+        known = session_id if session_id.isascii() and session_id.isprintable() else ""  # as all ids are
         found = (yield Read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX))) if known else []
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
@@ -319,22 +314,7 @@ def _words_of(*entry: Any) -> Any:
     return words_of(*entry)
 
 
-def _check_key(key: str) -> None:
-    if not isinstance(key, str) or not key:
-        raise InvalidMessage(
-            problem="a key is a name, not nothing: without one there is no session to mean", place="key"
-        )
-    _check_unicode(key, "key")
-
-
-def _check_unicode(name: str, place: str) -> None:
-    """What sessions are found by is compared and sorted by the engine, so it must be text that can be (H7)."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise InvalidMessage(problem=f"a {place} is Unicode text; this one has lone surrogates", place=place) from None
-
-
+@bordered
 class Store:
     """Sessions, kept. A context manager, safe to use from many threads."""
 
@@ -353,9 +333,9 @@ class Store:
         *,
         reset: Policy | None = None,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        on_busy: str = "wait",
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        on_busy: OnBusy = "wait",
+        reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Turn:
         """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
@@ -368,8 +348,8 @@ class Store:
         message: Any,
         *,
         format: str = "openai.chat",
-        event_id: str | None = None,
-        reply_to: str | None = None,
+        event_id: str | int | None = None,
+        reply_to: str | int | None = None,
     ) -> Receipt:
         """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
         return run(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
@@ -390,7 +370,7 @@ class Store:
         self,
         *,
         key: str | None = None,
-        state: str | None = None,
+        state: State | None = None,
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -456,10 +436,11 @@ class Store:
         self.close()
 
 
+@checked
 def open_store(
     where: str | os.PathLike[str] = "holdfast.db",
     *,
-    durability: str = "power",
+    durability: Durability = "power",
     tenant: str = "default",
     world: World | None = None,
 ) -> Store:

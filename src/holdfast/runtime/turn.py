@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.domain.turn import CallId, CallToRun
 from holdfast.errors import HoldfastError
+from holdfast.runtime.border import bordered
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import run
 from holdfast.runtime.message import Message
@@ -14,6 +15,7 @@ from holdfast.runtime.source import batches
 from holdfast.runtime.working import TurnWork, ending_of
 
 
+@bordered
 class Turn:
     """One piece of work. Leaving the block ends it: cleanly as completed, by an exception as interrupted or failed."""
 
@@ -58,7 +60,7 @@ class Turn:
         """Stores a finished message of the agent's or of a tool's; its id."""
         return run(self._work.add(message, format=format))
 
-    def call(self, name: str, arguments: Any, call_id: str | None = None, needs_approval: bool = False) -> CallId:
+    def call(self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False) -> CallId:
         """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`.
 
         With `needs_approval` the call waits until `Session.decide`; make it again, with the same id and arguments, to
@@ -74,7 +76,7 @@ class Turn:
         """
         return run(self._work.calls())
 
-    def result(self, call_id: str, content: Any, error: bool = False) -> str:
+    def result(self, call_id: str | int, content: Any, error: bool = False) -> str:
         """Stores what the tool answered; the id of that message."""
         return run(self._work.result(call_id, content, error=error))
 

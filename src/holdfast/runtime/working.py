@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.approval import Verdict, digests_of, judge_call
+from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Asked, CallStarted, Draft, End, Retracted, Taken, TurnEnded
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
@@ -149,10 +150,10 @@ class TurnWork:
     # Tools.
 
     def call(
-        self, name: str, arguments: Any, *, call_id: str | None = None, needs_approval: bool = False
+        self, name: str, arguments: Any, *, call_id: Checked = None, needs_approval: bool = False
     ) -> Plan[CallId]:
         """Stores that this call is about to be run, or that it waits for approval and must not be (I-22)."""
-        return self._call(name, _frozen(arguments), str(call_id) if call_id else None, needs_approval)
+        return self._call(name, _frozen(arguments), call_id or None, needs_approval)
 
     def _call(self, name: str, text: str, call_id: str | None, needs_approval: bool) -> Plan[CallId]:
         digests = digests_of(name, text)
@@ -243,9 +244,9 @@ class TurnWork:
             raise (yield from self.interrupted())
         return (yield Read(lambda: to_run(self.room, self.number, self._calls.begun())))
 
-    def result(self, call_id: str, content: Any, *, error: bool = False) -> Plan[str]:
+    def result(self, call_id: Checked, content: Any, *, error: bool = False) -> Plan[str]:
         """Stores what the tool answered; late, if the turn is over by now."""
-        return self._result(str(call_id), _frozen(content), error)
+        return self._result(call_id, _frozen(content), error)
 
     def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
         known = self._calls.answer(call_id)

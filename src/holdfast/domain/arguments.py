@@ -1,0 +1,189 @@
+"""Arguments: what a parameter takes, as rules (I-25).
+
+A rule is called with the parameter's name and the value that was given. It returns the value to go on with (an id given
+as an integer becomes text) or raises `BadArgument`, which says what the parameter takes and what it was given: the kind
+of a value, or its size, but never the words of a caller, which may be long or secret.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from holdfast.errors import BadArgument
+
+Rule = Callable[[str, Any], Any]
+
+Checked = Any
+"""The type of a parameter behind the border: text by now, where a caller may give an integer too."""
+
+Durability = Literal["power", "process"]
+OnBusy = Literal["wait", "interrupt", "refuse"]
+State = Literal["open", "running", "ended"]
+
+INTEGER_MAX = (1 << 63) - 1
+NAME_MAX = 1024
+"""Bytes in a name that is looked up: it has to fit into an index row of every engine."""
+ID_MAX = 16_384
+_SHOWN_MAX = 40
+_PLAIN_MAX = 256
+
+
+def refuse(parameter: str, takes: str, value: Any) -> BadArgument:
+    """The error for this value."""
+    return BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, without its words."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, int):
+        return str(int(value)) if -(10**20) < value < 10**20 else "an integer of more than 20 digits"
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, str):
+        return _kind_of_text(value)
+    if isinstance(value, list | tuple | dict | set | frozenset | bytes | bytearray) and not value:
+        return f"an empty {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _kind_of_text(text: str) -> str:
+    if not text:
+        return "an empty string"
+    if not text.isprintable() and text.isspace():
+        return "white space"
+    if not _is_unicode(text):
+        return "text with lone surrogates in it"
+    return f"text of {len(text):,} characters" if len(text) > 1 else "one character"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def anything(parameter: str, value: Any) -> Any:
+    """For what is judged elsewhere: a message by its format, arguments and outcomes of tools when they are frozen."""
+    return value
+
+
+def text(parameter: str, value: Any) -> str:
+    """Words: any string. Lone surrogates and NULs are kept as JSON escapes."""
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise refuse(parameter, "text", value)
+
+
+def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
+    """Text that engines compare, sort and index: not empty, valid Unicode, and short. NUL is a letter like others."""
+    limit = f"{takes}: not empty, at most {bytes_max:,} bytes of Unicode"
+
+    def check(parameter: str, value: Any) -> str:
+        if type(value) is not str:
+            if not isinstance(value, str):
+                raise refuse(parameter, takes, value)
+            value = str.__str__(value)
+        if 0 < len(value) <= _PLAIN_MAX and value.isascii():
+            return value  # what names mostly are
+        if not value or not _is_unicode(value) or len(value.encode()) > bytes_max:
+            raise refuse(parameter, limit, value)
+        return value
+
+    return check
+
+
+def id(takes: str = "text or an integer", *, least: int = 1) -> Rule:
+    """An identity from outside, in any letters. Platforms give integers, too: they are kept as their decimal text."""
+    limit = f"{takes}, {'not empty and ' if least else ''}at most {ID_MAX:,} characters"
+
+    def check(parameter: str, value: Any) -> Any:
+        if isinstance(value, str):
+            if least <= len(value) <= ID_MAX:
+                return value if type(value) is str else str.__str__(value)
+            raise refuse(parameter, limit, value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if -INTEGER_MAX <= value <= 2 * INTEGER_MAX + 1:
+                return str(int(value))
+            raise refuse(parameter, f"{takes} of at most 64 bits", value)
+        raise refuse(parameter, takes, value)
+
+    return check
+
+
+def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
+    """A whole number in these bounds."""
+    takes = f"a whole number from {least}" + (f" to {most:,}" if most < INTEGER_MAX else " on")
+
+    def check(parameter: str, value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return int(value)
+        raise refuse(parameter, takes, value)
+
+    return check
+
+
+def number(unit: str, *, most: float, above: float | None = None) -> Rule:
+    """A finite number of seconds, hours or days; from 0, or more than `above`."""
+    takes = f"a number of {unit}, " + (f"more than {above:g}" if above is not None else "from 0")
+    takes += f" and at most {most:,}"
+
+    def check(parameter: str, value: Any) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if (value > above if above is not None else value >= 0) and value <= most:  # which nan is not
+                return value
+        raise refuse(parameter, takes, value)
+
+    return check
+
+
+def flag(parameter: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one: an approval hangs on it."""
+    if value is True or value is False:
+        return value
+    raise refuse(parameter, "True or False", value)
+
+
+def choice(*known: str) -> Rule:
+    """One of these words."""
+    said = [f'"{word}"' for word in known]
+    takes = f"{', '.join(said[:-1])} or {said[-1]}"
+
+    def check(parameter: str, value: Any) -> str:
+        if isinstance(value, str) and value in known:
+            return str.__str__(value)
+        raise BadArgument(parameter=parameter, takes=takes, given=shown(value))
+
+    return check
+
+
+def shown(value: Any) -> str:
+    """A value of a parameter that takes one of a few words: nobody's secret, so its beginning is told."""
+    if not isinstance(value, str) or not value:
+        return kind_of(value)
+    return repr(value[:_SHOWN_MAX]) + ("…" if len(value) > _SHOWN_MAX else "")
+
+
+def kind(takes: str, *kinds: type, unless: tuple[type, ...] = ()) -> Rule:
+    """A value of one of these classes."""
+
+    def check(parameter: str, value: Any) -> Any:
+        if isinstance(value, kinds) and not isinstance(value, unless):
+            return value
+        raise refuse(parameter, takes, value)
+
+    return check
+
+
+def optional(rule: Rule) -> Rule:
+    """None is left as it is: the parameter says what that means."""
+
+    def check(parameter: str, value: Any) -> Any:
+        return None if value is None else rule(parameter, value)
+
+    return check

@@ -1,0 +1,263 @@
+"""The border: every argument of every public call is checked here, before anything is written (I-25).
+
+`RULES` says once what each parameter takes, by its name; where a name means something else in one method, the method
+stands before it. A parameter whose default is None takes None, too. The faces are wrapped by class decorators, sync and
+async alike: a new public method is checked from its first day, and one with a parameter that has no rule can't be
+imported. Arguments that a caller leaves out are not looked at, so the check costs well under a microsecond.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from os import PathLike, fspath
+from types import FunctionType
+from typing import Any, TypeVar, get_args
+
+from holdfast.domain.arguments import (
+    Durability,
+    OnBusy,
+    Rule,
+    State,
+    anything,
+    choice,
+    flag,
+    id,
+    kind,
+    kind_of,
+    name,
+    number,
+    optional,
+    shown,
+    text,
+    whole,
+)
+from holdfast.domain.routing import Policy
+from holdfast.errors import BadArgument
+from holdfast.formats import registry
+
+Face = TypeVar("Face", bound=type)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PAGE_MAX = 1000
+LEASE_MAX_S = 31_536_000
+DAYS_MAX = 365_000
+TENANT_MAX = 256
+
+
+def format_name(parameter: str, value: Any) -> str:
+    """The name of a format; the error lists those there are."""
+    if isinstance(value, str) and registry.is_known(value):
+        return str.__str__(value)
+    raise _no_format(parameter, value, registry.known())
+
+
+def stream_format(parameter: str, value: Any) -> str:
+    """The name of a format, or "text" for chunks that are plain strings."""
+    if isinstance(value, str) and (value == "text" or registry.is_known(value)):
+        return str.__str__(value)
+    raise _no_format(parameter, value, ["text", *registry.known()])
+
+
+def _no_format(parameter: str, value: Any, known: list[str]) -> BadArgument:
+    return BadArgument(parameter=parameter, takes=f"a format ({', '.join(known)})", given=shown(value))
+
+
+def _where(parameter: str, value: Any) -> Any:
+    takes = "a path, `sqlite:///…` or `postgresql://…`"
+    if not isinstance(value, str | PathLike) or not value:
+        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+    if ":memory:" in fspath(value):
+        takes = "a place that lasts (tests: `with holdfast.testing.temporary_store() as store`)"
+        raise BadArgument(parameter=parameter, takes=takes, given='":memory:"')
+    return value
+
+
+def _error(parameter: str, value: Any) -> Any:
+    if isinstance(value, str | BaseException):
+        return value
+    raise BadArgument(parameter=parameter, takes="an exception or text", given=kind_of(value))
+
+
+def _summary(parameter: str, value: Any) -> Any:
+    if isinstance(value, str) or callable(value):
+        return value
+    takes = "text, or a function of the messages it covers that gives text"
+    raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+
+
+def _chunks(parameter: str, value: Any) -> Any:
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | dict):
+        return value
+    raise BadArgument(parameter=parameter, takes="an iterable of chunks", given=kind_of(value))
+
+
+def _async_chunks(parameter: str, value: Any) -> Any:
+    return value if hasattr(value, "__aiter__") else _chunks(parameter, value)
+
+
+def _callable(parameter: str, value: Any) -> Any:
+    if callable(value):
+        return value
+    raise BadArgument(parameter=parameter, takes="a function", given=kind_of(value))
+
+
+def _moment(parameter: str, value: Any) -> Any:
+    takes = "a datetime with a time zone, or milliseconds since 1970"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
+        return value
+    from datetime import datetime  # for those who search: a turn needs nothing of it
+
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    given = "a datetime without a time zone" if isinstance(value, datetime) else kind_of(value)
+    raise BadArgument(parameter=parameter, takes=takes, given=given)
+
+
+def _session(parameter: str, value: Any) -> Any:
+    if all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch")):
+        return value
+    raise BadArgument(parameter=parameter, takes="a Session or an AsyncSession", given=kind_of(value))
+
+
+def _hashable(parameter: str, value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        takes = "something hashable: text, a number, a tuple of such"
+        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value)) from None
+    return value
+
+
+_ID = id()
+_CALL_ID = id(least=0)  # some models leave it empty
+_MESSAGE_ID = id("the id of a message")
+
+RULES: dict[str, Rule] = {
+    # Stores
+    "where": _where,
+    "source": _where,
+    "target": _where,
+    "to": _where,
+    "durability": choice(*get_args(Durability)),
+    "tenant": name("the name of a tenant", bytes_max=TENANT_MAX),
+    "world": anything,
+    "progress": _callable,
+    "read_only": flag,
+    # Names and identities
+    "key": name('a name, such as "telegram:dm:42"'),
+    "session_id": name("the id of a session, or the beginning of one"),
+    "Store.search.session": name("the id of a session, or the beginning of one"),
+    "message_id": _MESSAGE_ID,
+    "to_message": _MESSAGE_ID,
+    "at": _MESSAGE_ID,
+    "event_id": _ID,
+    "platform_id": _ID,
+    "reply_to": _ID,
+    "call_id": _CALL_ID,
+    "by": _ID,
+    "name": text,
+    # Words
+    "text": text,
+    "reason": text,
+    "message": anything,
+    "messages": kind("a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)),
+    "format": format_name,
+    "Turn.deliver.format": stream_format,
+    "Turn.stream.format": stream_format,
+    "Turn.deliver.chunks": _chunks,
+    "AsyncTurn.deliver.chunks": _async_chunks,
+    "summary": _summary,
+    "arguments": anything,
+    "content": anything,
+    "error": _error,
+    "Turn.result.error": flag,
+    "Session.label.visible_to_model": flag,
+    # Rules and choices
+    "reset": kind("a reset policy, such as Idle(hours=4) or Daily()", Policy),
+    "on_busy": choice(*get_args(OnBusy)),
+    "state": choice(*get_args(State)),
+    "Store.search.state": choice(*get_args(State), "complete", "partial"),
+    "role": choice("system", "user", "assistant", "tool"),
+    "tool": text,
+    "create": flag,
+    "preview": flag,
+    "approved": flag,
+    "needs_approval": flag,
+    # Numbers and positions
+    "lease_s": number("seconds", above=0, most=LEASE_MAX_S),
+    "days": number("days", above=0, most=DAYS_MAX),
+    "keep_turns": whole(),
+    "limit": whole(1, PAGE_MAX),
+    "Session.transcript.limit": whole(),
+    "Session.turns.limit": whole(),
+    "after": whole(),
+    "Store.sessions.after": name("the `next` of the page before"),
+    "Session.follow.after": name("the cursor of an earlier event", bytes_max=1 << 20),
+    "since": _moment,
+    "until": _moment,
+    # Agents
+    "factory": _callable,
+    "size": whole(1),
+    "idle_s": number("seconds", above=0, most=DAYS_MAX * 86_400),
+    "session": _session,
+    "config": _hashable,
+}
+
+
+def bordered(face: Face) -> Face:
+    """Wraps every public method of this class, so that it gets arguments that keep to `RULES` and no others."""
+    for each, method in list(vars(face).items()):
+        if isinstance(method, FunctionType) and not each.startswith("_"):
+            setattr(face, each, checked(method))
+    return face
+
+
+def checked(function: Function) -> Function:
+    """The function, called with arguments that keep to `RULES`; the same one if there is nothing to check."""
+    own, places, rules = _rules_of(function)
+    if not rules:
+        return function
+
+    @wraps(function)
+    def guarded(*given: Any, **named: Any) -> Any:
+        if len(given) > own:
+            if len(given) > len(places):
+                return function(*given, **named)  # which says that these are too many
+            given = (
+                *given[:own],
+                *[rule(each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
+            )
+        for each in named:
+            rule = rules.get(each)
+            if rule is not None:
+                named[each] = rule(each, named[each])
+        return function(*given, **named)
+
+    return guarded  # type: ignore[return-value]
+
+
+def _rules_of(function: Any) -> tuple[int, list[tuple[str, Rule]], dict[str, Rule]]:
+    """How many parameters are not the caller's (`self`), the rules by position, and by name."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    own = 1 if names[:1] == ("self",) else 0
+    defaults = dict(zip(names[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False))
+    defaults |= function.__kwdefaults__ or {}
+    rules = _rules_of_labels(function.__qualname__)
+    rules |= {each: rule_for(function.__qualname__, each, defaults.get(each, ...)) for each in names[own:]}
+    places = [(each, rules.get(each, anything)) for each in names[: code.co_argcount]]
+    return own, places, {each: rule for each, rule in rules.items() if rule is not anything}
+
+
+def _rules_of_labels(method: str) -> dict[str, Rule]:
+    """The rules for what a method takes beside its parameters: `Session.label` takes any label, and knows one."""
+    prefix = method.removeprefix("Async") + "."
+    return {each.removeprefix(prefix): rule for each, rule in RULES.items() if each.startswith(prefix)}
+
+
+def rule_for(method: str, parameter: str, default: Any = ...) -> Rule:
+    """The rule of a parameter; that of the sync face holds for its async twin."""
+    asked = (f"{method}.{parameter}", f"{method.removeprefix('Async')}.{parameter}", parameter)
+    found = next((RULES[each] for each in asked if each in RULES), None)
+    if found is None:
+        raise TypeError(f"`{parameter}` of {method} has no rule: give it one in runtime/border.py")
+    return optional(found) if default is None and found is not anything else found

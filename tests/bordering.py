@@ -1,0 +1,182 @@
+"""Every public call with every wrong value, sync and async: the walk behind the tests of the border.
+
+The signatures are walked, so a new method or parameter is tried from its first day; one that nobody knows a right value
+for fails and says so.
+"""
+
+import contextlib
+import inspect
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import holdfast
+from holdfast.errors import BadArgument, HoldfastError
+
+ODD: list[Any] = [
+    None, 0, 5, -1, 2**70, 10**5000, 1.5, math.nan, math.inf, True, b"x", "", " ", "\x00", "\ud800", "x" * 70_000,
+    [], {}, [1], {"a": object()}, object(), ("a",), object, {"role": []}, [[[[]]]], "claude",
+]  # fmt: skip
+
+RIGHT: dict[str, Any] = {
+    "key": "k", "message": "hi", "event_id": None, "reply_to": "r", "lease_s": 30, "on_busy": "interrupt",
+    "format": "openai.chat", "reset": None, "create": True, "limit": 5, "reason": "why", "text": "hello",
+    "after": 0, "Store.sessions.after": None, "Session.follow.after": None, "Store.pending.after": None,
+    "state": None, "role": None, "tool": None, "session": None, "since": None, "until": None, "preview": True,
+    "days": 10, "messages": [{"role": "user", "content": "x"}], "summary": "in short", "keep_turns": 1,
+    "at": None, "approved": True, "by": "ann", "name": "f", "arguments": {"a": 1}, "needs_approval": False,
+    "content": "done", "error": "why", "Turn.result.error": False, "Turn.deliver.format": "text",
+    "Turn.stream.format": "text", "chunks": ["a", "b"], "call_id": "c1", "Session.decide.call_id": "asked",
+    "Turn.call.call_id": "c9", "platform_id": "p", "take": None, "claim_s": None, "prefill": False,
+    "Store.for_tenant.name": "else",
+}  # fmt: skip
+"""A right value for each parameter; where a name means something else in one method, the method stands before it."""
+
+METHODS_OF = {"Store": holdfast.Store, "Session": holdfast.Session, "Turn": holdfast.Turn, "Owed": holdfast.Owed}
+ENDLESS_MAX = 50
+
+
+def calls() -> Iterator[tuple[str, str, str]]:
+    """(class, method, parameter) of everything that is public and takes something."""
+    for name, face in METHODS_OF.items():
+        for method, function in inspect.getmembers(face, inspect.isfunction):
+            if not method.startswith("_"):
+                for parameter in list(inspect.signature(function).parameters.values())[1:]:
+                    if parameter.kind is not parameter.VAR_KEYWORD:
+                        yield name, method, parameter.name
+
+
+def right(face: str, method: str, parameter: str, known: dict[str, Any]) -> Any:
+    """A value that this parameter takes."""
+    for table in (known, RIGHT):
+        for each in (f"{face}.{method}.{parameter}", parameter):
+            if each in table:
+                return table[each]
+    raise AssertionError(f"tell tests/bordering.py a right value for `{parameter}` of {face}.{method}")
+
+
+async def maybe(value: Any) -> Any:
+    """What a call of either face gives, awaited and read to its end."""
+    if inspect.isawaitable(value):
+        value = await value
+    if hasattr(value, "__anext__"):
+        found = []
+        async for each in value:
+            found.append(each)
+            if len(found) >= ENDLESS_MAX:
+                await value.aclose()
+                break
+        return found
+    if hasattr(value, "__next__"):
+        found = [each for each, _ in zip(value, range(ENDLESS_MAX), strict=False)]
+        value.close()
+        return found
+    return value
+
+
+class Walk:
+    """One store and what can be called on it, of either face."""
+
+    def __init__(self, store: Any, folder: Any = None) -> None:
+        self.store, self.folder = store, folder
+        self.wrong: list[str] = []
+        self.count = 0
+        self.known: dict[str, Any] = {"to": str(folder / "copy.db") if folder else "copy.db"}
+
+    async def seed(self) -> None:
+        session = await maybe(self.store.session("seed"))
+        for said in ("hello", "again"):
+            await self._owing(session, said)
+        [first, *_] = await maybe(session.transcript())
+        self.known |= {"session_id": session.id, "message_id": first.id, "to_message": first.id}
+
+    async def _owing(self, session: Any, said: str) -> None:
+        turn = await maybe(session.turn(said, reply_to="r"))
+        await maybe(turn.say("there"))
+        leave = turn.__exit__ if hasattr(turn, "__exit__") else turn.__aexit__
+        await maybe(leave(None, None, None))
+
+    async def subject(self, face: str, method: str) -> Any:
+        """What the method is called on, in a state in which it has something to do."""
+        self.count += 1
+        if face == "Store":
+            return self.store
+        if face == "Owed":
+            await self._owing(await maybe(self.store.session("seed")), "more")
+            return (await maybe(self.store.outbox()))[0]
+        if method in ("label", "rewind", "compact", "fork"):
+            return await maybe(self.store.session("seed"))
+        session = await maybe(self.store.session(f"{face}.{method} {self.count}"))
+        if method == "follow":
+            await maybe(session.end("told"))
+        if face == "Session" and method != "decide":
+            return session
+        turn = await maybe(session.turn("q", on_busy="interrupt"))
+        await maybe(turn.call("f", {"a": 1}, call_id="c1"))
+        if method == "decide":
+            await maybe(turn.call("pay", {"a": 1}, call_id="asked", needs_approval=True))
+            return session
+        return turn
+
+    async def call(self, face: str, method: str, parameter: str, odd: Any) -> None:
+        """Calls the method with this value in the place of a right one; only our errors come out."""
+        subject = await self.subject(face, method)
+        function = getattr(subject, method)
+        named = {
+            each.name: right(face, method, each.name, self.known)
+            for each in inspect.signature(function).parameters.values()
+            if each.kind is not each.VAR_KEYWORD
+        }
+        what = f"{type(subject).__name__}.{method}({parameter}={_brief(odd)})"
+        before = await maybe(self.store.info())
+        try:
+            await maybe(function(**{**named, parameter: odd}))
+        except BadArgument as error:
+            after = await maybe(self.store.info())
+            if (before.sessions, before.entries) != (after.sessions, after.entries):
+                self.wrong.append(f"{what}: refused, and yet something was written")
+            if error.parameter != parameter or len(str(error)) > 400:
+                self.wrong.append(f"{what}: told as {str(error)[:200]}")
+        except HoldfastError:
+            pass
+        except BaseException as error:
+            self.wrong.append(f"{what}: {type(error).__name__}: {str(error)[:120]}")
+        if face == "Turn":
+            await self._leave(subject)
+
+    async def _leave(self, turn: Any) -> None:
+        with contextlib.suppress(HoldfastError):
+            await maybe(turn.interrupt())
+
+    async def readable(self) -> None:
+        """The whole store can still be read, listed, searched, reset and erased."""
+        steps = {
+            "sessions": lambda: self.store.sessions(limit=1000),
+            "outbox": lambda: self.store.outbox(),
+            "search": lambda: self.store.search("hello"),
+            "check": lambda: self.store.check(),
+            "reset": lambda: self.store.reset("k"),
+        }
+        for name, step in steps.items():
+            await self._try(name, step)
+        problems = await maybe(self.store.check())
+        self.wrong += [f"check says {problem}" for problem in problems]
+        for listed in await maybe(self.store.sessions(limit=1000)):
+            session = await maybe(self.store.get(listed.id))
+            for step in (session.transcript, session.calls, session.pending, session.info, session.turns):
+                await self._try(f"{listed.key!r:.60} {step.__name__}", step)
+            for format in ("openai.chat", "openai.responses", "anthropic"):
+                await self._try(f"{listed.key!r:.60} as {format}", lambda s=session, f=format: s.context(f))
+            await self._try(f"erasing {listed.key!r:.60}", lambda id=listed.id: self.store.erase(id))
+
+    async def _try(self, name: str, step: Any) -> None:
+        try:
+            await maybe(step())
+        except BaseException as error:
+            self.wrong.append(f"afterwards {name}: {type(error).__name__}: {str(error)[:120]}")
+
+
+def _brief(odd: Any) -> str:
+    if isinstance(odd, int) and abs(odd) > 10**30:
+        return "a huge integer"
+    return ascii(odd)[:24]
