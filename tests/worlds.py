@@ -19,6 +19,9 @@ class HandWorld:
     def tick(self) -> float:
         return self.seconds
 
+    def clock(self) -> str:
+        return "by hand"
+
     def chance(self, size: int) -> bytes:
         return self._dice.randbytes(size)
 

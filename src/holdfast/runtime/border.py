@@ -144,8 +144,8 @@ RULES: dict[str, Rule] = {
     "read_only": flag,
     # Names and identities
     "key": name('a name, such as "telegram:dm:42"'),
-    "session_id": name("the id of a session, or the beginning of one"),
-    "Store.search.session": name("the id of a session, or the beginning of one"),
+    "session_id": text,  # of any length and in any letters: what is no id is not found
+    "Store.search.session": text,
     "message_id": _MESSAGE_ID,
     "to_message": _MESSAGE_ID,
     "at": _MESSAGE_ID,
