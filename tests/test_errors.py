@@ -51,6 +51,7 @@ def test_codes_are_stable_and_their_own() -> None:
     assert {kind.__name__: kind.code for kind in LEAVES} == {
         "BadArgument": "bad_argument",
         "NotApproved": "not_approved",
+        "ReadOnlyStore": "read_only_store",
         "InvalidMessage": "invalid_message",
         "NotFound": "not_found",
         "AlreadyAccepted": "already_accepted",

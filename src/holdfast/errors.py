@@ -6,6 +6,7 @@
     │   ├── InvalidMessage
     │   ├── NotFound
     │   ├── NotApproved
+    │   ├── ReadOnlyStore
     │   └── AlreadyAccepted
     ├── TryAgain               the call was right, the moment was not
     │   ├── SessionBusy
@@ -101,6 +102,13 @@ class NotApproved(CallerMistake):
     code = "not_approved"
     call_id: str
     why: str
+
+
+class ReadOnlyStore(CallerMistake):
+    """The store at `{where}` was opened to be read only. Nothing was written; open it without `read_only` to write."""
+
+    code = "read_only_store"
+    where: str
 
 
 class AlreadyAccepted(CallerMistake):

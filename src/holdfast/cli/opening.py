@@ -19,8 +19,16 @@ NEAR = 200
 def opened(options: Any) -> Iterator[holdfast.Store]:
     """The store that was named. One that is not there is never made by looking for it."""
     insist(options.store)
-    with holdfast.open(options.store, tenant=options.tenant) as store:
+    with holdfast.open(options.store, tenant=options.tenant, read_only=not _is_writable(options.store)) as store:
         yield store
+
+
+def _is_writable(where: str) -> bool:
+    """Whether what only looks could write there, too. What can't is looked at all the same."""
+    if where.startswith(("postgresql://", "postgres://")):
+        return True
+    path = os.path.realpath(where.removeprefix("sqlite:///"))
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
 
 
 def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:

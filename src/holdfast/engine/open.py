@@ -22,9 +22,12 @@ def open_engine(
     chance: Callable[[int], bytes] | None = None,
     lock_s: float = 5.0,
     words_of: WordsOf | None = None,
+    read_only: bool = False,
 ) -> Engine:
-    """The engine for this place, made if there is none. `durability` is "power" or "process". Without `words_of`
-    nothing can be searched for. `clock` names the clock of `tick`: those that have the same name go alike.
+    """The engine for this place, made if there is none; one that is `read_only` makes and changes nothing.
+
+    `durability` is "power" or "process". Without `words_of` nothing can be searched for. `clock` names the clock of
+    `tick`: those that have the same name go alike.
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
@@ -32,9 +35,18 @@ def open_engine(
     if _is_postgres(where):
         assert chance is not None, "this engine's stamps must differ from those of other machines"
         made: Engine = _postgres().PostgresEngine(
-            os.fsdecode(where), durability=durability, tick=tick, chance=chance, words_of=words_of
+            os.fsdecode(where),
+            durability=durability,
+            tick=tick,
+            chance=chance,
+            words_of=words_of,
+            read_only=read_only,
         )
         return made
+    if read_only:
+        from holdfast.engine.sqlite.onlooking import SqliteOnlooker
+
+        return SqliteOnlooker(_place(where), tick=tick, now=now, clock=clock, words_of=words_of)
     from holdfast.engine.sqlite.engine import SqliteEngine
 
     return SqliteEngine(

@@ -292,6 +292,8 @@ class Engine(Protocol):
     """A place where sessions are kept. Safe to use from many threads."""
 
     where: str
+    read_only: bool
+    """Whether it was opened only to be read: every write raises `ReadOnlyStore`, and nothing is made or changed."""
     look_s: float
     """How long a watcher may go without looking by itself."""
 

@@ -436,7 +436,8 @@ def open_async(
     *,
     durability: Durability = "power",
     tenant: str = "default",
+    read_only: bool = False,
     world: World | None = None,
 ) -> Opening:
     """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as store`."""
-    return Opening(where, {"durability": durability, "tenant": tenant, "world": world})
+    return Opening(where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world})

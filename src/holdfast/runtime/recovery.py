@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from holdfast.domain.entry import End, TurnEnded
 from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write, Written
-from holdfast.errors import HoldfastError, TurnInterrupted
+from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone
 from holdfast.runtime.room import Room
@@ -31,6 +31,8 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
     """The session's state, once no dead turn stands in it, nor one that this process has left."""
     while True:
         state = yield Read(room.state)
+        if room.engine.read_only:
+            return state
         left = room.keeper.take_left(room.id, state.turn)
         if left is not None:
             with contextlib.suppress(TurnInterrupted):
@@ -39,6 +41,16 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
             yield from settle(room, state, end="abandoned", reason=_cause(state))
         else:
             return state
+
+
+def settle_to_read(room: Room) -> Plan[SessionState]:
+    """The same for one who only reads: what can't be settled now, on a full disk or behind a lock, is settled later,
+    and what is stored can be read (I-18).
+    """
+    try:
+        return (yield from settle_if_dead(room))
+    except OperatorNeeded:
+        return (yield Read(room.state))
 
 
 def settle(

@@ -19,7 +19,7 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.follow import Event, follow
 from holdfast.runtime.message import Message
-from holdfast.runtime.recovery import settle, settle_if_dead
+from holdfast.runtime.recovery import settle, settle_if_dead, settle_to_read
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.starting import Wish, already, start
 from holdfast.runtime.summing import SessionInfo, TurnInfo, info, turns
@@ -63,7 +63,7 @@ class SessionWork:
         return record(self.room, self._memory, messages, format=format)
 
     def context(self, format: str) -> Plan[Context]:
-        yield from settle_if_dead(self.room)
+        yield from settle_to_read(self.room)
         return (yield Read(lambda: self.room.context(format)))
 
     def instructions(self, text: str | None) -> Plan[str | None]:
@@ -151,20 +151,20 @@ class SessionWork:
                 yield from settle(room, state, end="interrupted", reason=f"stopped: {reason}", also=close)
 
     def calls(self) -> Plan[list[ToolCall]]:
-        yield from settle_if_dead(self.room)
+        yield from settle_to_read(self.room)
         return (yield Read(lambda: calls(self.room)))
 
     def info(self) -> Plan[SessionInfo]:
-        state = yield from settle_if_dead(self.room)
+        state = yield from settle_to_read(self.room)
         return (yield Read(lambda: info(self.room, state)))
 
     def turns(self, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
-        yield from settle_if_dead(self.room)
+        yield from settle_to_read(self.room)
         return (yield Read(lambda: turns(self.room, after=after, limit=limit)))
 
     def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
         if after == 0:
-            yield from settle_if_dead(self.room)
+            yield from settle_to_read(self.room)
         return (yield Read(lambda: messages(self.room, after=after, limit=limit)))
 
     def head(self) -> Plan[int]:
@@ -174,7 +174,7 @@ class SessionWork:
         return (yield Read(lambda: self.room.page(after)))
 
     def pending(self) -> Plan[list[Message]]:
-        yield from settle_if_dead(self.room)
+        yield from settle_to_read(self.room)
         return (yield Read(self.room.pending))
 
 

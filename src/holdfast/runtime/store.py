@@ -52,6 +52,7 @@ class StoreWork:
         durability: str,
         tenant: str,
         world: World | None,
+        read_only: bool = False,
         engine: Engine | None = None,
     ) -> None:
         self.world = world or RealWorld()
@@ -65,6 +66,7 @@ class StoreWork:
             clock=self.world.clock(),
             chance=self.world.chance,
             words_of=_words_of,
+            read_only=read_only,
         )
         self.keeper = Keeper(self.world.tick)
         self._lineages = Lineages(self.engine)
@@ -442,10 +444,13 @@ def open_store(
     *,
     durability: Durability = "power",
     tenant: str = "default",
+    read_only: bool = False,
     world: World | None = None,
 ) -> Store:
     """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`.
 
-    `durability="process"` survives a killed process but not a power cut, and is faster.
+    `durability="process"` survives a killed process but not a power cut, and is faster. With `read_only` nothing is
+    made, locked or changed, and every call that would write raises `ReadOnlyStore`: for a disk, a folder or a
+    database server that can only be read.
     """
-    return Store(StoreWork(where, durability=durability, tenant=tenant, world=world))
+    return Store(StoreWork(where, durability=durability, tenant=tenant, read_only=read_only, world=world))

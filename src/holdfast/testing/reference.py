@@ -60,6 +60,7 @@ class ReferenceEngine:
     """An engine in memory, for one process and as long as it lives."""
 
     where = "reference"
+    read_only = False
     look_s = 0.02
 
     def __init__(self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None) -> None:

@@ -44,7 +44,9 @@ class _UuidAsText(Loader):
 class Address:
     """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
 
-    def __init__(self, dsn: str, *, tick: Callable[[], float], connect_s: float = 5.0) -> None:
+    def __init__(
+        self, dsn: str, *, tick: Callable[[], float], connect_s: float = 5.0, read_only: bool = False
+    ) -> None:
         try:
             given = conninfo_to_dict(dsn)
         except psycopg.Error as error:
@@ -62,7 +64,11 @@ class Address:
             "keepalives_interval": 5,
             "keepalives_count": 3,
         }
+        if read_only:  # a server that only reads will do, and no statement of ours can write
+            usual["target_session_attrs"] = "any"
         self._options = {name: value for name, value in usual.items() if not given.get(name)}
+        if read_only:
+            self._options["options"] = f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
         user, host, port = (f"{given.get(name) or ''}" for name in ("user", "host", "port"))
         hosts, ports = host.split(","), port.split(",")
         if len(ports) < len(hosts):

@@ -45,7 +45,7 @@ from holdfast.engine.protocol import (
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import Ticket, Writer
-from holdfast.errors import StoreUnavailable, WeaklyReplicated
+from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated
 
 if TYPE_CHECKING:
     from holdfast.domain.seeking import Found, Sought
@@ -75,8 +75,10 @@ class PostgresEngine:
         readers: int = 4,
         patience_s: float = PATIENCE_S,
         answer_s: float = ANSWER_S,
+        read_only: bool = False,
     ) -> None:
-        address = Address(dsn, tick=tick)
+        address = Address(dsn, tick=tick, read_only=read_only)
+        self.read_only = read_only
         self.where = address.shown
         self._patience = partial(Patience, self.where, patience_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
@@ -90,6 +92,7 @@ class PostgresEngine:
             read=self._read_slowly,
             words_of=words_of,
             patience=self._patience,
+            read_only=read_only,
         )
         self._scribes = [
             Scribe(
@@ -101,7 +104,7 @@ class PostgresEngine:
                 patience=self._patience,
                 chance=chance,
             )
-            for _ in range(writers)
+            for _ in range(0 if read_only else writers)
         ]
         self._indexer = Indexer(self._searching.advance)
         scribes, once = self._scribes, self._readers.once
@@ -119,10 +122,14 @@ class PostgresEngine:
             self._let_go()
             raise
         applies = [scribe.apply for scribe in self._scribes]
-        self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
+        if not read_only:
+            self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
         _open.add(self)
 
     def _prepare(self) -> None:
+        if self.read_only:
+            migrating.refuse_other(self._readers.read, self.where)
+            return
         migrating.prepare(self._scribes[0].connect, self.where, self._patience())
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
@@ -156,11 +163,14 @@ class PostgresEngine:
         if self._forked:
             remedy = "Open the store again in this process"
             raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
+        if self.read_only:
+            raise ReadOnlyStore(where=self.where)
         return self._lanes
 
     def close(self) -> None:
         if not self._forked:
-            self._lanes.close()
+            if not self.read_only:
+                self._lanes.close()
             self._let_go()
 
     def _let_go(self) -> None:

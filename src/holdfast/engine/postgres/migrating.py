@@ -77,6 +77,23 @@ def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
     return found
 
 
+def refuse_other(read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], where: str) -> None:
+    """Refuses a store of another version, for one who may not bring it up to this one."""
+    try:
+        rows = read("get_fact", {"name": "format"})
+    except StoreUnavailable as error:
+        if not (isinstance(error.__cause__, psycopg.Error) and is_missing(error.__cause__)):
+            raise
+        rows = []
+    found = int(rows[0][0]) if rows else 0
+    if found > SCHEMA_VERSION:
+        raise SchemaMismatch(where=where, found=found, known=SCHEMA_VERSION)
+    if found < SCHEMA_VERSION:
+        problem = f"it has the older format {found}" if found else "there is no store"
+        remedy = "Open it once without `read_only`, or run `holdfast store migrate`" if found else "Check the address"
+        raise StoreUnavailable(where=where, problem=problem, remedy=remedy)
+
+
 def version(connection: psycopg.Connection[Any]) -> int | None:
     """The version of the store in this database; None when there is none."""
     try:

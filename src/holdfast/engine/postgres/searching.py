@@ -43,7 +43,7 @@ Read = Callable[..., list[tuple[Any, ...]]]
 
 class Searching:
     """The search of one engine. Safe to use from many threads. Without `words_of` nothing is read: what it has passed
-    over would not be found by those who can read it.
+    over would not be found by those who can read it. One that is `read_only` finds what others have read.
     """
 
     def __init__(
@@ -54,11 +54,12 @@ class Searching:
         read: Read,
         words_of: WordsOf | None,
         patience: Callable[[], Patience],
+        read_only: bool = False,
     ) -> None:
         self._address, self._watchdog = address, watchdog
         self._read, self._patience = read, patience
         self._words_of = words_of or (lambda *entry: None)
-        self._can_read = words_of is not None
+        self._can_read = words_of is not None and not read_only
         self._closed = False
         self._gate = threading.Lock()
         self._line: Line | None = None

@@ -84,7 +84,7 @@ def prepare(path: str, *, busy_s: float) -> None:
         header = read_header(path)
         if header is not None:
             if header.whole and header.application_id != APPLICATION_ID:
-                raise _not_ours(path)
+                raise not_ours(path)
             if header.application_id == APPLICATION_ID and header.version > SCHEMA_VERSION:
                 raise SchemaMismatch(where=path, found=header.version, known=SCHEMA_VERSION)
         connection = connect(path, busy_s=busy_s)
@@ -140,7 +140,7 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
             ).fetchall()
         return
     if owner != APPLICATION_ID:
-        raise _not_ours(path)
+        raise not_ours(path)
     found = connection.execute("PRAGMA user_version").get
     if found > SCHEMA_VERSION:
         raise SchemaMismatch(where=path, found=found, known=SCHEMA_VERSION)
@@ -148,6 +148,6 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
     migrate(connection)
 
 
-def _not_ours(path: str) -> StoreUnavailable:
+def not_ours(path: str) -> StoreUnavailable:
     problem = "it is a database of another program"
     return StoreUnavailable(where=path, problem=problem, remedy="Give Holdfast a file of its own")

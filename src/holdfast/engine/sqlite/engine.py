@@ -31,7 +31,7 @@ from holdfast.engine.protocol import (
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.erasing import scrub
 from holdfast.engine.sqlite.files import Files
-from holdfast.engine.sqlite.leases import Clock, Kept
+from holdfast.engine.sqlite.leases import Clock, Kept, clock_of
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.queries import QUERIES
@@ -54,6 +54,7 @@ FEW_ROWS = 100
 class SqliteEngine:
     """Sessions in one SQLite file; see `protocol.Engine`."""
 
+    read_only = False
     look_s = 0.02
     """Nobody tells of what other processes commit."""
 
@@ -70,8 +71,7 @@ class SqliteEngine:
     ) -> None:
         self.where = path
         self._durability, self._tick, self._lock_s = durability, tick, lock_s
-        calendar = now or (lambda: int(tick() * 1000))
-        self._clock = lambda: Clock(clock, tick(), calendar())
+        self._clock = clock_of(clock, tick, now)
         self._local = threading.local()
         self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
@@ -94,7 +94,7 @@ class SqliteEngine:
         )
         self._writer = Writer(path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go)
         self._searching.begin()
-        _open.add(self)
+        opened.add(self)
 
     # Writing: on the writer thread.
 
@@ -105,10 +105,13 @@ class SqliteEngine:
         return self._checked().submit(commit)
 
     def _checked(self) -> Writer:
+        self._check_fork()
+        return self._writer
+
+    def _check_fork(self) -> None:
         if self._forked:
             remedy = "Open the store again in this process"
             raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
-        return self._writer
 
     def _connect(self) -> None:
         try:
@@ -298,7 +301,7 @@ class SqliteEngine:
     # Reading: on the caller's thread, each with a connection of its own.
 
     def _read(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
-        self._checked()
+        self._check_fork()
         return self._readers.read(name, values)
 
     def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
@@ -422,11 +425,11 @@ class SqliteEngine:
         return Weight(*self._read("weigh", self._number(session))[0])
 
     def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
-        self._checked()
+        self._check_fork()
         return self._searching.index.search(sought, limit=limit)
 
     def matching(self, sought: "Sought", *, limit: int) -> list[str]:
-        self._checked()
+        self._check_fork()
         return self._searching.index.matching(sought, limit=limit)
 
     # Upkeep: on the caller's thread, with a connection for the time it takes.
@@ -434,21 +437,21 @@ class SqliteEngine:
     def info(self) -> StoreInfo:
         from holdfast.engine.sqlite.upkeep import info
 
-        self._checked()
+        self._check_fork()
         with self._readers.alone() as reader:
             return info(reader, self.where)
 
     def check(self) -> list[Problem]:
         from holdfast.engine.sqlite.checking import check
 
-        self._checked()
+        self._check_fork()
         with self._readers.alone() as reader:
             return check(reader, self.where)
 
     def backup(self, to: str) -> Backup:
         from holdfast.engine.sqlite.backup import backup
 
-        self._checked()
+        self._check_fork()
         with self._readers.alone() as reader:
             return backup(reader, self.where, to)
 
@@ -478,12 +481,12 @@ def _must_last(commits: Sequence[Commit]) -> bool:
     return False
 
 
-_open: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()
+opened: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()
 
 
 def _mark_forked() -> None:
     """A child that was forked has no writer thread and must not touch the parent's connections."""
-    for engine in _open:
+    for engine in opened:
         engine._forked = True
 
 

@@ -5,6 +5,7 @@ any other machine, or after a restart, its time since boot means nothing: there 
 clocks that differ, and never for longer than the lease was given for.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 CALENDAR_ROOM_S = 30.0
@@ -19,6 +20,11 @@ class Clock(NamedTuple):
     name: str
     tick: float
     now: int
+
+
+def clock_of(name: str, tick: Callable[[], float], now: Callable[[], int] | None) -> Callable[[], Clock]:
+    """What tells the time of this clock; without a calendar, that goes as the clock does."""
+    return lambda: Clock(name, tick(), int(tick() * 1000) if now is None else now())
 
 
 class Kept(NamedTuple):

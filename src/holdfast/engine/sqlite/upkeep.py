@@ -30,7 +30,6 @@ def info(reader: apsw.Connection, path: str) -> StoreInfo:
     run = reader.execute
     sessions, entries, journal_rows, active_at = run(UPKEEP["info_rows"]).get
     sizes = {os.path.basename(name): found.st_size for name, found in files_of(path)}
-    log_pages, done = reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
     mount = mounted(path)
     return StoreInfo(
         where=path,
@@ -46,6 +45,16 @@ def info(reader: apsw.Connection, path: str) -> StoreInfo:
         page_bytes=run("PRAGMA page_size").get,
         pages=run("PRAGMA page_count").get,
         free_pages=run("PRAGMA freelist_count").get,
-        log_pages=max(log_pages - done, 0),
+        log_pages=_log_pages(reader, sizes.get(os.path.basename(path) + "-wal", 0)),
         file_system=mount.kind if mount is not None else None,
     )
+
+
+def _log_pages(reader: apsw.Connection, log_bytes: int) -> int:
+    """How many pages of the log are not in the database yet; at most, where one may only look."""
+    try:
+        pages, done = reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        return max(pages - done, 0)
+    except apsw.ReadOnlyError:
+        page_bytes: int = reader.execute("PRAGMA page_size").get
+        return max(log_bytes - 32, 0) // (page_bytes + 24)
