@@ -94,18 +94,7 @@ class PostgresEngine:
             patience=self._patience,
             read_only=read_only,
         )
-        self._scribes = [
-            Scribe(
-                address,
-                self._watchdog,
-                self._tenants,
-                self._acknowledged,
-                lasting=self._lasting,
-                patience=self._patience,
-                chance=chance,
-            )
-            for _ in range(0 if read_only else writers)
-        ]
+        self._scribes = self._make_scribes(0 if read_only else writers, address, chance)
         self._indexer = Indexer(self._searching.advance)
         scribes, once = self._scribes, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
@@ -125,6 +114,11 @@ class PostgresEngine:
         if not read_only:
             self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
         _open.add(self)
+
+    def _make_scribes(self, count: int, address: Address, chance: Callable[[int], bytes]) -> list[Scribe]:
+        shared = (address, self._watchdog, self._tenants, self._acknowledged)
+        options: dict[str, Any] = {"lasting": self._lasting, "patience": self._patience, "chance": chance}
+        return [Scribe(*shared, **options) for _ in range(count)]
 
     def _prepare(self) -> None:
         if self.read_only:
