@@ -1,25 +1,27 @@
 """Claude Code's sessions: a file of JSON lines each, in `~/.claude/projects/<project>/`.
 
 A line of type `user` or `assistant` holds a message of the Messages API beside what Claude Code knows of it; one answer
-is several lines, a block each. Lines name their parents: a prompt that was edited begins a branch, and the one that the
-file ends on is what the model sees. What subagents said is a side chain. After a compaction, a user's line marked as
-its summary stands for all before it.
+is several lines, a block each. A prompt that was typed while Claude worked is an attachment. Which lines the model sees
+is told in `claude_plot`. What a subagent said is a file of its own, in `<session>/subagents/`, or a side chain; outputs
+too large for a line lie in `<session>/tool-results/`. After a compaction, a user's line marked as its summary stands
+for all before it but for the lines that its boundary names.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from holdfast.domain.message import Usage
+from holdfast.foreign.claude_plot import SPOKEN, TITLES, Plot, blocks_of, queued_prompt, results_in
 from holdfast.foreign.items import Chapter, FileShelf, Item, number, wrong_content
-from holdfast.foreign.jsonl import first_values, lines, parsed_line
+from holdfast.foreign.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
 from holdfast.foreign.moments import stamp
+from holdfast.foreign.private import read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
-_SPOKEN = ("user", "assistant")
-_TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+_OUTPUT = re.compile(r"[/\\]tool-results[/\\]([\w-][\w.-]{0,200})")
 
 
 def recognises(path: Path) -> bool:
@@ -30,7 +32,7 @@ def recognises(path: Path) -> bool:
 def _is_claudes(line: Any) -> bool:
     if not isinstance(line, dict):
         return False
-    spoken = line.get("type") in _SPOKEN and isinstance(line.get("message"), dict)
+    spoken = line.get("type") in SPOKEN and isinstance(line.get("message"), dict)
     return (spoken and "uuid" in line and "parentUuid" in line) or (
         line.get("type") == "summary" and "leafUuid" in line
     )
@@ -42,93 +44,95 @@ class ClaudeShelf(FileShelf):
     kind = "claude"
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
-        plot = _Plot(self._copy.path)
+        plot = Plot(self._copy.path)
         id = self._stem if not plot.sessions or self._stem in plot.sessions or plot.is_aside else plot.sessions[0]
+        self.unknown = plot.unknown
         if session is None or session == id:
+            parent = plot.sessions[0] if plot.is_aside and plot.sessions and plot.sessions[0] != id else None
             story = Story(
                 kind=self.kind,
                 id=id,
                 place=self.path,
                 lines=(),
-                title=next((plot.titles[kind] for kind in reversed(_TITLES) if kind in plot.titles), None),
+                title=next((plot.titles[kind] for kind in reversed(TITLES) if kind in plot.titles), None),
                 opened_at=plot.opened_at,
-                facts=plot.facts,
+                parent=parent,
+                lineage="delegate" if parent is not None else None,
+                facts=plot.facts | _about_agent(Path(self.path)),
             )
-            yield Chapter(story, lambda: _items(self._copy.path, plot, id))
+            outputs = _Outputs(Path(self.path))
+            yield Chapter(story, lambda: _in_answers(_items(self._copy.path, plot, id, outputs), plot))
 
 
-class _Plot:
-    """What only the whole file tells: its titles, whose it is, and which branch is the one that goes on."""
+class _Outputs:
+    """The outputs that were too large for a line, from the folder beside the file. What a line says of their place is
+    somebody's word: only the name is taken of it.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.sessions: list[str] = []
-        self.titles: dict[str, str] = {}
-        self.opened_at: int | None = None
-        self.facts: dict[str, Any] = {}
-        self._parents: dict[str, str] = {}
-        self._prompts: set[str] = set()
-        self._left: dict[str, bool] = {}
-        self._last = ""
-        others: Counter[str] = Counter()
-        spoken = aside = 0
-        for raw in lines(path):
-            line, problem = parsed_line(raw)
-            if problem or not isinstance(line, dict):
+        beside = path.parent.parent if path.parent.name == "subagents" else path.with_suffix("")
+        self._folder = beside / "tool-results"
+
+    def named_in(self, line: dict[str, Any]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        """The outputs that a line's results name, by name; and those that can't be read, with the reason."""
+        found: dict[str, str] = {}
+        lost: list[tuple[str, str]] = []
+        texts = [str(block.get("content")) for block in results_in(line)]
+        about = line.get("toolUseResult")
+        if isinstance(about, dict):
+            texts.append(str(about.get("persistedOutputPath") or ""))
+        for name in dict.fromkeys(name for text in texts for name in _OUTPUT.findall(text)):
+            path = self._folder / name
+            if not path.is_file() or path.is_symlink():
                 continue
-            kind = line["type"] if isinstance(line.get("type"), str) else ""
-            if kind in _SPOKEN:
-                spoken, aside = spoken + 1, aside + (line.get("isSidechain") is True)
-            elif kind:
-                others[kind] += 1
-            self._note(line, kind)
-        self.is_aside = spoken > 0 and spoken == aside
-        if others:
-            self.facts["other_lines"] = dict(sorted(others.items()))
-        self._path = self._ancestors(self._last)
-
-    def is_left(self, uuid: str) -> bool:
-        """Whether a line stands on a branch that was left: below a prompt that the last line does not descend from.
-        Results of calls that ran side by side are branches in form only.
-        """
-        climbed: dict[str, None] = {}
-        while uuid and uuid not in self._path and uuid not in self._left and uuid not in climbed:
-            climbed[uuid] = None
-            uuid = self._parents.get(uuid, "")
-        if uuid in self._left:
-            left = self._left[uuid]
-        else:
-            left = uuid in self._path and bool(climbed) and next(reversed(climbed)) in self._prompts
-        self._left.update(dict.fromkeys(climbed, left))
-        return left
-
-    def _note(self, line: dict[str, Any], kind: str) -> None:
-        session, uuid = line.get("sessionId"), line.get("uuid")
-        if isinstance(session, str) and session and session not in self.sessions:
-            self.sessions.append(session)
-        if self.opened_at is None:
-            self.opened_at = stamp(line.get("timestamp"))
-        if kind in _TITLES and isinstance(line.get(_TITLES[kind]), str):
-            self.titles[kind] = line[_TITLES[kind]]
-        for name in ("cwd", "gitBranch", "version", "slug"):
-            if isinstance(line.get(name), str):
-                self.facts.setdefault(name, line[name])
-        if isinstance(uuid, str):
-            parent = line.get("parentUuid") or line.get("logicalParentUuid")
-            self._parents.setdefault(uuid, parent if isinstance(parent, str) else "")
-            if kind == "user" and not _results(line):
-                self._prompts.add(uuid)
-            if kind in _SPOKEN and line.get("isSidechain") is not True:
-                self._last = uuid
-
-    def _ancestors(self, uuid: str) -> set[str]:
-        found: set[str] = set()
-        while uuid and uuid not in found:
-            found.add(uuid)
-            uuid = self._parents.get(uuid, "")
-        return found
+            try:
+                raw = read_start(path, LINE_MAX + 1)
+            except OSError as error:
+                lost.append((f"tool-results/{name}", error.strerror or str(error)))
+                continue
+            if len(raw) > LINE_MAX:
+                lost.append((f"tool-results/{name}", f"it is more than {LINE_MAX} bytes long"))
+            else:
+                found[f"tool-results/{name}"] = raw.decode("utf-8", "backslashreplace")
+        return found, lost
 
 
-def _items(path: Path, plot: _Plot, session: str) -> Iterator[Item | Unreadable]:
+def _about_agent(path: Path) -> dict[str, Any]:
+    """What Claude Code notes of a subagent beside its file."""
+    about = path.with_suffix(".meta.json")
+    try:
+        raw = read_start(about, 1 << 16) if about.is_file() and not about.is_symlink() else b""
+    except OSError:
+        return {}
+    value, problem = parsed(raw) if raw else (None, "there is none")
+    return {"agent": value} if not problem and isinstance(value, dict) else {}
+
+
+def _in_answers(items: Iterable[Item | Unreadable], plot: Plot) -> Iterator[Item | Unreadable]:
+    """The items, an answer's together: a call that ran while the model was still speaking was stored with its result
+    in the middle of the answer.
+    """
+    held: list[Item | Unreadable] = []
+    speaking = ""
+    for item in items:
+        line = item.line if isinstance(item, Item) else None
+        answer = line.payload["_line"]["message"].get("id") if isinstance(line, Line) and line.role == "assistant" else None
+        if speaking and isinstance(line, Line) and line.role == "tool":
+            held.append(item)
+            continue
+        if held and answer != speaking:
+            yield from held
+            held = []
+        yield item
+        is_last = not isinstance(answer, str) or plot.last_of_answer.get(answer) == item.id  # type: ignore[union-attr]
+        if is_last:
+            yield from held
+            held = []
+        speaking = "" if is_last else str(answer)
+    yield from held
+
+
+def _items(path: Path, plot: Plot, session: str, outputs: _Outputs) -> Iterator[Item | Unreadable]:
     counted: set[str] = set()
     if path.stat().st_size == 0:
         yield Unreadable(session, "the whole file", "it is empty")
@@ -137,10 +141,12 @@ def _items(path: Path, plot: _Plot, session: str) -> Iterator[Item | Unreadable]
         line, problem = parsed_line(raw)
         if not problem and not isinstance(line, dict):
             problem = "it is not an object"
-        if not problem and line.get("type") in (*_SPOKEN, "system"):
+        if not problem and (line.get("type") in (*SPOKEN, "system") or queued_prompt(line) is not None):
             problem = _wrong_with(line)
             if not problem:
-                yield _item(line, place, plot, counted)
+                carried, lost = outputs.named_in(line)
+                yield from (Unreadable(session, f"{place}, {name}", why) for name, why in lost)
+                yield _item(line, place, plot, counted, carried)
                 continue
         if problem:
             yield Unreadable(session, place, problem, raw.raw)
@@ -151,31 +157,35 @@ def _wrong_with(line: dict[str, Any]) -> str:
         return "it has no uuid"
     if line["type"] == "system":
         return ""
+    if line["type"] == "attachment":
+        return wrong_content(queued_prompt(line))
     message = line.get("message")
-    if not isinstance(message, dict) or message.get("role") not in _SPOKEN:
+    if not isinstance(message, dict) or message.get("role") not in SPOKEN:
         return "it holds no message"
     return wrong_content(message.get("content"))
 
 
-def _item(line: dict[str, Any], place: str, plot: _Plot, counted: set[str]) -> Item:
+def _item(line: dict[str, Any], place: str, plot: Plot, counted: set[str], carried: dict[str, str]) -> Item:
     uuid, kind, at = line["uuid"], line["type"], stamp(line.get("timestamp"))
     if kind == "system":
         text = line.get("content")
         payload = {"role": "system", "content": text if isinstance(text, str) else None, "_line": line}
         return Item(Line(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN)), id=uuid)
-    message = line["message"]
-    content, about = (
-        message.get("content"),
-        {key: one for key, one in message.items() if key not in ("role", "content")},
-    )
-    if line.get("isCompactSummary") is True and (text := _text(content)):
-        return Item(Summary(uuid, place, text, (), at), id=uuid, says=True)
     labels = _labels(line, plot)
+    if kind == "attachment":
+        prompt = {"role": "user", "content": queued_prompt(line), "_line": line}
+        return Item(Line(uuid, place, "user", prompt, "anthropic", at, labels), id=uuid, says=not labels)
+    message = line["message"]
+    content = message.get("content")
+    about = {key: one for key, one in message.items() if key not in ("role", "content")}
+    if line.get("isCompactSummary") is True and (text := _text(content)):
+        return Item(Summary(uuid, place, text, plot.keeps.get(uuid, ()), at), id=uuid, says=True)
+    payload = {"role": message["role"], "content": content, "_line": {**line, "message": about}}
     spoken = Line(
         origin=uuid,
         place=place,
-        role="tool" if _results(line) and len(_results(line)) == len(content) else message["role"],
-        payload={"role": message["role"], "content": content, "_line": {**line, "message": about}},
+        role="tool" if results_in(line) and len(results_in(line)) == len(content) else message["role"],
+        payload=payload | ({"_outputs": carried} if carried else {}),
         format="anthropic",
         at=at,
         labels=labels,
@@ -187,7 +197,7 @@ def _item(line: dict[str, Any], place: str, plot: _Plot, counted: set[str]) -> I
     return Item(spoken, id=uuid, calls=calls, answers=answers, says=not labels and _says(content))
 
 
-def _labels(line: dict[str, Any], plot: _Plot) -> dict[str, Any]:
+def _labels(line: dict[str, Any], plot: Plot) -> dict[str, Any]:
     if line.get("isSidechain") is True and not plot.is_aside:
         return {**HIDDEN, "sidechain": True}
     if line.get("isApiErrorMessage") is True:
@@ -205,13 +215,8 @@ def _usage(about: dict[str, Any], counted: set[str]) -> Usage | None:
     return Usage(input=number(usage.get("input_tokens")), output=number(usage.get("output_tokens")), cached=cached)
 
 
-def _results(line: dict[str, Any]) -> list[Any]:
-    content = line["message"].get("content") if isinstance(line.get("message"), dict) else None
-    return [block for block in _blocks(content) if block.get("type") == "tool_result"]
-
-
 def _ids(content: Any, kind: str, field: str) -> Iterator[str]:
-    for block in _blocks(content):
+    for block in blocks_of(content):
         if block.get("type") == kind and isinstance(block.get(field), str):
             yield block[field]
 
@@ -219,14 +224,10 @@ def _ids(content: Any, kind: str, field: str) -> Iterator[str]:
 def _says(content: Any) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
-    return any(block.get("type") == "text" for block in _blocks(content))
+    return any(block.get("type") == "text" for block in blocks_of(content))
 
 
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    return "\n".join(str(block.get("text") or "") for block in _blocks(content) if block.get("type") == "text").strip()
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return "\n".join(str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text").strip()

@@ -1,7 +1,9 @@
-"""Codex's rollouts: a file of JSON lines for each session, in `~/.codex/sessions/`.
+"""Codex's rollouts: files of JSON lines in `~/.codex/sessions/`, one for each session, or more when turns of it were
+taken back.
 
 A line is `{"timestamp", "type", "payload"}`. A `response_item` is what was said, an item of the Responses API; events
-are what the screen showed of it. A `compacted` line stands for all before it, but for what its new history repeats. The
+are what the screen showed of it. A `compacted` line stands for all before it, but for what its new history repeats;
+that history is what the model sees from then on, in its order. The past of a fork lies in the files of its parent. The
 oldest releases wrote bare items.
 """
 
@@ -12,15 +14,18 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Usage
+from holdfast.foreign.codex_files import BARE, KNOWN, Rollout, base_of, chain_of, files_of, is_old_meta, meta_of
 from holdfast.foreign.items import Chapter, FileShelf, Item, number, response_item, role_of, wrong_item
 from holdfast.foreign.jsonl import first_values, lines, parsed_line
 from holdfast.foreign.moments import stamp
+from holdfast.foreign.private import PrivateCopy
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
 COMPACTED = "[Earlier messages were compacted; the summary is not readable.]"
-_ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-_BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
+KIN_MAX = 1000
+PRIVATE = "internal_chat_message_metadata_passthrough"
+"""What Codex keeps beside an item and takes off before it sends it."""
 
 
 def recognises(path: Path) -> bool:
@@ -31,24 +36,39 @@ def recognises(path: Path) -> bool:
 def _is_codexs(line: Any) -> bool:
     if not isinstance(line, dict):
         return False
-    if line.get("type") in _ENVELOPES and isinstance(line.get("payload"), dict):
+    if line.get("type") in KNOWN and isinstance(line.get("payload"), dict):
         return "timestamp" in line
-    return _is_old_meta(line)
+    return is_old_meta(line)
 
 
-def _is_old_meta(line: dict[str, Any]) -> bool:
-    return "type" not in line and "id" in line and "timestamp" in line and "instructions" in line
+class _Part:
+    """One file of a thread, opened from a private copy. Its lines are named after it, but for those of the first."""
+
+    def __init__(self, path: Path, cut: int | None, *, is_first: bool) -> None:
+        self.copy = PrivateCopy(path, beside=())
+        self.rollout = Rollout(self.copy.path, cut=cut)
+        self._name = "" if is_first else path.stem.rpartition("_")[2]
+
+    def place(self, number: int) -> str:
+        return f"{self._name}:line {number}" if self._name else f"line {number}"
 
 
 class CodexShelf(FileShelf):
-    """One rollout, opened from a private copy."""
+    """One thread, opened from private copies. Told as stories, its parents come with it."""
 
     kind = "codex"
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._parts: list[_Part] = []
+        self._kin: list[CodexShelf] | None = None
+
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
-        meta, left = _overview(self._copy.path)
-        id = meta["id"] if isinstance(meta.get("id"), str) and meta["id"] else self._stem
+        parts = self._opened()
+        meta = parts[0].rollout.meta
+        id = self._id()
         if session is None or session == id:
+            parent, origin = self._parent()
             story = Story(
                 kind=self.kind,
                 id=id,
@@ -56,35 +76,86 @@ class CodexShelf(FileShelf):
                 lines=(),
                 opened_at=stamp(meta.get("timestamp")),
                 instructions=_instructions(meta),
+                parent=parent,
+                lineage="branch" if parent is not None else None,
+                parent_origin=origin,
                 facts={"meta": meta} if meta else {},
             )
-            yield Chapter(story, lambda: _items(self._copy.path, left, id))
+            yield Chapter(story, lambda: _items(parts, id))
+
+    def stories(self, session: str | None = None) -> Iterator[Story]:
+        if session in (None, self._id()):
+            for shelf in self._parents():
+                yield from ItemStories(shelf)
+        yield from super().stories(session)
+
+    def unreadable(self) -> list[Unreadable]:
+        return [*(one for shelf in self._kin or () for one in shelf.unreadable()), *super().unreadable()]
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.copy.close()
+        for shelf in self._kin or ():
+            shelf.close()
+        super().close()
+
+    def last_before(self, ordinal: int) -> tuple[str, bool] | None:
+        """The origin of the last line before an ordinal, and whether it is one that only a session's end can name."""
+        for part in reversed(self._opened()):
+            found = part.rollout.last_before(ordinal)
+            if found is not None:
+                return part.place(found[0]), found[1]
+        return None
+
+    def _id(self) -> str:
+        id = self._opened()[0].rollout.meta.get("id")
+        return id if isinstance(id, str) and id else self._stem
+
+    def _opened(self) -> list[_Part]:
+        if not self._parts:
+            for at, (path, cut) in enumerate(chain_of(Path(self.path))):
+                self._parts.append(_Part(path, cut, is_first=at == 0))
+            for part in self._parts:
+                self.unknown.update(part.rollout.unknown)
+        return self._parts
+
+    def _parents(self) -> "list[CodexShelf]":
+        """The threads that this one's past lies in, the oldest first, as far as they are there."""
+        if self._kin is None:
+            self._kin = []
+            met, meta = {self._id()}, self._opened()[0].rollout.meta
+            while (base := base_of(meta)) is not None and base[0] not in met and len(met) < KIN_MAX:
+                files = files_of(base[0], Path(self.path))
+                if not files:
+                    break
+                met.add(base[0])
+                self._kin.insert(0, CodexShelf(files[-1]))
+                meta = meta_of(files[0])
+        return self._kin
+
+    def _parent(self) -> tuple[str | None, str | None]:
+        """The thread that this one goes on from, and the last line of it that both share."""
+        base = base_of(self._opened()[0].rollout.meta)
+        if base is None or base[0] == self._id():
+            return None, None
+        kin = self._parents()
+        if not kin or kin[-1]._id() != base[0]:
+            return base[0], None
+        for shelf in reversed(kin):
+            found = shelf.last_before(base[1])
+            if found is not None:
+                return shelf._id(), None if found[1] else found[0]
+        return None, None
 
 
-def _overview(path: Path) -> tuple[dict[str, Any], set[int]]:
-    """The session's meta, and the numbers of the lines that were rolled back: the last turns before an event that says
-    so, a turn beginning with what a user said.
-    """
-    meta: dict[str, Any] = {}
-    left: set[int] = set()
-    turns: list[list[int]] = []
-    for raw in lines(path):
-        line = parsed_line(raw)[0]
-        if not isinstance(line, dict):
-            continue
-        payload: dict[str, Any] = line["payload"] if isinstance(line.get("payload"), dict) else {}
-        kind = line.get("type")
-        if not meta and (kind == "session_meta" or _is_old_meta(line)):
-            meta = payload if kind == "session_meta" else line
-        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
-            for _ in range(min(number(payload.get("num_turns")), len(turns))):
-                left.update(turns.pop())
-        elif kind == "response_item":
-            if payload.get("type") == "message" and payload.get("role") == "user":
-                turns.append([])
-            if turns:
-                turns[-1].append(raw.number)
-    return meta, left
+class ItemStories:
+    """The stories of a shelf, without those of its parents."""
+
+    def __init__(self, shelf: FileShelf) -> None:
+        self._shelf = shelf
+
+    def __iter__(self) -> Iterator[Story]:
+        return super(CodexShelf, self._shelf).stories()  # type: ignore[misc]
 
 
 def _instructions(meta: dict[str, Any]) -> str | None:
@@ -93,15 +164,21 @@ def _instructions(meta: dict[str, Any]) -> str | None:
     return text if isinstance(text, str) and text.strip() else None
 
 
-def _items(path: Path, left: set[int], session: str) -> Iterator[Item | Unreadable]:
+def _items(parts: list[_Part], session: str) -> Iterator[Item | Unreadable]:
+    said = _Said()
+    for part in parts:
+        yield from _items_of(part, session, said)
+
+
+def _items_of(part: _Part, session: str, said: "_Said") -> Iterator[Item | Unreadable]:
     """The items in order. The last one of the model's waits for the count of its tokens, which comes after it."""
     model: str | None = None
     held: Item | None = None
-    said: list[tuple[str, Any]] = []
+    path = part.copy.path
     if path.stat().st_size == 0:
         yield Unreadable(session, "the whole file", "it is empty")
     for raw in lines(path):
-        place = f"line {raw.number}"
+        place = part.place(raw.number)
         line, problem = parsed_line(raw)
         opened: tuple[str, Any, str] = ("", None, problem) if problem else _opened(line)
         kind, payload, problem = opened
@@ -117,13 +194,11 @@ def _items(path: Path, left: set[int], session: str) -> Iterator[Item | Unreadab
             held = None
         if problem or (problem := wrong_item(payload) if kind == "response_item" else ""):
             yield Unreadable(session, place, problem, raw.raw)
-        elif kind == "compacted":
-            yield _compacted(payload, place, said, line)
-            said.clear()
-        else:
-            item = _item(payload, place, line, model, hidden=raw.number in left)
-            if payload.get("role") == "user":
-                said.append((item.line.origin, payload.get("content")))
+        elif kind == "compacted" and raw.number not in part.rollout.left:
+            yield from said.compacted(payload, place, line)
+        elif kind == "response_item":
+            item = _item(payload, place, line, model, hidden=raw.number in part.rollout.left)
+            said.add(item, payload)
             held = item if role_of(payload) == "assistant" else None
             if held is None:
                 yield item
@@ -136,9 +211,9 @@ def _opened(line: Any) -> tuple[str, Any, str]:
     if not isinstance(line, dict):
         return "", None, "it is not an object"
     kind = line.get("type")
-    if kind in _BARE:
+    if kind in BARE:
         return "response_item", line, ""
-    if kind not in _ENVELOPES:
+    if kind not in KNOWN:
         return "other", {}, ""
     payload = line.get("payload")
     return (kind, payload, "") if isinstance(payload, dict) else ("", None, "it has no payload")
@@ -150,7 +225,7 @@ def _item(payload: dict[str, Any], place: str, line: dict[str, Any], model: str 
         origin=place,
         place=place,
         role=role,
-        payload=payload,
+        payload=_public(payload),
         format="openai.responses",
         at=stamp(line.get("timestamp")),
         labels={**HIDDEN, "left": True} if hidden else {},
@@ -160,12 +235,73 @@ def _item(payload: dict[str, Any], place: str, line: dict[str, Any], model: str 
     return msgspec.structs.replace(item, says=False) if hidden else item
 
 
-def _compacted(payload: dict[str, Any], place: str, said: list[tuple[str, Any]], line: dict[str, Any]) -> Item:
-    text, history = payload.get("message"), payload.get("replacement_history")
-    again = [one.get("content") for one in history if isinstance(one, dict)] if isinstance(history, list) else []
-    keeps = tuple(origin for origin, content in said if content in again)
-    words = text if isinstance(text, str) and text.strip() else COMPACTED
-    return Item(Summary(place, place, words, keeps, stamp(line.get("timestamp"))), says=True)
+def _public(payload: dict[str, Any]) -> dict[str, Any]:
+    """The item as Codex sends it, with what it keeps for itself under a private name."""
+    if PRIVATE not in payload:
+        return payload
+    return {key: value for key, value in payload.items() if key != PRIVATE} | {f"_{PRIVATE}": payload[PRIVATE]}
+
+
+class _Said:
+    """What was said since the last compaction, for the next one: items that its new history repeats are not new."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, str] = {}
+        self._by_content: dict[bytes, str] = {}
+
+    def add(self, item: Item, payload: dict[str, Any]) -> None:
+        if not item.line.labels:  # type: ignore[union-attr]
+            if isinstance(payload.get("id"), str):
+                self._by_id[payload["id"]] = item.line.origin
+            elif payload.get("role") == "user":
+                self._by_content[_content(payload)] = item.line.origin
+
+    def compacted(self, payload: dict[str, Any], place: str, line: dict[str, Any]) -> Iterator[Item]:
+        """What a compaction's history holds that is new, and then its summary, which says in which order the model sees
+        all of it.
+        """
+        text, history = payload.get("message"), payload.get("replacement_history")
+        words = text if isinstance(text, str) and text.strip() else COMPACTED
+        shows: list[str] = []
+        kept: list[tuple[Item, dict[str, Any]]] = []
+        for at, one in enumerate(history if isinstance(history, list) else (), 1):
+            if wrong_item(one):
+                continue
+            origin = self._known(one)
+            if origin is None and _content(one) == _content({"content": words}) and place not in shows:
+                origin = place
+            elif origin is None:
+                item = _item(one, f"{place}, {at}", line, None, hidden=False)
+                origin = item.line.origin
+                kept.append((item, one))
+                yield item
+            if origin not in shows:
+                shows.append(origin)
+        self._forget(shows)
+        for item, one in kept:
+            self.add(item, one)
+        if place not in shows:
+            shows.append(place)
+        keeps = tuple(origin for origin in shows if origin != place)
+        order = tuple(shows) if keeps else ()
+        yield Item(Summary(place, place, words, keeps, stamp(line.get("timestamp")), order), says=True)
+
+    def _known(self, item: dict[str, Any]) -> str | None:
+        id = item.get("id")
+        found = self._by_id.get(id) if isinstance(id, str) else None
+        return found if found is not None or item.get("role") != "user" else self._by_content.get(_content(item))
+
+    def _forget(self, shows: list[str]) -> None:
+        """What is not repeated can't be repeated later."""
+        stays = set(shows)
+        self._by_id = {id: origin for id, origin in self._by_id.items() if origin in stays}
+        self._by_content = {words: origin for words, origin in self._by_content.items() if origin in stays}
+
+
+def _content(item: dict[str, Any]) -> bytes:
+    content = item.get("content")
+    texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else [content]
+    return repr(content if any(not isinstance(text, str) for text in texts) else texts).encode()
 
 
 def _usage(payload: dict[str, Any]) -> Usage | None:

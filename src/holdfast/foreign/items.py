@@ -4,13 +4,14 @@ An item is one such row as it was found, with what a judge needs to know of it: 
 Rows that can't be read stand among the items, where they were met.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.foreign.private import PrivateCopy
+from holdfast.foreign.private import PrivateCopy, is_live
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story, Summary
 
@@ -61,8 +62,12 @@ class ItemLines:
 class ItemShelf:
     """A shelf of chapters."""
 
+    live = False
+    """Whether some program has it open."""
+
     def __init__(self) -> None:
         self._unread: dict[str, Unreadable] = {}
+        self.unknown: Counter[str] = Counter()
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         """Its sessions, in an order that does not change."""
@@ -79,6 +84,10 @@ class ItemShelf:
         """What could not be read of the store itself."""
         return []
 
+    def not_examined(self) -> dict[str, int]:
+        """How many records there are of each type that no reader here knows; complete once all was gone through."""
+        return dict(sorted(self.unknown.items()))
+
     def _met(self, trouble: Unreadable) -> None:
         self._unread.setdefault(trouble.place, trouble)
 
@@ -90,6 +99,7 @@ class FileShelf(ItemShelf):
         super().__init__()
         self.path = str(path)
         self._stem = Path(path).stem
+        self.live = is_live(path)
         self._copy = PrivateCopy(path, beside=())
 
     def close(self) -> None:

@@ -39,13 +39,16 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compaction: from here on `text` stands for all that came before, but for the lines with the origins `keeps`."""
+    """A compaction: from here on `text` stands for all that came before, but for the lines with the origins `keeps`.
+    The model sees it first and then those lines; or all of them in the order of `shows`, where its own origin is.
+    """
 
     origin: str
     place: str
     text: str
     keeps: tuple[str, ...] = ()
     at: int | None = None
+    shows: tuple[str, ...] = ()
 
 
 class Story(msgspec.Struct, frozen=True, omit_defaults=True):
