@@ -9,6 +9,7 @@ import pytest
 import goose_stores
 import hermes_stores
 import holdfast
+import item_stores
 from commanding import command, on_terminal
 from holdfast.doctor.page import page
 from holdfast.doctor.rulebook import rulebook
@@ -169,3 +170,17 @@ def test_nothing_that_is_there_is_written_over(damaged: Path, tmp_path: Path) ->
     (tmp_path / "out").write_text("mine")
     assert command("doctor", damaged, "--heal", tmp_path / "out").code == 2
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_what_no_reader_knows_is_counted_in_every_report(tmp_path: Path) -> None:
+    odd = {"type": "telepathy", "sessionId": item_stores.Claude.name.removesuffix(".jsonl")}
+    path = item_stores.made(item_stores.Claude, tmp_path, [*item_stores.Claude.records(), *[odd] * 12])
+    done = command("doctor", path)
+    assert done.code == 0 and "Not examined: 12 lines of type `telepathy`" in done.out
+    assert command("doctor", path, "--json").json["stores"][0]["not_examined"] == {"telepathy": 12}
+    done = command("doctor", path, "--heal", tmp_path / "healed.db")
+    assert "Not examined: 12 lines of type `telepathy`" in done.out
+    done = command("import", path, "--into", tmp_path / "agent.db")
+    assert "Not examined: 12 lines of type `telepathy`" in done.out + done.err
+    told = command("import", path, "--into", tmp_path / "agent.db", "--json").json
+    assert told["stores"][0]["not_examined"] == {"telepathy": 12}

@@ -1,5 +1,8 @@
 """Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and none is left."""
 
+import subprocess
+from contextlib import contextmanager
+
 import pytest
 
 import item_stores as stores
@@ -42,18 +45,43 @@ def test_a_defect_is_named_and_nothing_else(patients, program, rule, damage):
     assert rules_of(patients(program, damage(program))) == [f"{program.kind}/{rule}"]
 
 
+@contextmanager
+def kept_open(path):
+    """Another process has the file open, as the program that writes it does."""
+    path.touch()
+    with open(path, "rb") as file, subprocess.Popen(["sleep", "600"], stdin=file) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
 @programs
-def test_a_healthy_session_and_each_of_its_beginnings_give_no_finding(patients, program):
+def test_a_healthy_session_and_each_of_its_beginnings_give_no_finding(patients, program, tmp_path):
     records = program.records()
-    for length in range(1, len(records) + 1):
-        assert rules_of(patients(program, records[:length])) == []
+    with kept_open(tmp_path / program.name):
+        for length in range(1, len(records) + 1):
+            assert rules_of(patients(program, records[:length])) == []
 
 
 @programs
-def test_calls_side_by_side_are_healthy_wherever_the_file_ends(patients, program):
+def test_calls_side_by_side_are_healthy_wherever_the_file_of_a_running_program_ends(patients, program, tmp_path):
     records = program.records(("ask", "call", "call", "call", "result"))
-    for length in range(len(records) - 3, len(records) + 1):
-        assert rules_of(patients(program, records[:length])) == []
+    with kept_open(tmp_path / program.name):
+        for length in range(len(records) - 3, len(records) + 1):
+            assert rules_of(patients(program, records[:length])) == []
+
+
+@pytest.mark.parametrize("program", stores.PROGRAMS[:2], ids=lambda program: program.kind)
+def test_a_call_that_a_session_ends_on_is_open_when_nobody_runs_it(patients, program):
+    patient = patients(program, program.records(("ask", "call")))
+    assert rules_of(patient) == [f"{program.kind}/tool-call-without-result"]
+    [story] = patient.healed(usual).stories()
+    assert [line.role for line in story.lines] == ["user", "assistant", "tool"]
+
+
+def test_a_call_may_wait_for_a_person_in_a_session_of_the_agents_sdk(patients):
+    assert rules_of(patients(stores.Agents, stores.Agents.records(("ask", "call")))) == []
 
 
 @programs

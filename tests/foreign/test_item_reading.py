@@ -134,7 +134,7 @@ def test_a_compaction_of_claude_code_is_a_summary(tmp_path):
     summary = stores.Claude.line(8, "user", "All rows are wet.", parentUuid="b", isCompactSummary=True)
     records = [*stores.Claude.records(), boundary, summary, stores.Claude.line(9, "user", "Good.", parentUuid="u8")]
     _, lines = told_of(stores.Claude, tmp_path, records)
-    assert lines[-2] == Summary("u8", "line 8", "All rows are wet.", (), lines[-2].at)
+    assert lines[-2] == Summary("u8", "line 8", "All rows are wet.", (), lines[-2].at, is_shown=True)
     assert all("left" not in line.labels for line in lines if not isinstance(line, Summary))
 
 

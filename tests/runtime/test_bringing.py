@@ -323,3 +323,31 @@ def test_a_key_goes_on_to_the_next_session_while_nobody_uses_it_here(store: Stor
     bring(store, [first])
     bring(store, [replace(first, current=False), story(line(0, "another one"), id="other", key="k")])
     assert texts(store.session("k")) == ["another one"]
+
+
+def test_a_branch_that_the_program_went_back_to_is_shown_again(store: Store) -> None:
+    left = {**HIDDEN, "left": True}
+    bring(store, [story(line(0), line(1), line(2, labels=left), line(3, labels=left), line(4))])
+    assert [one["content"] for one in only(store).context()] == ["words 0", "words 1", "words 4"]
+    bring(store, [story(line(0), line(1), line(2), line(3), line(4, labels=left), line(6))])
+    assert [one["content"] for one in only(store).context()] == ["words 0", "words 1", "words 2", "words 3", "words 6"]
+    again = bring(store, [story(line(0), line(1), line(2), line(3), line(4, labels=left), line(6))])
+    assert (again.messages, again.labels) == (0, 0)
+
+
+def test_what_a_person_hid_stays_hidden_however_often_it_is_brought(store: Store) -> None:
+    bring(store, [story(*lines(3))])
+    session = only(store)
+    session.label(list(session.transcript())[2].id, visible_to_model=False)
+    bring(store, [story(*lines(4))])
+    assert "words 2" not in str(list(only(store).context())) and "words 3" in str(list(only(store).context()))
+
+
+def test_a_summary_stands_where_the_program_shows_it(store: Store) -> None:
+    """I-11."""
+    shown = Summary("s", "row s", "It was sunny.", ("0", "2"), START + 4000, shows=("0", "s", "2"), is_shown=True)
+    told = [*lines(4), shown, line(6)]
+    bring(store, [story(*told)])
+    context = only(store).context("openai.responses")
+    assert [one["content"] for one in context] == ["words 0", "It was sunny.", "words 2", "words 6"]
+    assert bring(store, [story(*told)]).messages == 0

@@ -3,14 +3,13 @@ what Claude Code itself sends next.
 
 A scripted model on loopback answers it. Each row is something that Claude Code did: turns, calls side by side, prompts
 typed while it works, rewinds and going back, forks, compactions, sub-agents, large outputs, interrupts, kills, errors.
-Then a copy of its home is resumed with one more prompt, and the request that it sends is laid beside the context of the
+Then it is resumed with one more prompt, and the request that it sends is laid beside the context of the
 imported file: the same messages, without what Claude Code tells the model about itself.
 """
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +27,8 @@ from torture.systems.scripted import Scripted, do  # noqa: E402
 
 INSTALL: list[str] = []
 PACKAGE = "@anthropic-ai/claude-code@2.1.325"
-REMINDER = re.compile(r"\A\s*<system-reminder>.*</system-reminder>\s*\Z", re.DOTALL)
+REMINDER = re.compile(r"\A\s*<(system-reminder|task-notification)>.*</\1>\s*\Z", re.DOTALL)
+UNKNOWN = ("[Tool call interrupted", "[interrupted")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
 TYPED = re.compile(r"The user sent a new message while you were working:\n(.*?)\n\nThis is how Claude Code", re.DOTALL)
@@ -38,13 +38,18 @@ TOOLS = ("Bash", "Read", "Write", "Edit", "Agent")
 
 def run(environment: Path) -> tuple[int, int, list[str]]:
     """How many rows were right, of how many, and what was wrong with the others."""
-    program = next((npm_folder(environment, PACKAGE) / "@anthropic-ai").glob("claude-code-*/claude"))
+    program = program_in(environment)
     rows = {}
     for name in SCENARIOS:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
             rows[name] = judged(Claude(program, Path(folder), model), name)
     wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
     return sum(not problems for problems in rows.values()), len(rows), wrong
+
+
+def program_in(environment: Path) -> Path:
+    """The program itself, which is in a package for each kind of machine."""
+    return next((npm_folder(environment, PACKAGE) / "@anthropic-ai").glob("claude-code-*/claude"))
 
 
 def judged(claude: "Claude", name: str) -> list[str]:
@@ -68,7 +73,8 @@ def judged(claude: "Claude", name: str) -> list[str]:
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages without what Claude Code says of itself: system messages, reminders, marks for the cache, the line break
     between joined words, the words that it puts after a prompt without an answer when it resumes. Words are blocks, and
-    what one side says in a row is one message. A prompt that was typed while it worked is one of the user's.
+    what one side says in a row is one message. A prompt that was typed while it worked is one of the user's. That the
+    outcome of a call is unknown is said in words of its own.
     """
     told: list[dict[str, Any]] = []
     for message in messages:
@@ -100,6 +106,8 @@ def _is_reminder(block: dict[str, Any]) -> bool:
 
 def _unmarked(block: dict[str, Any]) -> dict[str, Any]:
     block = {key: value for key, value in block.items() if key != "cache_control"}
+    if block["type"] == "tool_result" and str(block["content"]).startswith(UNKNOWN):
+        return {**block, "content": "unknown"}
     return {**block, "text": block["text"].removesuffix("\n")} if block["type"] == "text" else block
 
 
@@ -140,15 +148,10 @@ class Claude:
         return Typing(self, self._start("-p", *forms, *resumed, typed=True))
 
     def sends_next(self, session: str) -> list[dict[str, Any]]:
-        """What it sends when a copy of this session is spoken to, up to the new prompt."""
+        """What it sends when this session is spoken to once more, up to the new prompt."""
         self._model.go_on.set()
-        kept, self.home = self.home, self.folder / "copy"
-        shutil.copytree(kept, self.home)
         self._model.requests.clear()
-        try:
-            self.say(NEXT, session=session)
-        finally:
-            self.home = kept
+        self.say(NEXT, session=session)
         for _, body in self._model.requests:
             messages = body.get("messages", [])
             if body.get("tools") and (sent := _before(messages)) is not None:
@@ -298,8 +301,8 @@ def _rewound(claude: Claude) -> str:
     typing = claude.typing()
     _typed(claude, typing, "Is the pear ripe?", "And the apple?", "And the plum?")
     session = typing.end()
-    [_, second, _] = claude.answers(session)
-    return claude.say("Another question.", "--resume-session-at", second, session=session)
+    [first, _, _] = claude.answers(session)
+    return claude.say("Another question.", "--resume-session-at", first, session=session)
 
 
 def _rewound_into_a_turn(claude: Claude) -> str:

@@ -2,14 +2,13 @@
 Codex itself sends next.
 
 A scripted model on loopback answers it. Each row is something that Codex did: turns, calls side by side, forks,
-compactions, turns rolled back, large outputs, interrupts, kills, errors. Then a copy of its home is resumed with one
-more prompt, and the request that it sends is laid beside the context of the imported rollouts: the same items, but for
+compactions, turns rolled back, large outputs, interrupts, kills, errors. Then it is resumed with one more
+prompt, and the request that it sends is laid beside the context of the imported rollouts: the same items, but for
 the instructions that come first.
 """
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,8 @@ from torture.systems.npm import npm_folder  # noqa: E402
 from torture.systems.scripted import Scripted, do  # noqa: E402
 
 INSTALL: list[str] = []
+BASE = "You are a coding agent running in the Codex CLI"
+SUMMARY = "Another language model started to solve this problem"
 PACKAGE = "@openai/codex@0.166.0"
 CONFIG = """\
 model = "gpt-5"
@@ -76,13 +77,14 @@ def judged(codex: "Codex", name: str) -> list[str]:
 
 
 def plain(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items without the instructions in front."""
+    """The items without the instructions in front; a summary as words."""
     first = items[0] if items else {}
-    return items[1:] if first.get("role") in ("system", "developer") and _is_base(first) else items
+    rest = items[1:] if first.get("role") in ("system", "developer") and _is_base(first) else items
+    return [{"summary": _said(item)} if SUMMARY in _said(item) else item for item in rest]
 
 
 def _is_base(item: dict[str, Any]) -> bool:
-    return "You are a coding agent running in the Codex CLI" in json.dumps(item)
+    return BASE in json.dumps(item)
 
 
 class Codex:
@@ -112,21 +114,17 @@ class Codex:
         """Takes the last turns back, as its screen does."""
         with self.server() as server:
             server.ask("thread/resume", threadId=session)
-            server.ask("thread/rollback", threadId=session, numTurns=turns)
+            told = server.ask("thread/turns/list", threadId=session)["result"]["data"]
+            server.ask("thread/revert", threadId=session, beforeTurnId=told[turns - 1]["id"])
 
     def server(self) -> "Server":
         return Server(self._process("app-server", typed=True))
 
     def sends_next(self, session: str) -> list[dict[str, Any]]:
-        """What it sends when a copy of this session is spoken to, up to the new prompt."""
+        """What it sends when this session is spoken to once more, up to the new prompt."""
         self._model.go_on.set()
-        kept, self.home = self.home, self.folder / "copy"
-        shutil.copytree(kept, self.home, symlinks=True)
         self._model.requests.clear()
-        try:
-            self.say(NEXT, session=session)
-        finally:
-            self.home = kept
+        self.say(NEXT, session=session)
         for _, body in self._model.requests:
             items = body.get("input", [])
             places = [index for index, item in enumerate(items) if _said(item) == NEXT]
@@ -202,7 +200,7 @@ def _session_in(said: str, complaint: str) -> str:
 
 def _said(item: dict[str, Any]) -> str:
     content = item.get("content") if item.get("role") == "user" else None
-    return "".join(part.get("text", "") for part in content or ())
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
 # What Codex does.
@@ -278,12 +276,14 @@ def _rolled_back_far(codex: Codex) -> str:
 
 
 def _large_output(codex: Codex) -> str:
-    return codex.say("Thanks.", session=codex.say(f"List all. {do({'tools': [shell('seq 1 30000')]}, {'text': 'Many.'})}"))
+    session = codex.say(f"List all. {do({'tools': [shell('seq 1 30000')]}, {'text': 'Many.'})}")
+    return codex.say("Thanks.", session=session)
 
 
 def _patch(codex: Codex) -> str:
     patch = "*** Begin Patch\n*** Add File: list.txt\n+pears\n*** End Patch\n"
-    return codex.say("Thanks.", session=codex.say(f"Write. {do({'tools': [['apply_patch', patch]]}, {'text': 'Done.'})}"))
+    session = codex.say(f"Write. {do({'tools': [['apply_patch', patch]]}, {'text': 'Done.'})}")
+    return codex.say("Thanks.", session=session)
 
 
 def _pictures(codex: Codex) -> str:

@@ -50,8 +50,7 @@ def imported(path: Path, into: Path, session: str, format: str) -> list[dict[str
     with holdfast.open(into) as store:
         for info in store.sessions(limit=500):
             here = store.get(info.id)
-            first = next(iter(here.transcript(limit=1)), None)
-            if first is not None and first.labels.get("story", {}).get("id") == session:
+            if any(message.labels.get("story", {}).get("id") == session for message in here.transcript()):
                 context: Any = here.context(format)
                 return json.loads(json.dumps(list(context)))  # type: ignore[no-any-return]
     raise Trouble(f"session {session} did not come over")
@@ -60,10 +59,16 @@ def imported(path: Path, into: Path, session: str, format: str) -> list[dict[str
 def differences(mine: list[Any], theirs: list[Any]) -> list[str]:
     """Where two contexts part."""
     for index in range(max(len(mine), len(theirs))):
-        one, other = mine[index : index + 1], theirs[index : index + 1]
+        one, other = _written(mine[index : index + 1]), _written(theirs[index : index + 1])
         if one != other:
-            return [f"message {index + 1}: ours is {json.dumps(one)[:300]}, its own {json.dumps(other)[:300]}"]
+            at = len(os.path.commonprefix((one, other)))
+            shown = slice(max(0, at - 60), at + 200)
+            return [f"message {index + 1}: ours is …{one[shown]!r}, its own …{other[shown]!r}"]
     return []
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def until(seen: Callable[[], bool], process: "subprocess.Popen[str]") -> None:

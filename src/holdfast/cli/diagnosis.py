@@ -31,6 +31,8 @@ def shown(reports: Sequence[Report], out: Output) -> None:
     for report in reports:
         out.line((report.path, "strong"), f"  {_what(report)}")
         out.line("  ", *_verdict(report.findings))
+        if report.not_examined:
+            out.line("  ", (wording.not_examined(report.not_examined), "hit"))
         for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
             out.line(*line)
         for name in dict.fromkeys(finding.rule for finding in report.findings):

@@ -42,9 +42,10 @@ def run(options: Any, out: Output) -> int:
     The exit code is 0 when nothing was found, 1 when something was (with --heal: when something is left in the copy),
     2 when the command line is wrong, 3 when a store can't be read.
 
-    With --json, one object: `schema`, and `stores`, each with `kind`, `path`, `live`, `sessions`, `messages` and
-    `findings`, a list with `rule`, `session`, `place`, `severity`, `cause`, `measured`, `expected`, `remedy` and
-    `policy`. With --heal, also `healed`, with `out`, `as`, `changes` and `left`.
+    With --json, one object: `schema`, and `stores`, each with `kind`, `path`, `live`, `sessions`, `messages`,
+    `not_examined` (how many records there are of each type that no reader knows) and `findings`, a list with `rule`,
+    `session`, `place`, `severity`, `cause`, `measured`, `expected`, `remedy` and `policy`. With --heal, also
+    `healed`, with `out`, `as`, `changes` and `left`.
     """
     if options.explain is not None:
         return explained(options.explain, out)

@@ -48,7 +48,8 @@ def run(options: Any, out: Output) -> int:
     and Codex whose ids are drawn by chance are known wherever they lie. Two conversations that differ stay two.
 
     With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
-    `messages`, `labels`, `summaries`, `opaque`, `notes` and `unreadable`.
+    `messages`, `labels`, `summaries`, `opaque`, `notes`, `unreadable` and `not_examined`, which counts the records of
+    types that no reader here knows.
     """
     found = [store for given in options.paths for store in _stores_at(given)]
     if options.same_as is not None and len(found) != 1:
@@ -56,11 +57,11 @@ def run(options: Any, out: Output) -> int:
     told = []
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
-            brought, unreadable = _bring(store, kind, path, options, out)
+            brought, unreadable, unknown = _bring(store, kind, path, options, out)
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
-            told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost})
+            told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost, "not_examined": unknown})
             if not out.is_json:
-                _tell(out, path, brought, lost)
+                _tell(out, path, brought, lost, unknown)
     if out.is_json:
         out.json({"into": options.into, "stores": told})
     return DONE
@@ -82,15 +83,15 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 def _bring(
     store: holdfast.Store, kind: str, path: str, options: Any, out: Output
-) -> tuple[Brought, list[Unreadable]]:
+) -> tuple[Brought, list[Unreadable], dict[str, int]]:
     if kind == OWN:
-        return restore(store, Path(path), outbox=options.with_outbox), []
+        return restore(store, Path(path), outbox=options.with_outbox), [], {}
     shelf, session = kinds.open_shelf(kind, path), options.session
     try:
         total = sum(1 for _ in shelf.stories(session)) if out.is_watched else 0
         source = kinds.source_of(path if options.same_as is None else options.same_as)
         brought = bring(store, shelf.stories(session), source=source, tell=lambda so_far: _show(out, so_far, total))
-        return brought, shelf.unreadable()
+        return brought, shelf.unreadable(), shelf.not_examined()
     finally:
         out.over(None)
         shelf.close()
@@ -101,7 +102,7 @@ def _show(out: Output, so_far: Brought, total: int) -> None:
     out.bar(so_far.sessions, total, more)
 
 
-def _tell(out: Output, path: str, brought: Brought, lost: list[str]) -> None:
+def _tell(out: Output, path: str, brought: Brought, lost: list[str], unknown: dict[str, int]) -> None:
     came = f"{wording.many(brought.new, 'new session')}, {brought.grown:,} grown, "
     came += f"{wording.many(brought.messages, 'message')} added"
     out.line((path, "strong"), f"  {wording.many(brought.sessions, 'session')}: {came}")
@@ -109,3 +110,5 @@ def _tell(out: Output, path: str, brought: Brought, lost: list[str]) -> None:
         out.say(f"  {note}")
     for each in lost:
         out.say(("  left out: ", "hit"), each)
+    if unknown:
+        out.say(f"  {wording.not_examined(unknown)}")

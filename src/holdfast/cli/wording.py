@@ -41,6 +41,12 @@ def many(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
+def not_examined(unknown: dict[str, int]) -> str:
+    """What a reader met and does not know, by type."""
+    counts = (f"{many(count, 'line')} of type `{kind}`" for kind, count in unknown.items())
+    return f"Not examined: {', '.join(counts)}"
+
+
 def tokens(usage: Usage) -> str:
     """What was spent, or nothing when nothing was counted."""
     if not (usage.input or usage.output):

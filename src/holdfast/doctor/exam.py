@@ -17,7 +17,9 @@ APPLIED = ("auto", "mark")
 
 
 class Report(msgspec.Struct):
-    """A store, examined. `live`: some program has it open, so that what is last in it may just be under way."""
+    """A store, examined. `live`: some program has it open, so that what is last in it may just be under way.
+    `not_examined`: how many records there are of each type that the reader does not know.
+    """
 
     kind: str
     path: str
@@ -25,6 +27,7 @@ class Report(msgspec.Struct):
     sessions: int
     messages: int
     findings: list[Finding]
+    not_examined: dict[str, int] = {}
 
     @property
     def is_unreadable(self) -> bool:
@@ -57,6 +60,7 @@ def _look(report: Report, patient: Patient, only: Collection[str], session: str 
             report.messages += examined.messages
         for sign in examined.signs:
             _tell(report, sign, only)
+    report.not_examined = patient.not_examined()
 
 
 def _tell(report: Report, sign: Sign, only: Collection[str]) -> None:

@@ -51,6 +51,10 @@ class Patient(Protocol):
         """Session by session what is wrong, in an order that does not change; one of them, if asked."""
         ...
 
+    def not_examined(self) -> dict[str, int]:
+        """How many records there are of each type that nobody here knows; complete once it was examined."""
+        ...
+
     def healed(self, accepts: Accepts) -> Healed:
         """The store with the remedies of these rules applied, wherever their signs are seen."""
         ...

@@ -116,7 +116,7 @@ def _in_answers(items: Iterable[Item | Unreadable], plot: Plot) -> Iterator[Item
     speaking = ""
     for item in items:
         line = item.line if isinstance(item, Item) else None
-        answer = line.payload["_line"]["message"].get("id") if isinstance(line, Line) and line.role == "assistant" else None
+        answer = _answer(line) if isinstance(line, Line) and line.role == "assistant" else None
         if speaking and isinstance(line, Line) and line.role == "tool":
             held.append(item)
             continue
@@ -130,6 +130,11 @@ def _in_answers(items: Iterable[Item | Unreadable], plot: Plot) -> Iterator[Item
             held = []
         speaking = "" if is_last else str(answer)
     yield from held
+
+
+def _answer(line: Line) -> Any:
+    """The id of the answer that a line is a part of."""
+    return line.payload["_line"]["message"].get("id")
 
 
 def _items(path: Path, plot: Plot, session: str, outputs: _Outputs) -> Iterator[Item | Unreadable]:
@@ -179,7 +184,8 @@ def _item(line: dict[str, Any], place: str, plot: Plot, counted: set[str], carri
     content = message.get("content")
     about = {key: one for key, one in message.items() if key not in ("role", "content")}
     if line.get("isCompactSummary") is True and (text := _text(content)):
-        return Item(Summary(uuid, place, text, plot.keeps.get(uuid, ()), at), id=uuid, says=True)
+        kept = plot.keeps.get(uuid, ())
+        return Item(Summary(uuid, place, text, kept, at, is_shown=True), id=uuid, says=True)
     payload = {"role": message["role"], "content": content, "_line": {**line, "message": about}}
     spoken = Line(
         origin=uuid,
@@ -230,4 +236,5 @@ def _says(content: Any) -> bool:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    return "\n".join(str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text").strip()
+    texts = [str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text"]
+    return "\n".join(texts).strip()

@@ -12,36 +12,47 @@ from typing import Any
 from holdfast.foreign.jsonl import lines, parsed_line
 from holdfast.foreign.moments import stamp
 
+_LEFT, _ALONG, _APART = range(3)
 SPOKEN = ("user", "assistant")
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 NOTES = frozenset(
-    "agent-color agent-name agent-setting api-request api-request-blob api-request-shape artifact-autoreact-ledger "
-    "artifact-comment-monitor atis-latch attribution-snapshot bridge-session content-replacement continued-in cost-state "
-    "data-flow-incomplete data-flow-records derived-from dev-mods ended-by-model file-history-delta "
-    "file-history-snapshot fork-context-ref frame-link history-suppression isolation-latch last-prompt memory-mode mode "
-    "observer-ref permission-mode pr-link progress queue-operation relocated repl-mode resume-head-vouch session-owner "
-    "summary ai-title custom-title tag tools-used worktree-state".split()
-)
+    (
+        "agent-color", "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob",
+        "api-request-shape", "artifact-autoreact-", "artifact-comment-monitor", "atis-latch",
+        "attribution-snapshot", "bridge-session", "content-replacement", "continued-in", "cost-state",
+        "custom-title", "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods", "ended-by-model",
+        "file-", "file-history-snapshot", "fork-context-ref", "frame-link", "history-delta", "history-suppression",
+        "isolation-latch", "last-", "ledger", "memory-mode", "mode", "observer-ref", "permission-mode", "pr-link",
+        "progress", "prompt", "queue-operation", "relocated", "repl-mode", "resume-head-vouch", "session-owner",
+        "summary", "tag", "tools-used", "worktree-state",
+    )
+)  # fmt: skip
 """Types of lines in which nobody says anything, as of release 2.1.325."""
 REMINDERS = frozenset(
-    "account_memory_recall advisor_stripped advisor_tool agent_listing_delta agent_mention artifact_opening_prefetch "
-    "async_hook_response async_hook_response_batch at_mention_reference auto_mode auto_mode_exit batching_reminder "
-    "batching_reminder_sent claude_app_notice compact_file_reference context_sections coordinator_context "
-    "cowork_memory_context critical_system_reminder date date_change deferred_tools_delta deferred_tools_record "
-    "diagnostics dir_sync_notice directory document dynamic_skill edited_image_file edited_text_file environment file "
-    "fork_briefing hook_additional_context hook_blocking_error hook_cancelled hook_deferred_tool "
-    "hook_error_during_execution hook_non_blocking_error hook_permission_decision hook_stopped_continuation "
-    "hook_success hook_system_message image inlined_image_paths instruction_files_not_loaded instructions "
-    "invoked_skills language max_turns_reached mcp_instructions_delta mcp_resource message_pdf_reads model "
-    "nested_memory opened_file_in_ide output_limit_note output_style output_style_instructions pdf_reference "
-    "peer_mention plan_file_reference plan_mode plan_mode_exit plan_mode_reentry poll_events project_doc_reads "
-    "projects_thread_ask prompt_render_point prompt_snapshot read_truncation_notice relevant_memories "
-    "remote_session_change repl_mcp_needs_auth sandbox_instructions secondary_reminder secondary_reminder_sent "
-    "selected_lines_in_diff selected_lines_in_ide session_context session_cron_carry silent_turn_reminder skill_listing "
-    "structured_output task_reminder task_status team_context teammate_mailbox teammate_shutdown_batch "
-    "thinking_stripped todo_reminder tool_host_result_lines tool_hosts_notice tool_search_usage_reminder "
-    "total_tokens_reminder ultra_effort_enter ultra_effort_exit workflow_size_guideline_change".split()
-)
+    (
+        "account_memory_recall", "advisor_stripped", "advisor_tool", "agent_listing_delta", "agent_mention",
+        "artifact_opening_prefetch", "async_hook_response", "async_hook_response_batch", "at_mention_reference",
+        "auto_mode", "auto_mode_exit", "batching_reminder", "batching_reminder_sent", "claude_app_notice",
+        "compact_file_reference", "context_sections", "coordinator_context", "cowork_memory_context",
+        "critical_system_reminder", "date", "date_change", "deferred_tools_delta", "deferred_tools_record",
+        "diagnostics", "dir_sync_notice", "directory", "document", "dynamic_skill", "edited_image_file",
+        "edited_text_file", "environment", "file", "fork_briefing", "hook_additional_context",
+        "hook_blocking_error", "hook_cancelled", "hook_deferred_tool", "hook_error_during_execution",
+        "hook_non_blocking_error", "hook_permission_decision", "hook_stopped_continuation", "hook_success",
+        "hook_system_message", "image", "inlined_image_paths", "instruction_files_not_loaded", "instructions",
+        "invoked_skills", "language", "max_turns_reached", "mcp_instructions_delta", "mcp_resource",
+        "message_pdf_reads", "model", "nested_memory", "opened_file_in_ide", "output_limit_note", "output_style",
+        "output_style_instructions", "pdf_reference", "peer_mention", "plan_file_reference", "plan_mode",
+        "plan_mode_exit", "plan_mode_reentry", "poll_events", "project_doc_reads", "projects_thread_ask",
+        "prompt_render_point", "prompt_snapshot", "read_truncation_notice", "relevant_memories",
+        "remote_session_change", "repl_mcp_needs_auth", "sandbox_instructions", "secondary_reminder",
+        "secondary_reminder_sent", "selected_lines_in_diff", "selected_lines_in_ide", "session_context",
+        "session_cron_carry", "silent_turn_reminder", "skill_listing", "structured_output", "task_reminder",
+        "task_status", "team_context", "teammate_mailbox", "teammate_shutdown_batch", "thinking_stripped",
+        "todo_reminder", "tool_host_result_lines", "tool_hosts_notice", "tool_search_usage_reminder",
+        "total_tokens_reminder", "ultra_effort_enter", "ultra_effort_exit", "workflow_size_guideline_change",
+    )
+)  # fmt: skip
 """Types of attachments by which Claude Code reminds the model of something, as of the same release."""
 
 
@@ -79,7 +90,7 @@ class Plot:
         self._parents: dict[str, str | None] = {}
         self._turns_off: set[str] = set()
         self._answer_of: dict[str, str] = {}
-        self._left: dict[str, bool] = {}
+        self._left: dict[str | None, int] = {}
         self._kept: tuple[str, ...] = ()
         self._summaries: set[str] = set()
         self._last = ""
@@ -111,13 +122,15 @@ class Plot:
             climbed[at] = None
             at = self._parents[at]
         if at in self._left:
-            left = self._left[at]
+            state = self._left[at]
+        elif at in self._path:
+            state = _ALONG
         else:  # a chain of its own was left if both begin a session; one whose beginning is lost may belong anywhere
-            left = at is None and self._begins_anew
+            state = _LEFT if at is None and self._begins_anew else _APART
         for one in reversed(climbed):
-            left = left or self._turned_off(one)
-            self._left[one] = left
-        return self._left.get(uuid, False)
+            state = _LEFT if state == _ALONG and self._turned_off(one) else state
+            self._left[one] = state
+        return self._left.get(uuid) == _LEFT
 
     def _turned_off(self, uuid: str) -> bool:
         """Whether something else begins with this line, which is not on the path."""

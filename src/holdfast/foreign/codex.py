@@ -284,7 +284,8 @@ class _Said:
             shows.append(place)
         keeps = tuple(origin for origin in shows if origin != place)
         order = tuple(shows) if keeps else ()
-        yield Item(Summary(place, place, words, keeps, stamp(line.get("timestamp")), order), says=True)
+        said_at = stamp(line.get("timestamp"))
+        yield Item(Summary(place, place, words, keeps, said_at, order, is_shown=words == text), says=True)
 
     def _known(self, item: dict[str, Any]) -> str | None:
         id = item.get("id")

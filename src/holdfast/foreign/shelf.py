@@ -35,6 +35,10 @@ class Shelf(Protocol):
         """Records that were met so far and could not be read."""
         ...
 
+    def not_examined(self) -> dict[str, int]:
+        """How many records were met of each type that the reader does not know."""
+        ...
+
     def close(self) -> None:
         """Lets go of the private copy."""
         ...

@@ -41,6 +41,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     """A compaction: from here on `text` stands for all that came before, but for the lines with the origins `keeps`.
     The model sees it first and then those lines; or all of them in the order of `shows`, where its own origin is.
+    `is_shown`: these are the words that the program's own model sees, and they say what they are.
     """
 
     origin: str
@@ -49,6 +50,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps: tuple[str, ...] = ()
     at: int | None = None
     shows: tuple[str, ...] = ()
+    is_shown: bool = False
 
 
 class Story(msgspec.Struct, frozen=True, omit_defaults=True):

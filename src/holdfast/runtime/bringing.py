@@ -18,13 +18,13 @@ from holdfast.domain.origin import entry_name, session_name
 from holdfast.engine.protocol import Opening, SessionState, Write
 from holdfast.errors import Conflict, Damaged
 from holdfast.foreign.story import Story
-from holdfast.runtime.landing import Landed, Landing, agrees, label_name, origin_seq, said_in
+from holdfast.runtime.landing import Landed, Landing, agrees, label_name, origin_seq, said_in, view_name
 from holdfast.runtime.room import Room
 from holdfast.runtime.store import Store, StoreWork
 from holdfast.runtime.tenancy import owned
 
 TRIES = 5
-_BROUGHT = ("opened", "message", "label", "instructions", "compaction", "closed")
+_BROUGHT = ("opened", "message", "label", "instructions", "compaction", "view", "closed")
 """The kinds of entries that a landing writes."""
 
 
@@ -187,4 +187,6 @@ def _came_over(session: str, entry: Entry) -> bool:
         return note.origin is not None and entry.id == entry_name(session, note.origin.partition(":")[2], entry.at)
     if entry.kind == "label":
         return entry.id == label_name(session, note.message, entry.seq, entry.at)
+    if entry.kind == "view":
+        return entry.id == view_name(session, entry.seq, entry.at)
     return entry.id == entry_name(session, entry.kind, entry.at)

@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.compaction import covering
-from holdfast.domain.entry import Closed, Draft, Entry, Labelled, note_of, noted
+from holdfast.domain.entry import Closed, Draft, Entry, Labelled, Shape, note_of, noted
+from holdfast.domain.fold import Log
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.domain.origin import entry_name
 from holdfast.domain.repair import Seen
@@ -85,6 +86,8 @@ class Landing:
         labels = {**line.labels, **about}
         if id in self._known:
             here = self._room.labels().get(id.hex(), {})
+            if here.get("left") is True and "left" not in labels:  # the program went back to this branch
+                labels = {"left": False, "visible_to_model": True, **labels}
             labels = {name: value for name, value in labels.items() if here.get(name) != value}
         else:
             spoken, readable = _spoken(line, self._story.kind)
@@ -117,13 +120,26 @@ class Landing:
             line = Line(summary.origin, summary.place, "user", {"role": "user", "content": summary.text}, "openai.chat")
             self._say(line, {})
             return
-        body = speak(HEADING + summary.text.strip(), "openai.chat", origin="summary").body
+        text = summary.text.strip() if summary.is_shown else HEADING + summary.text.strip()
+        body = speak(text, "openai.chat", origin="summary").body
         self._drafts.append(Draft("compaction", None, id, self._at, noted(note), body))
         self._known[id] = self._head + 1
+        if summary.shows:
+            self._show(summary, log)
         self.landed.summaries += 1
         self._flush(base=True)
         # A fresh room loads from the new summary on: the next one costs what came since, not the whole history.
         self._room = self._room.other(self._room.state())
+
+    def _show(self, summary: Summary, log: Log) -> None:
+        """The order in which the model sees a summary and what it keeps, where that is not the summary first."""
+        with self._room.lock:
+            seqs = {seen.note.origin: seen.seq for seen in log.standing if seen.note.origin is not None}
+        seqs[_origin(self._story.kind, summary.origin)] = self._head + 1
+        shown = [seqs.get(_origin(self._story.kind, origin)) for origin in summary.shows]
+        shape = Shape(tuple((seq, seq) for seq in shown if seq is not None))
+        name = view_name(self._room.id, self._head + 2, self._at)
+        self._drafts.append(Draft("view", None, name, self._at, noted(shape)))
 
     def _came_over(self, seen: Seen) -> bool:
         """Whether a message is of the store that the story comes from, or of the past that this session shares."""
@@ -217,6 +233,11 @@ def _gist(entry: Entry) -> tuple[int, bytes]:
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def view_name(session: str, seq: int, at: int) -> bytes:
+    """The id of the view that a landing writes at this seq."""
+    return entry_name(session, f"view at {seq}", at)
 
 
 def label_name(session: str, message: str, seq: int, at: int) -> bytes:

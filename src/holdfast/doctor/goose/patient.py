@@ -46,6 +46,9 @@ class GoosePatient:
     def healed(self, accepts: Accepts) -> Healed:
         return GooseHealed(self, accepts)
 
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self._shelf.close()
 

@@ -48,6 +48,9 @@ class HoldfastPatient:
     def healed(self, accepts: Accepts) -> "HoldfastHealed":
         return HoldfastHealed(self._records, list(self._rights()))
 
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self._records.close()
 

@@ -12,6 +12,7 @@ class AgentsPatient(ItemPatient):
 
     kind = "agents"
     rules = RULES
+    waits = True
 
     def __init__(self, path: Path) -> None:
         super().__init__(AgentsShelf(path))

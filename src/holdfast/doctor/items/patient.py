@@ -19,19 +19,25 @@ class Chapters(Protocol):
     """A shelf of chapters. `troubles` is what could not be read of the store itself."""
 
     path: str
+    live: bool
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]: ...
 
     def troubles(self) -> list[Unreadable]: ...
 
+    def not_examined(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
 
 class ItemPatient:
-    """A store of one kind, examined session by session."""
+    """A store of one kind, examined session by session. `waits`: a session of it may end on a call that nobody runs,
+    because a person is asked first.
+    """
 
     kind: str
     rules: tuple[Rule, ...]
+    waits = False
 
     def __init__(self, shelf: Chapters) -> None:
         self.path = shelf.path
@@ -41,7 +47,7 @@ class ItemPatient:
         met = False
         for chapter in self.shelf.chapters(session):
             met = True
-            case, id = looked_at(chapter.items()), chapter.story.id
+            case, id = self.case(chapter), chapter.story.id
             yield Examined(id, case.messages, item_signs(self.kind, id, self.path, case))
         troubles = self.shelf.troubles()
         if session is None and troubles:
@@ -50,6 +56,13 @@ class ItemPatient:
 
     def healed(self, accepts: Accepts) -> "HealedItems":
         return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))
+
+    def case(self, chapter: Chapter) -> Case:
+        """What is wrong with a session."""
+        return looked_at(chapter.items(), may_run=self.waits or self.shelf.live)
+
+    def not_examined(self) -> dict[str, int]:
+        return self.shelf.not_examined()
 
     def close(self) -> None:
         self.shelf.close()
@@ -66,7 +79,7 @@ class HealedItems:
     def stories(self) -> Iterator[Story]:
         for chapter in self._patient.shelf.chapters():
             id = chapter.story.id
-            case = looked_at(chapter.items())
+            case = self._patient.case(chapter)
             self._healings[id] = healing = ItemHealing(self._patient.kind, id, case, self._accepted)
             yield replace(chapter.story, lines=_Lines(chapter, healing))
 

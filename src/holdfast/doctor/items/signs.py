@@ -21,9 +21,9 @@ class Case(msgspec.Struct):
     unread: list[Unreadable] = []
 
 
-def looked_at(items: Iterable[Item | Unreadable]) -> Case:
-    """Goes through a session once. A call is open when something was said after it and no result came, before or since;
-    a call that the session ends on may just be running.
+def looked_at(items: Iterable[Item | Unreadable], *, may_run: bool = True) -> Case:
+    """Goes through a session once. A call is open when something was said after it and no result came, before or since.
+    So is one that the session ends on, unless it may be running (`may_run`).
     """
     case = Case()
     met: set[str] = set()
@@ -49,6 +49,8 @@ def looked_at(items: Iterable[Item | Unreadable]) -> Case:
         for call in item.answers:
             waiting.pop(call, None)
             answers.setdefault(call, []).append(place)
+    if not may_run:
+        passed.update(waiting)
     for call, place in passed.items():
         if call not in answers:
             case.open_calls[place] = (*case.open_calls.get(place, ()), call)

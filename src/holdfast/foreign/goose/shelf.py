@@ -79,6 +79,9 @@ class GooseShelf:
     def unreadable(self) -> list[Unreadable]:
         return [*self.book.problems, *self._unread.values()]
 
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self.book.close()
         self._copy.close()

@@ -43,6 +43,9 @@ class HermesShelf:
     def unreadable(self) -> list[Unreadable]:
         return list(self._store.file.problems)
 
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self._store.close()
 

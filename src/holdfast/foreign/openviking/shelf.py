@@ -55,6 +55,9 @@ class OpenVikingShelf:
     def unreadable(self) -> list[Unreadable]:
         return list(self._unreadable.values())
 
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
     def close(self) -> None:
         self._copy.close()
 

@@ -1,0 +1,107 @@
+"""`python -m torture.systems.samples`: makes `tests/samples/claude` and `tests/samples/codex` anew, with the programs
+themselves.
+
+A sample is a folder with the files that the program left, and `sent.json`: the session, and what the program sent when
+it was spoken to once more. What the programs say of themselves (instructions, skills, the machine, the state of their
+screens) is taken out, paths are those of an orchard, and nothing else is changed.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torture.systems import claude, codex
+from torture.systems.npm import npm_folder
+from torture.systems.scripted import Scripted
+
+SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
+CLAUDE = (
+    "prompts typed while a tool runs", "rewind", "rewind into a turn", "rewind and back again", "two compactions",
+    "sub-agents", "large output", "interrupt in a tool", "kill -9 in a tool", "error of the model",
+)  # fmt: skip
+CODEX = (
+    "calls side by side", "fork of a fork", "two compactions", "fork of a compacted one", "three turns rolled back",
+    "patch", "ctrl-c in an answer", "kill -9 in a tool",
+)  # fmt: skip
+BARE = ("api-request", "api-request-blob", "api-request-shape", "atis-latch", "cost-state")
+STATES = ("turn_context", "world_state", "token_usage_record", "event_msg")
+
+
+def main() -> int:
+    environments = Path(tempfile.gettempdir()) / "holdfast-systems"
+    program = claude.program_in(environments / "claude")
+    for name in CLAUDE:
+        with tempfile.TemporaryDirectory() as folder, Scripted() as model:
+            its = claude.Claude(program, Path(folder), model)
+            session = claude.SCENARIOS[name][0](its)
+            _keep("claude", name, session, Path(folder), its.home / ".claude" / "projects", its, claude.plain)
+    program = npm_folder(environments / "codex", codex.PACKAGE) / ".bin" / "codex"
+    for name in CODEX:
+        with tempfile.TemporaryDirectory() as folder, Scripted() as model:
+            other = codex.Codex(program, Path(folder), model)
+            session = codex.SCENARIOS[name][0](other)
+            _keep("codex", name, session, Path(folder), other.home / ".codex" / "sessions", other, codex.plain)
+    return 0
+
+
+def _keep(kind: str, name: str, session: str, folder: Path, files: Path, program: Any, plain: Any) -> None:
+    into = SAMPLES / kind / name.replace(" ", "-")
+    shutil.rmtree(into, ignore_errors=True)
+    for path in sorted(path for path in files.rglob("*") if path.is_file()):
+        below = path.relative_to(files)
+        below = Path("orchard", *below.parts[1:]) if kind == "claude" else below
+        (into / below).parent.mkdir(parents=True, exist_ok=True)
+        text = _elsewhere(path.read_text(), folder)
+        if path.suffix == ".jsonl":
+            lines = [_scrubbed(json.loads(line)) for line in text.splitlines()]
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (into / below).write_text(text)
+    sent = json.loads(_elsewhere(json.dumps(plain(program.sends_next(session)), ensure_ascii=False), folder))
+    told = {"session": session, "sent": [_cut(one) for one in sent]}
+    (into / "sent.json").write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    print(f"{kind}: {name}", file=sys.stderr)
+
+
+def _elsewhere(text: str, folder: Path) -> str:
+    """Text without the paths of this machine."""
+    flat = str(folder).replace("/", "-").replace("_", "-").replace(".", "-")
+    return text.replace(str(folder), "/orchard").replace(flat, "-orchard").replace("/tmp/claude-0/", "/orchard/")
+
+
+def _scrubbed(line: dict[str, Any]) -> dict[str, Any]:
+    """A line without what the program says of itself."""
+    line.pop("gitBranch", None)
+    if line["type"] in BARE:
+        return {key: line[key] for key in ("type", "sessionId", "timestamp") if key in line}
+    held = line.get("attachment")
+    if isinstance(held, dict) and held["type"] != "queued_command":
+        line.pop("rendered", None)
+        return {**line, "attachment": {"type": held["type"]}}
+    if isinstance(line.get("toolUseResult"), dict):
+        kept = {key: value for key, value in line["toolUseResult"].items() if len(str(value)) < 300}
+        line = {**line, "toolUseResult": kept}
+    if "payload" not in line:
+        return line
+    payload = line["payload"]
+    if line["type"] in STATES:
+        names = ("type", "turn_id", "num_turns", "info", "model")
+        return {**line, "payload": {name: payload[name] for name in names if name in payload}}
+    if line["type"] == "session_meta":
+        return {**line, "payload": {**payload, "base_instructions": {"text": codex.BASE}}}
+    if isinstance(payload.get("replacement_history"), list):
+        payload = {**payload, "replacement_history": [_cut(one) for one in payload["replacement_history"]]}
+    return {**line, "payload": _cut(payload)}
+
+
+def _cut(item: dict[str, Any]) -> dict[str, Any]:
+    """An item in which what Codex says as a developer is short."""
+    if item.get("role") != "developer":
+        return item
+    return {**item, "content": [{**part, "text": part["text"][:40]} for part in item["content"]]}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
