@@ -18,12 +18,12 @@ TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTi
 NOTES = frozenset(
     (
         "agent-color", "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob",
-        "api-request-shape", "artifact-autoreact-", "artifact-comment-monitor", "atis-latch",
+        "api-request-shape", "artifact-autoreact-ledger", "artifact-comment-monitor", "atis-latch",
         "attribution-snapshot", "bridge-session", "content-replacement", "continued-in", "cost-state",
         "custom-title", "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods", "ended-by-model",
-        "file-", "file-history-snapshot", "fork-context-ref", "frame-link", "history-delta", "history-suppression",
-        "isolation-latch", "last-", "ledger", "memory-mode", "mode", "observer-ref", "permission-mode", "pr-link",
-        "progress", "prompt", "queue-operation", "relocated", "repl-mode", "resume-head-vouch", "session-owner",
+        "file-history-delta", "file-history-snapshot", "fork-context-ref", "frame-link", "history-suppression",
+        "isolation-latch", "last-prompt", "memory-mode", "mode", "observer-ref", "permission-mode", "pr-link",
+        "progress", "queue-operation", "relocated", "repl-mode", "resume-head-vouch", "session-owner",
         "summary", "tag", "tools-used", "worktree-state",
     )
 )  # fmt: skip
