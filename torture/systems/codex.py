@@ -77,10 +77,15 @@ def judged(codex: "Codex", name: str) -> list[str]:
 
 
 def plain(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items without the instructions in front; a summary as words."""
+    """The items without the instructions in front; a summary as words, an unknown outcome without any."""
     first = items[0] if items else {}
     rest = items[1:] if first.get("role") in ("system", "developer") and _is_base(first) else items
-    return [{"summary": _said(item)} if SUMMARY in _said(item) else item for item in rest]
+    return [{"summary": _said(item)} if SUMMARY in _said(item) else _plain_outcome(item) for item in rest]
+
+
+def _plain_outcome(item: dict[str, Any]) -> dict[str, Any]:
+    is_unknown = item.get("output") in ("aborted", "[interrupted: the outcome of this call is unknown]")
+    return {"type": item["type"], "call_id": item["call_id"], "output": "unknown"} if is_unknown else item
 
 
 def _is_base(item: dict[str, Any]) -> bool:
