@@ -352,8 +352,8 @@ class Engine(Protocol):
     def pending(
         self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
     ) -> list[Pending]:
-        """A page of what waits in all inboxes, oldest first. `after` names the one to go on from: the first six bytes
-        of its id (its time), its session and its seq. A page whose bodies come to `PAGE_BYTES_MAX` ends there.
+        """A page of what waits in all inboxes, oldest first. `after` names the one to go on from: its id, which
+        begins with its time, its session and its seq. A page whose bodies come to `PAGE_BYTES_MAX` ends there.
         """
         ...
 

@@ -25,9 +25,10 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.drive import News, Plan
 from holdfast.runtime.erasing import Erasure
 from holdfast.runtime.follow import Event, following, next_events
-from holdfast.runtime.listing import Page
+from holdfast.runtime.listing import Listed, Page
 from holdfast.runtime.loop import arun, obtained, seen_through
 from holdfast.runtime.message import Message
+from holdfast.runtime.pending import PendingMessage
 from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.recording import Recorded
 from holdfast.runtime.searching import Hit
@@ -78,6 +79,10 @@ class AsyncTurn:
         """Stores a finished message of the agent's or of a tool's; its id."""
         return arun(self._work.add(message, format=format))
 
+    def add_all(self, messages: Sequence[Any], format: str | None = None) -> Awaitable[list[str]]:
+        """Stores several finished messages in one commit, all or none; their ids."""
+        return arun(self._work.add_all(messages, format=format))
+
     def call(
         self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False
     ) -> Awaitable[CallId]:
@@ -91,6 +96,10 @@ class AsyncTurn:
     def result(self, call_id: str | int, content: Any, error: bool = False) -> Awaitable[str]:
         """Stores what the tool answered; the id of that message."""
         return arun(self._work.result(call_id, content, error=error))
+
+    def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:
+        """Confirms that what this turn has said so far has arrived; see `Turn.sent`."""
+        return arun(self._work.sent(platform_id))
 
     def inbox(self) -> Awaitable[list[Message]]:
         """Takes messages that came in meanwhile into this turn."""
@@ -181,6 +190,10 @@ class AsyncSession:
     def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> Awaitable[str]:
         """Stores one message outside a turn; its id."""
         return arun(self._work.append(message, format=format, event_id=event_id))
+
+    def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[list[str]]:
+        """Stores several messages outside a turn in one commit, all or none; their ids."""
+        return arun(self._work.append_all(messages, format=format))
 
     def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[Recorded]:
         """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
@@ -287,7 +300,7 @@ class AsyncOwed(Owed):
         return arun(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> Awaitable[None]:  # type: ignore[override]
-        """A try did not go through; the reply stays owed."""
+        """A try did not go through; the reply stays owed, and another sender may claim it."""
         return arun(self._work.failed(reason))
 
 
@@ -331,9 +344,13 @@ class AsyncStore:
         """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
         return arun(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
 
-    async def outbox(self, limit: int = 50) -> list[AsyncOwed]:
-        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed."""
-        return [AsyncOwed(work) for work in await arun(self._work.outbox(limit))]
+    async def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[AsyncOwed]:
+        """Replies to send, oldest first; with `claim_s`, each is given to one sender at a time."""
+        return [AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))]
+
+    def pending(self, *, after: str | None = None, limit: int = 50) -> Awaitable[Page[PendingMessage]]:
+        """What waits in the inboxes of all sessions, oldest first; see `Store.pending`."""
+        return arun(self._work.pending(after, limit))
 
     async def get(self, session_id: str) -> AsyncSession:
         """A session by its id, or by an unambiguous beginning of it."""
@@ -351,7 +368,7 @@ class AsyncStore:
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> Awaitable[Page]:
+    ) -> Awaitable[Page[Listed]]:
         """A page of sessions, newest activity first."""
         return arun(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
 

@@ -184,6 +184,7 @@ RULES: dict[str, Rule] = {
     "needs_approval": flag,
     # Numbers and positions
     "lease_s": number("seconds", above=0, most=LEASE_MAX_S),
+    "claim_s": number("seconds", above=0, most=LEASE_MAX_S),
     "days": number("days", above=0, most=DAYS_MAX),
     "keep_turns": whole(),
     "limit": whole(1, PAGE_MAX),
@@ -191,6 +192,7 @@ RULES: dict[str, Rule] = {
     "Session.turns.limit": whole(),
     "after": whole(),
     "Store.sessions.after": name("the `next` of the page before"),
+    "Store.pending.after": name("the `next` of the page before"),
     "Session.follow.after": name("the cursor of an earlier event", bytes_max=1 << 20),
     "since": _moment,
     "until": _moment,

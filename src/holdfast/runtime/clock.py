@@ -4,6 +4,7 @@ A `World` is given to a store when it is opened; tests give their own, with a se
 """
 
 import os
+import threading
 import time
 from collections import deque
 from typing import Protocol
@@ -81,3 +82,20 @@ def mint_session(world: World) -> str:
 def mint(world: World, at: int) -> bytes:
     """A fresh id for an entry or a message: 48 bits of time for people to sort by, 80 bits of chance."""
     return at.to_bytes(6, "big") + world.chance(_MINTED)
+
+
+class Arrivals:
+    """Mints ids of messages as they come in: those of one moment sort in the order in which they came."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._lock, self._last = world, threading.Lock(), b""
+
+    def mint(self) -> bytes:
+        """A fresh id, after all that were minted here before it, unless the clock has gone back."""
+        id = mint(self._world, self._world.now())
+        with self._lock:
+            if id <= self._last and id[:6] == self._last[:6]:
+                step = int.from_bytes(id[-4:], "big") + 1
+                id = (int.from_bytes(self._last, "big") + step).to_bytes(16, "big")
+            self._last = id
+            return id

@@ -7,7 +7,7 @@ session that has news meanwhile moves to the front.
 import base64
 import binascii
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.room import Room
 from holdfast.runtime.summing import OPENING, state_of, title
 
+T = TypeVar("T")
 LIMIT_MAX = 1000
 MATCHING_MAX = 100_000
 """In so many sessions, newest first, a text is looked for; ids alone are remembered of them."""
@@ -42,23 +43,23 @@ class Listed(msgspec.Struct, frozen=True):
     active_at: int
 
 
-class Page:
-    """Some sessions, and `next`, the cursor of the page after them; None when this is the last."""
+class Page(Generic[T]):
+    """Some of many, and `next`, the cursor of the page after them; None when this is the last."""
 
-    def __init__(self, items: list[Listed], next: str | None) -> None:
+    def __init__(self, items: list[T], next: str | None) -> None:
         self.items, self.next = items, next
 
-    def __iter__(self) -> Iterator[Listed]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self.items)
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, index: int) -> Listed:
+    def __getitem__(self, index: int) -> T:
         return self.items[index]
 
     def __repr__(self) -> str:
-        return f"<Page of {len(self.items)} sessions{', more follow' if self.next else ''}>"
+        return f"<Page of {len(self.items)}{', more follow' if self.next else ''}>"
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -77,14 +78,14 @@ def wanted(*, key: str | None, state: str | None, after: str | None, limit: int)
 
 def listing(
     engine: Engine, tenant: str, room: Callable[[SessionState], Room], asked: Wanted, matching: set[str] | None = None
-) -> Plan[Page]:
+) -> Plan[Page[Listed]]:
     """A page of the sessions that were asked for; of these ids only, if any are given."""
     return (yield Read(lambda: _page(engine, tenant, room, asked, matching)))
 
 
 def _page(
     engine: Engine, tenant: str, room: Callable[[SessionState], Room], asked: Wanted, matching: set[str] | None
-) -> Page:
+) -> Page[Listed]:
     found: list[SessionState] = []
     before, more = asked.before, True
     while more and len(found) <= asked.limit:

@@ -2,20 +2,24 @@
 
 Accepting is a durable receipt and nothing more (I-4): the next turn takes the message. A reply that was asked for with
 `reply_to` is in the outbox from the transaction that ends its turn until its sending is confirmed (I-23); every try
-carries the same key.
+carries the same key. What is owed is what stands: not what the turn has retracted, nor what it has confirmed itself.
+A sender that claims replies has each of them alone, until its claim runs out or it gives the reply back.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
-from holdfast.engine.protocol import Debt, Refused
+from holdfast.domain.fold import Log
+from holdfast.engine.protocol import Claim, Debt, Engine, Refused, Ticket
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
+from holdfast.runtime.clock import mint
 from holdfast.runtime.drive import Plan, Read, run
-from holdfast.runtime.message import Message, shown_text_of
+from holdfast.runtime.message import parts_of, shown_text_of
 from holdfast.runtime.room import Room
 
 
@@ -32,14 +36,26 @@ class OwedWork:
 
     def __init__(self, room: Room, debt: Debt, text: str) -> None:
         self.room, self.debt, self.text = room, debt, text
+        self._token: bytes | None = None
+
+    def claim(self, claim_s: float) -> Ticket:
+        """Asks to have this reply alone for so long; refused when it is owed no more, or another sender has it."""
+        self._token = mint(self.room.world, self.room.world.now())
+        return self.room.submit(claim=Claim(self.debt.id, self._token, claim_s), ended_too=True)
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
         yield from self._note(Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id)
 
     def failed(self, reason: str) -> Plan[None]:
-        """A try did not go through; the reply stays owed."""
-        yield from self._note(Posted(self.debt.id.hex(), "failed", reason=reason))
+        """A try did not go through; the reply stays owed, and is given back if it was claimed."""
+        note = Posted(self.debt.id.hex(), "failed", reason=reason)
+        if self._token is not None:
+            back = Claim(self.debt.id, self._token, 0.0)
+            outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), claim=back, ended_too=True)
+            if not isinstance(outcome, Refused):
+                return  # else the claim had run out, and another sender has it: then only the try is noted
+        yield from self._note(note)
 
     def _note(self, note: Posted, **write: Any) -> Plan[None]:
         outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), ended_too=True, **write)
@@ -64,24 +80,57 @@ class Owed:
         run(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> None:
-        """A try did not go through; the reply stays owed."""
+        """A try did not go through; the reply stays owed, and another sender may claim it."""
         run(self._work.failed(reason))
 
     def __repr__(self) -> str:
         return f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: {self.text[:40]!r}>"
 
 
+def said_in(room: Room, log: Log, turn: int) -> str:
+    """What a turn has said that stands and that it has not confirmed itself."""
+    with room.lock:
+        record = log.turns.get(turn)
+        confirmed = record.sent_seq if record is not None else 0
+        said = [
+            seen
+            for seen in log.of_turn(turn)
+            if seen.note.role == "assistant" and seen.seq > confirmed and seen.id not in log.retracted
+        ]
+    whole = [room.told(seen) for seen in said]
+    texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
 def owed(room: Room, debt: Debt) -> OwedWork:
-    """A debt with the words that are owed: all that the turn said."""
+    """A debt with the words that are owed."""
     log = room.log()
     if debt.turn not in log.turns:
         log = room.history()
-    with room.lock:
-        said = [seen for seen in log.of_turn(debt.turn) if seen.note.role == "assistant"]
-    texts = [shown_text_of(Message(room.told(seen), turn=None).parts) for seen in said]
-    return OwedWork(room, debt, "\n\n".join(text for text in texts if text.strip()))
+    return OwedWork(room, debt, said_in(room, log, debt.turn))
 
 
-def outbox(rooms: Any, debts: list[Debt]) -> Plan[list[OwedWork]]:
-    """These debts, ready to be paid; `rooms` gives the room of a session."""
-    return (yield Read(lambda: [owed(rooms(debt.session), debt) for debt in debts]))
+def outbox(engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
+    """Replies to send, oldest first; `rooms` gives the room of a session. Of those that are claimed, each is this
+    caller's alone.
+    """
+    found: list[OwedWork] = []
+    after: Debt | None = None
+    while len(found) < limit:
+        size = limit - len(found)
+        page = yield Read(partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None))
+        works = yield Read(partial(_worded, rooms, page))
+        # All claims of a page are under way at once: they share a sync.
+        claims = [None if claim_s is None else work.claim(claim_s) for work in works]
+        for work, claim in zip(works, claims, strict=True):
+            if claim is None or not isinstance((yield claim), Refused):
+                found.append(work)
+        if len(page) < size:
+            break
+        after = page[-1]
+    return found
+
+
+def _worded(rooms: Any, page: list[Debt]) -> list[OwedWork]:
+    """These debts, without those for which nothing is left to send."""
+    return [work for work in (owed(rooms(debt.session), debt) for debt in page) if work.text]

@@ -56,6 +56,15 @@ class SessionWork:
             raise (yield Read(room.ended))
         return draft.id.hex()
 
+    def append_all(self, messages: Sequence[Any], *, format: str) -> Plan[list[str]]:
+        return self._append_all([speak(message, format) for message in messages])
+
+    def _append_all(self, spoken: list[Any]) -> Plan[list[str]]:
+        drafts = tuple(self.room.message(each, turn=None) for each in spoken)
+        if drafts and isinstance((yield self.room.submit(drafts=drafts)), Refused):
+            raise (yield Read(self.room.ended))
+        return [draft.id.hex() for draft in drafts]
+
     def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
         from holdfast.runtime.recording import Memory, record  # for those who record: most programs don't
 
@@ -209,6 +218,10 @@ class Session:
     def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> str:
         """Stores one message outside a turn; its id."""
         return run(self._work.append(message, format=format, event_id=event_id))
+
+    def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> list[str]:
+        """Stores several messages outside a turn in one commit, all or none; their ids."""
+        return run(self._work.append_all(messages, format=format))
 
     def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Recorded":
         """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""

@@ -17,7 +17,7 @@ from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionSt
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.border import bordered, checked
-from holdfast.runtime.clock import RealWorld, World, mint, mint_session
+from holdfast.runtime.clock import Arrivals, RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.lineage import Lineages
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from holdfast.engine.upkeep import Backup, Problem, StoreInfo
     from holdfast.runtime.erasing import Erasure
-    from holdfast.runtime.listing import Page, Wanted
+    from holdfast.runtime.listing import Listed, Page, Wanted
+    from holdfast.runtime.pending import PendingMessage
     from holdfast.runtime.searching import Hit
 
 LATEST_MAX = 10_000
@@ -71,6 +72,7 @@ class StoreWork:
         self.keeper = Keeper(self.world.tick)
         self._lineages = Lineages(self.engine)
         self._latest: dict[str, Room] = {}
+        self._arrivals = Arrivals(self.world)
 
     def close(self) -> None:
         """Ends what this process still runs, then lets go."""
@@ -138,7 +140,7 @@ class StoreWork:
         return self._accept(key, spoken, event_id)
 
     def _accept(self, key: str, spoken: Spoken, event_id: str | None) -> Plan[Receipt]:
-        id = mint(self.world, self.world.now())
+        id = self._arrivals.mint()
         while True:
             room = self._latest.get(key)
             if room is None:
@@ -157,10 +159,15 @@ class StoreWork:
                 return Receipt(outcome.detail.session, outcome.detail.message.hex(), again=True)
             self._latest.pop(key, None)  # it has ended meanwhile: ask again which session the key means (I-8)
 
-    def outbox(self, limit: int) -> Plan[list[OwedWork]]:
+    def outbox(self, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
         """Replies to send, oldest first."""
-        debts = yield Read(lambda: self.engine.outbox(self.tenant, limit=limit))
-        return (yield from outbox(self._known, debts))
+        return outbox(self.engine, self.tenant, self._known, limit=limit, claim_s=claim_s)
+
+    def pending(self, after: str | None, limit: int) -> "Plan[Page[PendingMessage]]":
+        """What waits in all inboxes, oldest first."""
+        from holdfast.runtime.pending import pending
+
+        return pending(self.engine, self.tenant, self.room, after=after, limit=limit)
 
     def _known(self, session: str) -> Room:
         state = owned(self.engine, self.tenant, session)
@@ -184,7 +191,7 @@ class StoreWork:
 
     def sessions(
         self, *, key: str | None, state: str | None, text: str | None, after: str | None, limit: int
-    ) -> "Plan[Page]":
+    ) -> "Plan[Page[Listed]]":
         from holdfast.runtime.listing import listing, wanted  # for those who list: a turn needs nothing of it
 
         asked = wanted(key=key, state=state, after=after, limit=limit)
@@ -192,7 +199,7 @@ class StoreWork:
             return listing(self.engine, self.tenant, self.room, asked)
         return self._found(asked, text)
 
-    def _found(self, asked: "Wanted", text: str) -> "Plan[Page]":
+    def _found(self, asked: "Wanted", text: str) -> "Plan[Page[Listed]]":
         from holdfast.runtime.listing import MATCHING_MAX, listing
         from holdfast.runtime.searching import sought
 
@@ -356,9 +363,19 @@ class Store:
         """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
         return run(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
 
-    def outbox(self, limit: int = 50) -> list[Owed]:
-        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed."""
-        return [Owed(work) for work in run(self._work.outbox(limit))]
+    def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[Owed]:
+        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed.
+
+        With `claim_s`, those that no other sender has: each is this caller's alone for so many seconds, among all
+        threads, processes and machines. It is given back by `Owed.failed`, or when the time is over.
+        """
+        return [Owed(work) for work in run(self._work.outbox(limit, claim_s))]
+
+    def pending(self, *, after: str | None = None, limit: int = 50) -> "Page[PendingMessage]":
+        """What waits in the inboxes of all sessions, oldest first, each message with its `key` and `session_id`; what a
+        gateway asks after a restart. `after` is the `next` of the page before.
+        """
+        return run(self._work.pending(after, limit))
 
     def get(self, session_id: str) -> Session:
         """A session by its id, or by an unambiguous beginning of it."""
@@ -376,7 +393,7 @@ class Store:
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> "Page":
+    ) -> "Page[Listed]":
         """A page of sessions, newest activity first: those of a key, in a state ("open", "running" or "ended"), in
         which a text was said. `after` is the `next` of the page before.
         """

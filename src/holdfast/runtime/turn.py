@@ -1,6 +1,6 @@
 """The face of a turn for threads: a context manager whose every step is durable before it shows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -60,6 +60,10 @@ class Turn:
         """Stores a finished message of the agent's or of a tool's; its id."""
         return run(self._work.add(message, format=format))
 
+    def add_all(self, messages: Sequence[Any], format: str | None = None) -> list[str]:
+        """Stores several finished messages in one commit, all or none; their ids."""
+        return run(self._work.add_all(messages, format=format))
+
     def call(self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False) -> CallId:
         """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`.
 
@@ -79,6 +83,12 @@ class Turn:
     def result(self, call_id: str | int, content: Any, error: bool = False) -> str:
         """Stores what the tool answered; the id of that message."""
         return run(self._work.result(call_id, content, error=error))
+
+    def sent(self, platform_id: str | int | None = None) -> None:
+        """Confirms that what this turn has said so far has arrived, because it was streamed to whoever asked: it is not
+        owed any more, or will not be when the turn ends. What the turn says after this is.
+        """
+        run(self._work.sent(platform_id))
 
     def inbox(self) -> list[Message]:
         """Takes messages that came in meanwhile into this turn."""

@@ -7,7 +7,7 @@ is stored all the same, under its own turn and marked late, and the caller is to
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.approval import Verdict, digests_of, judge_call
 from holdfast.domain.arguments import Checked
-from holdfast.domain.entry import Asked, CallStarted, Draft, End, Retracted, Taken, TurnEnded
+from holdfast.domain.entry import Asked, CallStarted, Draft, End, Posted, Retracted, Taken, TurnEnded
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.routing import asking_scope
@@ -27,6 +27,7 @@ from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.message import Message
+from holdfast.runtime.posting import OwedWork, said_in
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.stream import Stream
 
@@ -119,6 +120,29 @@ class TurnWork:
         id = yield from self._write_message(spoken)
         self._cut_off = False
         return id
+
+    def add_all(self, messages: Sequence[Any], *, format: str | None = None) -> Plan[list[str]]:
+        spoken = [speak(message, format or self.format, role="assistant") for message in messages]
+        return self._add_all(spoken)
+
+    def _add_all(self, spoken: list[Spoken]) -> Plan[list[str]]:
+        """Several messages at once: all of them are stored, or none; late, if the turn is over by now."""
+        if not spoken:
+            return []
+        drafts = tuple(self.room.message(each, turn=self.number) for each in spoken)
+        try:
+            yield from self._write(drafts=drafts)
+        except TurnInterrupted:
+            late = tuple(
+                self.room.message(Spoken(replace(each.note, late=True), each.body), turn=self.number, id=draft.id)
+                for each, draft in zip(spoken, drafts, strict=True)
+            )
+            yield self.room.submit(drafts=late, ended_too=True)
+            raise
+        for draft, each in zip(drafts, spoken, strict=True):
+            self._calls.note(draft.id.hex(), each.note)
+        self._cut_off = False
+        return [draft.id.hex() for draft in drafts]
 
     def open_stream(self, format: str) -> Stream:
         room = self.room
@@ -295,6 +319,17 @@ class TurnWork:
             ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
         yield from self._write(drafts=(self.room.draft("retract", Retracted(ids, reason), turn=self.number),))
 
+    def sent(self, platform_id: Checked) -> Plan[None]:
+        """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
+        if not self.ended:
+            note = Posted(self.id, "sent", platform_id=platform_id)
+            yield from self._write(drafts=(self.room.draft("post", note, turn=self.number),))
+            return
+        debts = yield Read(lambda: self.room.engine.debts(self.room.id))
+        for debt in debts:
+            if debt.turn == self.number:
+                yield from OwedWork(self.room, debt, "").sent(platform_id)
+
     # Ending.
 
     @property
@@ -356,10 +391,17 @@ class TurnWork:
         """Whom this turn's answer is owed to: those who asked for it with an address."""
         if self._reply_to is None and not self._took:
             return ()
-        log = yield Read(self.room.log)
+        return (yield Read(self._debts))
+
+    def _debts(self) -> tuple[Owing, ...]:
+        log = self.room.log()
+        if not self._unstored and not said_in(self.room, log, self.number):
+            return ()
         with self.room.lock:
             asked = addresses(log.of_turn(self.number), self._reply_to)
-        return tuple(Owing(mint(self.room.world, self.room.world.now()), address) for address in asked)
+        now = self.room.world.now()
+        ids = sorted(mint(self.room.world, now) for _ in asked)  # they are sent in the order of their ids
+        return tuple(map(Owing, ids, asked))
 
     def stopped(self) -> Plan[bool]:
         """Whether this turn is over: stopped, taken over, or ended."""

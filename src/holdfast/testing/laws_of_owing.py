@@ -24,7 +24,7 @@ def what_waits_in_all_sessions_is_found_by_age_a_page_at_a_time(engine: Engine) 
     after = None
     while page := engine.pending("t", after=after, limit=2):
         paged += page
-        after = (page[-1].entry.id[:6], page[-1].session, page[-1].entry.seq)
+        after = (page[-1].entry.id, page[-1].session, page[-1].entry.seq)
     assert paged == found
     did(engine, Write(sessions[0], takes=(said[0][1].id,)))
     assert engine.pending("t") == found[1:]
@@ -95,6 +95,17 @@ def of_two_claims_in_one_batch_one_is_done(engine: Engine) -> None:
     debt = _owe(engine, session, "somebody", at=10)
     tickets = [engine.submit((Write(session, claim=Claim(debt.id, token, 600.0)),)) for token in (b"one", b"two")]
     assert [getattr(ticket.result(), "why", "done") for ticket in tickets] == ["done", "taken"]
+
+
+@LAWS
+def a_claim_stays_while_another_session_is_erased(engine: Engine) -> None:
+    session, other = opened(engine, 1), opened(engine, 2)
+    debt = _owe(engine, session, "somebody", at=10)
+    _owe(engine, other, "somebody else", at=11)
+    did(engine, Write(session, claim=Claim(debt.id, b"one", 600.0)))
+    erased = Draft("erased", None, mint(), 12, b"{}")
+    did(engine, Write(other, drafts=(erased,), ended_too=True, close=True, erase=()))
+    assert (engine.outbox("t"), engine.outbox("t", free=True)) == ([debt], [])
 
 
 def _at(time: int) -> Draft:

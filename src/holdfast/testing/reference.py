@@ -142,7 +142,7 @@ class ReferenceEngine:
         self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
     ) -> list[Pending]:
         waiting = [
-            ((one.message[:6], s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
+            ((one.message, s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
             for s in self._world.sessions.values()
             if s.tenant == tenant
             for seq, one in s.inbox.items()

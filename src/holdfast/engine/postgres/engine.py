@@ -322,8 +322,8 @@ class PostgresEngine:
     def pending(
         self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
     ) -> list[Pending]:
-        begins, session, seq = after or (b"", FIRST, 0)
-        place = {"begins": begins, "session": session if is_id(session) else FIRST, "seq": seq}
+        message, session, seq = after or (b"", FIRST, 0)
+        place = {"message": message, "session": session if is_id(session) else FIRST, "seq": seq}
         found: list[Pending] = []
         size = 0
         for session, key, *row in self._read("pending", tenant=raw(tenant), **place, limit=limit):

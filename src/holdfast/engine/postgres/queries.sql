@@ -132,8 +132,8 @@ FROM inbox
 JOIN session ON session.tenant = inbox.tenant AND session.id = inbox.session
 JOIN entry ON entry.tenant = inbox.tenant AND entry.session = inbox.session AND entry.seq = inbox.seq
 WHERE inbox.tenant = %(tenant)s
-  AND (substr(inbox.message, 1, 6), inbox.session, inbox.seq) > (%(begins)s::bytea, %(session)s::uuid, %(seq)s::bigint)
-ORDER BY substr(inbox.message, 1, 6), inbox.session, inbox.seq LIMIT %(limit)s;
+  AND (inbox.message, inbox.session, inbox.seq) > (%(message)s::bytea, %(session)s::uuid, %(seq)s::bigint)
+ORDER BY inbox.message, inbox.session, inbox.seq LIMIT %(limit)s;
 
 -- name: running
 -- The sessions in which a turn runs.

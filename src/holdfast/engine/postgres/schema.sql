@@ -123,7 +123,7 @@ CREATE TABLE inbox (
     lease_until double precision,
     PRIMARY KEY (tenant, session, seq)
 );
-CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
+CREATE INDEX inbox_by_age ON inbox (tenant, message, session, seq);
 
 -- Replies that are owed to somebody, from the end of their turn until their sending is confirmed. While `claim_until`, in
 -- seconds by this server's clock, has not come, one sender has it, whose token is `claim`.

@@ -48,7 +48,7 @@ UPDATE blob SET body = zeroblob(length(body)) WHERE name IN (
 
 -- name: debts_of_others
 -- The outbox without a session's: it is emptied and written anew.
-SELECT session, id, turn, reply_to, at, tenant, claim, claim_until FROM outbox WHERE session <> ?;
+SELECT session, id, turn, reply_to, at, tenant, claim, claim_until, claim_clock FROM outbox WHERE session <> ?;
 
 -- name: empty_outbox
 -- The whole outbox.

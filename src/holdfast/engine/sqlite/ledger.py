@@ -251,7 +251,7 @@ class Ledger:
         if write.owes:
             last = write.drafts[-1]
             rows = [
-                (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant, None, None)
+                (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant, None, None, None)
                 for owing in write.owes
             ]
             self._run_many(QUERIES["add_debt"], rows)

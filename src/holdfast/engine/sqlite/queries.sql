@@ -19,7 +19,8 @@ DELETE FROM inbox WHERE session = ? AND seq = ?;
 
 -- name: add_debt
 -- A reply is owed.
-INSERT INTO outbox (session, id, turn, reply_to, at, tenant, claim, claim_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO outbox (session, id, turn, reply_to, at, tenant, claim, claim_until, claim_clock)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: remove_debt
 -- A reply was sent.
@@ -50,10 +51,10 @@ SELECT session.id, session.key, log.seq, log.kind, log.turn, log.id, log.at, log
 FROM inbox INDEXED BY inbox_by_age
 JOIN session ON session.n = inbox.session
 JOIN log ON log.session = inbox.session AND log.seq = inbox.seq
-WHERE inbox.tenant = ?1 AND substr(inbox.message, 1, 6) >= ?2
-  AND (substr(inbox.message, 1, 6), inbox.session, inbox.seq)
+WHERE inbox.tenant = ?1 AND inbox.message >= ?2
+  AND (inbox.message, inbox.session, inbox.seq)
       > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4)
-ORDER BY substr(inbox.message, 1, 6), inbox.session, inbox.seq LIMIT ?5;
+ORDER BY inbox.message, inbox.session, inbox.seq LIMIT ?5;
 
 -- name: running
 -- The sessions in which a turn runs.

@@ -119,7 +119,7 @@ CREATE TABLE inbox (
     lease_calendar REAL,
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
-CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
+CREATE INDEX inbox_by_age ON inbox (tenant, message, session, seq);
 
 -- Replies that are owed to somebody, from the end of their turn until their sending is confirmed. While `claim_until` has
 -- not come by `claim_clock`, one sender has it, whose token is `claim`.

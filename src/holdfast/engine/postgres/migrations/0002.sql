@@ -43,7 +43,7 @@ ALTER TABLE words RENAME COLUMN text TO lexemes;
 CREATE INDEX words_lexemes ON words USING gin (lexemes);
 
 -- What waits and what is owed are found by age, and a reply is given to one sender at a time.
-CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
+CREATE INDEX inbox_by_age ON inbox (tenant, message, session, seq);
 ALTER TABLE outbox ADD COLUMN claim bytea;
 ALTER TABLE outbox ADD COLUMN claim_until double precision;
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);

@@ -16,7 +16,7 @@ CREATE TABLE inbox (
     lease_calendar REAL,
     PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
-CREATE INDEX inbox_by_age ON inbox (tenant, substr(message, 1, 6), session, seq);
+CREATE INDEX inbox_by_age ON inbox (tenant, message, session, seq);
 
 INSERT INTO inbox (session, seq, message, waiter, tenant)
 SELECT inbox_2.session, seq, message, waiter, tenant FROM inbox_2 JOIN session ON session.n = inbox_2.session;
