@@ -1,7 +1,7 @@
 """`holdfast doctor --heal`: a healed copy, and a report of each change (I-18: the original is never touched)."""
 
-import glob
 import os
+from pathlib import Path
 from typing import Any
 
 import holdfast
@@ -13,6 +13,9 @@ from holdfast.doctor import exam, kinds
 from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.patient import Healed
 from holdfast.doctor.rulebook import rules_of
+from holdfast.errors import StoreUnavailable
+from holdfast.foreign.kinds import source_of
+from holdfast.foreign.own_folder import OwnFolder
 from holdfast.runtime.bringing import bring
 
 FORMS = {"holdfast": None, "goose-json": "goose", "hermes": "hermes", "openviking": "openviking"}
@@ -58,27 +61,56 @@ def _insist_on_form(form: str, kind: str) -> None:
 
 
 def _write(kind: str, path: str, options: Any) -> list[Change]:
+    """Writes the copy in a folder of its own beside its place, and moves it there when it is whole: nothing else there
+    is ever touched, and what could not be written whole is not left behind.
+    """
+    out = Path(os.path.abspath(options.heal))
     patient = kinds.open_patient(kind, path)
     try:
-        healed = patient.healed(exam.accepting(options.accept))
-        if FORMS[options.form] is None and kind != kinds.OWN:
-            _write_own(healed, options.heal)
-        else:
-            healed.write(options.heal)
+        with _folder_beside(out) as folder:
+            made = folder.path / out.name
+            healed = patient.healed(exam.accepting(options.accept))
+            try:
+                if FORMS[options.form] is None and kind != kinds.OWN:
+                    _write_own(healed, str(made), path)
+                else:
+                    healed.write(str(made))
+            except StoreUnavailable as error:
+                raise StoreUnavailable(where=str(out), problem=error.problem, remedy=error.remedy) from error
+            _move(made, out)
         return healed.changes()
     finally:
         patient.close()
 
 
-def _write_own(healed: Healed, to: str) -> None:
-    """A Holdfast store. One that could not be written whole is not left behind."""
+def _folder_beside(out: Path) -> OwnFolder:
     try:
-        with holdfast.open(to) as store:
-            bring(store, healed.stories())
-    except BaseException:
-        for name in glob.glob(f"{glob.escape(to)}*"):
-            os.unlink(name)
-        raise
+        return OwnFolder(".holdfast-healing-", out.parent)
+    except OSError as error:
+        raise Stop(USAGE, f"Nothing can be written to `{out.parent}`: {error.strerror}.") from error
+
+
+def _write_own(healed: Healed, to: str, path: str) -> None:
+    with holdfast.open(to) as store:
+        bring(store, healed.stories(), source=source_of(path))
+
+
+def _move(made: Path, out: Path) -> None:
+    """To where there is nothing yet. What stands beside a store, its index of words, is made anew when it is needed."""
+    taken = Stop(USAGE, f"There is something at `{out}` by now; nothing was written over.")
+    if os.path.lexists(out):
+        raise taken
+    if made.is_dir():
+        os.rename(made, out)
+        return
+    try:
+        os.link(made, out)
+    except FileExistsError:
+        raise taken from None
+    except OSError:  # a file system without links
+        os.rename(made, out)
+    else:
+        os.unlink(made)
 
 
 def _left(options: Any, report: exam.Report) -> list[Finding]:

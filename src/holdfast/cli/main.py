@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from holdfast import HoldfastError, __version__
 from holdfast.cli import codes
 from holdfast.cli.commands import COMMANDS, GROUPS, below
+from holdfast.cli.ending import ending_in_order
 from holdfast.cli.output import Output
 
 ABOUT = """Durable sessions for AI agents.
@@ -115,7 +116,8 @@ def _command(name: str, words: list[str]) -> int:
         options = parser.parse_args(words)
     except SystemExit as end:  # --help has been given
         return int(end.code or 0)
-    return run(options, Output(json=getattr(options, "json", False)))
+    with ending_in_order():
+        return run(options, Output(json=getattr(options, "json", False)))
 
 
 def _help(group: str) -> None:

@@ -10,7 +10,7 @@ from holdfast.doctor.kinds import OWN, UNKNOWN, open_patient
 from holdfast.doctor.patient import Accepts, Patient
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import HoldfastError
-from holdfast.foreign.private import is_live
+from holdfast.foreign.private import NoRoom, is_live
 
 APPLIED = ("auto", "mark")
 """Policies whose remedies are applied without asking."""
@@ -43,6 +43,8 @@ def examine(kind: str, path: str, *, only: Collection[str] = (), session: str | 
     try:
         report.live = is_live(path)
         patient = open_patient(kind, path)
+    except NoRoom:
+        raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
         _tell(report, Sign(f"{kind}/unreadable-store", "", path, str(error)), only)
         return report

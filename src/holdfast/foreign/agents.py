@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.foreign.items import Chapter, Item, ItemShelf, response_item, role_of, wrong_content, wrong_item
 from holdfast.foreign.jsonl import parsed
 from holdfast.foreign.moments import stamp
-from holdfast.foreign.private import PrivateCopy, is_sqlite
+from holdfast.foreign.private import NoRoom, PrivateCopy, is_sqlite
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.sqlite_file import SqliteFile
 from holdfast.foreign.story import HIDDEN, Line, Story
@@ -29,6 +29,8 @@ def recognises(path: Path) -> bool:
         return False
     try:
         shelf = AgentsShelf(path)
+    except NoRoom:
+        raise
     except (StoreUnavailable, apsw.Error, OSError):
         return False
     try:

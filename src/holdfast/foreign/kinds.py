@@ -54,10 +54,13 @@ def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
 
 
 def _files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Files in a folder, and in those below it, that may be stores; in an order that does not change."""
+    """Files in a folder, and in those below it, that may be stores; in an order that does not change. Links are not
+    followed: a tree means what lies in it.
+    """
     for where, below, names in os.walk(folder):
         below.sort()
-        yield from (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
+        found = (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
+        yield from (path for path in found if not path.is_symlink())
 
 
 def _reader(kind: str) -> Any:

@@ -2,20 +2,35 @@
 
 Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the file without its `-wal`
 lacks the last turns. So files are copied, the log with them, into a folder of our own; the original keeps its bytes,
-its times and its neighbours. A store that is written meanwhile is copied again until a copy is of one moment.
+its times and its neighbours. A store that is written meanwhile is copied again until a copy is of one moment. Links
+inside a store are not followed: what they point to is somebody else's.
 """
 
+import errno
 import os
 import shutil
+import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import StoreUnavailable
+from holdfast.foreign.own_folder import OwnFolder
 
 TRIES = 20
 _BLOCK = 1 << 20
 _DEPTH_MAX = 64
 SQLITE_MAGIC = b"SQLite format 3\x00"
+PREFIX = "holdfast-private-"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoom(OSError):
+    """There is no room for a private copy. Nothing is wrong with the store."""
+
+    def __init__(self, folder: str, problem: str) -> None:
+        sentence = f"There is no room for a private copy ({problem}); free some, or set TMPDIR to another folder"
+        super().__init__(errno.ENOSPC, sentence, folder)
 
 
 class PrivateCopy:
@@ -23,12 +38,23 @@ class PrivateCopy:
 
     def __init__(self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",)) -> None:
         self.source = Path(source)
-        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
-        self.path = self._folder / (self.source.name or "store")
+        try:
+            self._folder = OwnFolder(PREFIX)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise NoRoom(tempfile.gettempdir(), "it is full") from error
+            problem, remedy = f"a private copy can't be made ({error.strerror})", "Set TMPDIR to a folder of yours"
+            raise StoreUnavailable(where=tempfile.gettempdir(), problem=problem, remedy=remedy) from error
+        self.path = self._folder.path / (self.source.name or "store")
         try:
             self._copy(beside)
+        except NoRoom:
+            self.close()
+            raise
         except OSError as error:
             self.close()
+            if error.errno in _FULL:
+                raise NoRoom(tempfile.gettempdir(), "it is full") from error
             problem = f"it can't be read ({error.strerror or error})"
             remedy = "Check the path and its rights"
             raise StoreUnavailable(where=str(source), problem=problem, remedy=remedy) from error
@@ -38,10 +64,13 @@ class PrivateCopy:
 
     def _copy(self, beside: tuple[str, ...]) -> None:
         if self.source.is_dir():
+            self._insist_on_room(_files_below(self.source))
             _copy_folder(self.source, self.path)
             return
-        pairs = [(self.source, self.path)]
-        pairs += [(Path(f"{self.source}{tail}"), Path(f"{self.path}{tail}")) for tail in beside]
+        real = Path(os.path.realpath(self.source))  # the log of a database lies beside the file, not beside a link to it
+        pairs = [(real, self.path)]
+        pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside]
+        self._insist_on_room(source for source, _ in pairs)
         for _ in range(TRIES):
             before = [_stamp(source) for source, _ in pairs]
             for source, target in pairs:
@@ -53,8 +82,14 @@ class PrivateCopy:
         problem = "it is written without a pause, and no copy of one moment could be made"
         raise StoreUnavailable(where=str(self.source), problem=problem, remedy="Stop the program that writes it")
 
+    def _insist_on_room(self, files: Iterable[Path]) -> None:
+        needed = sum(found[2] for file in files if (found := _stamp(file)) is not None)
+        free = shutil.disk_usage(self._folder.path).free
+        if needed > free:
+            raise NoRoom(tempfile.gettempdir(), f"{needed:,} bytes are needed and {free:,} are free")
+
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def __enter__(self) -> "PrivateCopy":
         return self
@@ -157,8 +192,10 @@ def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    number = _open(source)
+    number = _open(source, os.O_NOFOLLOW)
     try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(source))
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
             while block := os.read(number, _BLOCK):
                 copy.write(block)
@@ -166,9 +203,9 @@ def _copy_file(source: Path, target: Path) -> None:
         os.close(number)
 
 
-def _open(path: str | os.PathLike[str]) -> int:
+def _open(path: str | os.PathLike[str], more: int = 0) -> int:
     """For reading, without a mark on the time it was last read where the system allows that."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | more
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0))
     except PermissionError:

@@ -1,0 +1,121 @@
+"""Doctor and import, cut short: nothing of anybody's is removed, and nothing of a conversation is left lying about."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import goose_stores
+import holdfast
+from commanding import command
+from procs import child
+
+HELD = """
+import signal
+from holdfast.runtime import landing
+signal.signal(signal.SIGINT, signal.default_int_handler)
+land = landing.Landing.land
+
+def held(self):
+    say("working")
+    hear()
+    return land(self)
+
+landing.Landing.land = held
+from holdfast.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+SOFT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, of this process and of those that it starts."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("holdfast.foreign.own_folder._swept", set())
+    return folder
+
+
+@pytest.fixture
+def goose(tmp_path: Path) -> Path:
+    """A store whose name begins with the name that its healed copy will have."""
+    (tmp_path / "stores").mkdir()
+    return goose_stores.built(tmp_path / "stores" / "healed.db.sick", goose_stores.orphan_tool_request)
+
+
+def cut_short(number: int, *arguments: object) -> None:
+    """A command that is sent a signal while it is at work, and ends by it."""
+    with child(HELD, *arguments) as other:
+        other.wait_for("working")
+        os.kill(other.pid, number)
+        other.end(code=130 if number == signal.SIGINT else -number)
+
+
+@pytest.mark.parametrize("number", [*SOFT, signal.SIGKILL])
+def test_healing_that_is_cut_short_removes_nothing_but_what_it_made(
+    goose: Path, temporary: Path, number: signal.Signals
+) -> None:
+    folder, out = goose.parent, goose.parent / "healed.db"
+    for name in ("healed.db.bak", "healed.db-notes", "healed.dbx", "other"):
+        (folder / name).write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    cut_short(number, "doctor", goose, "--heal", out)
+    after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert after == before
+    left = [path.name for path in folder.iterdir() if path.is_dir()]
+    assert len(left) == (number == signal.SIGKILL)
+    assert command("doctor", goose, "--heal", out).code in (0, 1)
+    assert {path.name for path in folder.iterdir()} == {*before, "healed.db"}
+    with holdfast.open(out) as store:
+        assert len(list(store.sessions())) == 1
+
+
+@pytest.mark.parametrize("number", SOFT)
+def test_a_private_copy_goes_with_its_process(
+    goose: Path, temporary: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    cut_short(number, "import", goose, "--into", tmp_path / "agent.db")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_private_copy_of_a_killed_process_is_swept_by_the_next_one(
+    goose: Path, temporary: Path, tmp_path: Path
+) -> None:
+    cut_short(signal.SIGKILL, "import", goose, "--into", tmp_path / "agent.db")
+    assert len(list(temporary.iterdir())) == 1
+    (temporary / "holdfast-private-by-somebody-else").write_text("a file")
+    assert command("doctor", goose).code == 1
+    assert [path.name for path in temporary.iterdir()] == ["holdfast-private-by-somebody-else"]
+
+
+def test_a_private_copy_of_a_living_process_is_not_swept(goose: Path, temporary: Path, tmp_path: Path) -> None:
+    with child(HELD, "import", goose, "--into", tmp_path / "agent.db") as other:
+        other.wait_for("working")
+        before = sorted(path.name for path in temporary.iterdir())
+        command("doctor", goose)
+        assert sorted(path.name for path in temporary.iterdir()) == before != []
+        other.tell("go on")
+        other.end()
+
+
+def test_a_temporary_folder_without_room_is_told_as_such(goose: Path, temporary: Path, tmp_path: Path) -> None:
+    """The file claims more than any disk has free; most of it is a hole."""
+    about = os.statvfs(temporary)
+    os.truncate(goose, min(about.f_bavail * about.f_frsize + (1 << 30), 15 << 40))
+    for done in (command("doctor", goose), command("import", goose, "--into", tmp_path / "agent.db")):
+        assert done.code == 5
+        assert "no room for a private copy" in done.err and "TMPDIR" in done.err and "damaged" not in done.err
+    assert list(temporary.iterdir()) == []
+
+
+def test_links_to_files_in_a_folder_are_not_followed(goose: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link.db").symlink_to(goose)
+    assert command("import", folder, "--into", tmp_path / "agent.db").code == 3
+    assert command("doctor", folder).code == 3
+    assert command("import", folder / "link.db", "--into", tmp_path / "agent.db").code == 0
