@@ -1,8 +1,8 @@
 """A folder of our own, which goes when we go.
 
-A private copy holds whole conversations, so it must not outlive whoever made it. It is removed when it is closed. A
-process that was killed closes nothing: each folder is locked by its process as long as that lives, and the next one that
-makes a folder at the same place removes those that nobody holds any more.
+A private copy holds whole conversations, so it must not outlive its process. It is removed when it is closed. A process
+that was killed closes nothing: each folder is locked by its process as long as that lives, and the next one that makes
+a folder at the same place removes those that nobody holds any more.
 """
 
 import fcntl

@@ -67,7 +67,7 @@ class PrivateCopy:
             self._insist_on_room(_files_below(self.source))
             _copy_folder(self.source, self.path)
             return
-        real = Path(os.path.realpath(self.source))  # the log of a database lies beside the file, not beside a link to it
+        real = Path(os.path.realpath(self.source))  # a database's log lies beside the file, not beside a link to it
         pairs = [(real, self.path)]
         pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside]
         self._insist_on_room(source for source, _ in pairs)

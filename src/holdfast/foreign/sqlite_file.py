@@ -6,10 +6,12 @@ others: reading goes on behind it, and the gap is told. A row that is too large 
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
+from holdfast.errors import StoreUnavailable
+from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.private import read_start
 from holdfast.foreign.shelf import Unreadable
 
@@ -18,6 +20,17 @@ GAPS_MAX = 10_000
 _TOGETHER = 256
 _LAST = 2**62
 _TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
+_TOO_MUCH = "its rows hold more than a file of its size can"
+
+
+class Column(NamedTuple):
+    """A column as its table defines it. `key` is its place in the primary key, from 1; 0 when it is not in it."""
+
+    name: str
+    type: str
+    required: bool
+    default: str | None
+    key: int
 
 
 class SqliteFile:
@@ -29,11 +42,8 @@ class SqliteFile:
         self.gaps: dict[str, list[tuple[int, int]]] = {}
         """By table, the rowids between which nothing could be read: the first and the last."""
         self._columns: dict[str, tuple[str, ...]] = {}
-        flags = apsw.SQLITE_OPEN_READWRITE  # a private copy: its log has to be played back into it
-        self.connection = apsw.Connection(str(path), flags=flags)
-        self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX)
-        self.connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        self.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self._guarded = Guarded(path, length_max=ROW_BYTES_MAX)
+        self.connection = self._guarded.connection
 
     def close(self) -> None:
         self.connection.close()
@@ -50,12 +60,25 @@ class SqliteFile:
             self.tell(None, "the end of the file", f"it is cut: {there} of {max(pages, claimed)} pages are there")
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of a table; none when it isn't there."""
+        """The columns of a table; none when it isn't there, or is a view or whatever else is no table. What is computed
+        whenever it is read is no column.
+        """
+        if table.lower() not in self._guarded.tables:
+            return ()
         if table not in self._columns:
             query = "SELECT CAST(name AS BLOB) FROM pragma_table_info(?) ORDER BY cid"
             found: Any = self.connection.execute(query, (table,))
             self._columns[table] = tuple(name.decode("utf-8", "replace") for (name,) in found)
         return self._columns[table]
+
+    def definitions(self, table: str) -> list[Column]:
+        """The columns of a table with what was said of them; none where that is not text."""
+        query = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+        try:
+            found: Any = self.connection.execute(query, (table,)).fetchall() if self.columns(table) else []
+        except UnicodeDecodeError:
+            return []
+        return [Column(name, type or "", bool(required), default, key) for name, type, required, default, key in found]
 
     def schema(self) -> list[tuple[str, str, str]]:
         """Kind, name and definition of all that is in it; what is not text is left out."""
@@ -72,28 +95,36 @@ class SqliteFile:
     def row(self, table: str, rowid: int) -> dict[str, Any] | str:
         """One row by its columns' names, or a sentence why not."""
         try:
-            found = self.connection.execute(f"SELECT * FROM {quoted(table)} WHERE rowid = ?", (rowid,)).fetchall()
+            query = f"SELECT {self._all(table)} FROM {quoted(table)} WHERE rowid = ?"
+            found = self.connection.execute(query, (rowid,)).fetchall()
         except _TROUBLE as error:
             return reason(error)
         return dict(zip(self.columns(table), found[0], strict=False)) if found else "it is not there any more"
 
     def rows(self, table: str, rowids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any] | str]]:
         """Many rows by their rowids, in ascending order; each as `row` gives it."""
-        columns = self.columns(table)
+        columns, held = self.columns(table), 0
         for start in range(0, len(rowids), _TOGETHER):
             wanted = rowids[start : start + _TOGETHER]
             done = 0
-            query = f"SELECT rowid, * FROM {quoted(table)} WHERE rowid IN ({','.join(map(str, wanted))}) ORDER BY rowid"
+            among = ",".join(map(str, wanted))
+            query = f"SELECT rowid, {self._all(table)} FROM {quoted(table)} WHERE rowid IN ({among}) ORDER BY rowid"
             try:
                 for rowid, *values in self.connection.execute(query):
                     if rowid != wanted[done]:
                         break
                     done += 1
+                    held += sum(len(value) for value in values if isinstance(value, str | bytes))
+                    if held > self._guarded.holds_max:
+                        raise StoreUnavailable(where=table, problem=_TOO_MUCH, remedy="Look for a backup")
                     yield rowid, dict(zip(columns, values, strict=False))
             except _TROUBLE:
                 pass  # one of them can't be read: which one, the rest says one by one
             for rowid in wanted[done:]:
                 yield rowid, self.row(table, rowid)
+
+    def _all(self, table: str) -> str:
+        return ", ".join(map(quoted, self.columns(table))) or "NULL"
 
     def rest_of_row(self, table: str, rowid: int) -> dict[str, Any]:
         """What can be read of a row that can't be read whole."""
@@ -118,7 +149,7 @@ class SqliteFile:
         for _ in range(GAPS_MAX):
             try:
                 for row in self.connection.execute(query, (last,)):
-                    if row[0] <= last:
+                    if type(row[0]) is not int or row[0] <= last:
                         break  # the tree is out of order: the rest of this page is not to be believed
                     last = row[0]
                     yield row

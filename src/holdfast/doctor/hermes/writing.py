@@ -1,7 +1,7 @@
 """Healed records as a `state.db` that Hermes can load.
 
-The file is built anew, with the tables, indexes and triggers that the store has, so that a damaged one becomes whole
-and the same store gives the same bytes. Rows keep their ids as long as their order allows it; behind the first new row
+The file is built anew, with tables, indexes and triggers of our own making (`tables.py`), so that a damaged one becomes
+whole, a crafted one harmless, and the same store gives the same bytes. Rows keep their ids as long as their order allows it; behind the first new row
 of a session they get new ones, since Hermes orders by id.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from holdfast.doctor.hermes.case import Case
+from holdfast.doctor.hermes.tables import make_tables
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.hermes.records import Lock, Row, Session, is_taken_back
 from holdfast.foreign.hermes.store import KNOWN_KEY, ROW_COLUMNS, HermesStore
@@ -37,6 +38,7 @@ def write_hermes(store: HermesStore, cases: Iterable[Case], out: str, *, drops: 
     try:
         target = apsw.Connection(out)
         try:
+            target.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             target.execute("PRAGMA journal_mode = MEMORY")
             with target:
                 _Copy(store, target).write(cases, drops)
@@ -61,7 +63,7 @@ class _Copy:
         self._known: list[int] = []
 
     def write(self, cases: Iterable[Case], drops: Callable[[Lock], bool]) -> None:
-        tables = self._make_tables()
+        tables = make_tables(self._store.file, self._target)
         for table in tables:
             if table not in _OWN_TABLES:
                 self._copy(table)
@@ -87,17 +89,6 @@ class _Copy:
             return max((seq for (seq,) in found if isinstance(seq, int)), default=0)
         except apsw.Error:
             return 0
-
-    def _make_tables(self) -> list[str]:
-        """Makes what the store has: tables first, then what stands on them."""
-        made = [item for item in self._store.file.schema() if not item[1].startswith("sqlite_")]
-        virtual = [name for _, name, sql in made if sql.upper().startswith("CREATE VIRTUAL")]
-        shadows = tuple(f"{name}_" for name in virtual)
-        tables = [item for item in made if item[0] == "table" and not (item[1].startswith(shadows) and shadows)]
-        others = [item for item in made if item[0] in ("index", "trigger", "view")]
-        for _, _, sql in (*tables, *others):
-            self._target.execute(sql)
-        return [name for _, name, _ in tables if name not in virtual]
 
     def _copy(self, table: str, keeps: Callable[[dict[str, Any]], bool] = lambda row: True) -> None:
         columns = self._store.file.columns(table)

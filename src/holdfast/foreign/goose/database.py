@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from holdfast.foreign.goose.records import (
@@ -28,6 +27,7 @@ from holdfast.foreign.goose.records import (
     whole,
 )
 from holdfast.foreign.goose.tables import TROUBLE, Tables
+from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.jsonl import LINE_MAX, parsed
 from holdfast.foreign.shelf import Unreadable
 
@@ -288,12 +288,12 @@ def _is_json(value: Any) -> bool:
 def looks_like_goose(path: Path) -> bool:
     """Whether a private copy of a SQLite file has goose's tables."""
     try:
-        connection = apsw.Connection(str(path))
+        guarded = Guarded(path)
         try:
             query = "SELECT name FROM pragma_table_info('messages')"
-            columns = {name for (name,) in connection.execute(query)}
+            columns = {name for (name,) in guarded.connection.execute(query)} if "messages" in guarded.tables else set()
             return {"session_id", "content_json", "created_timestamp"} <= columns
         finally:
-            connection.close()
+            guarded.connection.close()
     except TROUBLE:
         return False

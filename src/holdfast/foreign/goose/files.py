@@ -17,7 +17,8 @@ from holdfast.foreign.shelf import Unreadable
 
 EXPORT_MAX = 256 << 20
 _MESSAGE_KEYS = frozenset({"id", "role", "created", "content", "metadata"})
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
+"""A string that is not closed is one token, to the end: looking for its end from each quote in it is quadratic."""
 _LIST = re.compile(rb'"conversation"\s*:\s*\[')
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from holdfast.foreign.goose.records import text_of
+from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.shelf import Unreadable
 
 TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
@@ -23,8 +24,8 @@ class Tables:
     def __init__(self, path: Path) -> None:
         self.problems: list[Unreadable] = []
         lost = _made_whole(path)
-        self.connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        self.connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        self._guarded = Guarded(path)
+        self.connection = self._guarded.connection
         self._columns: dict[str, tuple[str, ...]] = {}
         self._queries: dict[str, str] = {}
         try:
@@ -48,7 +49,9 @@ class Tables:
             self.problems.append(told)
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of a table; none when it isn't there."""
+        """The columns of a table; none when it isn't there, or is a view or whatever else is no table."""
+        if table.lower() not in self._guarded.tables:
+            return ()
         if table not in self._columns:
             found = self.ask("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))
             self._columns[table] = tuple(str(name) for (name,) in found)
@@ -76,7 +79,7 @@ class Tables:
         for _ in range(STEPS_MAX):
             try:
                 for row in self.connection.execute(query, (last,)):
-                    if row[0] <= last:
+                    if type(row[0]) is not int or row[0] <= last:
                         break
                     last, stride = row[0], 1
                     yield row

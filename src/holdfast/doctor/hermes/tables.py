@@ -1,0 +1,106 @@
+"""The tables of a healed `state.db`, made with our own words.
+
+A schema is a program, and that of a store that was damaged or crafted is not run. Tables are made anew from the names
+and types of their columns; keys, defaults that are plain literals and references as Hermes has them; indexes, full text
+and its triggers are those of Hermes Agent 0.19.0, each where the store has one of that name. What else a schema may
+hold is left out: Hermes makes what it misses when it opens the store.
+"""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+import apsw
+
+from holdfast.foreign.sqlite_file import Column, SqliteFile, quoted
+
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]{0,40}(\([0-9, ]{1,20}\))?")
+_LITERAL = re.compile(r"NULL|[+-]?[0-9]{1,18}(\.[0-9]{1,18})?|'[^'\0]{0,200}'", re.IGNORECASE)
+_REFERENCES = {
+    ("sessions", "parent_session_id"): "REFERENCES sessions(id)",
+    ("messages", "session_id"): "REFERENCES sessions(id)",
+    ("session_model_usage", "session_id"): "REFERENCES sessions(id) ON DELETE CASCADE",
+}
+_NUMBERED = {("messages", "id")}
+"""Ids that are never given out twice."""
+_INDEXES = {
+    "idx_sessions_source": "sessions(source)",
+    "idx_sessions_source_id": "sessions(source, id)",
+    "idx_sessions_parent": "sessions(parent_session_id)",
+    "idx_sessions_started": "sessions(started_at DESC)",
+    "idx_messages_session": "messages(session_id, timestamp)",
+    "idx_compression_locks_expires": "compression_locks(expires_at)",
+    "idx_session_model_usage_session": "session_model_usage(session_id)",
+    "idx_session_model_usage_model": "session_model_usage(model)",
+    "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
+    "idx_messages_platform_msg_id": "messages(session_id, platform_message_id) WHERE platform_message_id IS NOT NULL",
+    "idx_messages_session_active": "messages(session_id, active, timestamp)",
+    "idx_messages_active_null": "messages(active) WHERE active IS NULL",
+    "idx_sessions_session_key": "sessions(session_key, started_at DESC)",
+    "idx_sessions_gateway_peer": "sessions(source, user_id, chat_id, chat_type, thread_id, started_at DESC)",
+    "idx_sessions_handoff_state": "sessions(handoff_state, started_at)",
+}
+_UNIQUE = {"idx_sessions_title_unique": "sessions(title) WHERE title IS NOT NULL"}
+_SEARCH = {"messages_fts": "content", "messages_fts_trigram": "content, tokenize='trigram'"}
+_SEARCHED = ("content", "tool_name", "tool_calls")
+_SHADOWS = ("data", "idx", "content", "docsize", "config")
+_WORDS = " || ' ' || ".join(f"COALESCE(new.{column}, '')" for column in _SEARCHED)
+
+
+def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
+    """Makes what the store has, as far as we know it; the names of the tables whose rows are to be copied."""
+    names = {name for _, name, _ in store.schema()}
+    virtual = {name for kind, name, sql in store.schema() if kind == "table" and sql.upper().startswith("CREATE VIRT")}
+    shadows = {f"{name}_{tail}" for name in virtual for tail in _SHADOWS}
+    tables = [name for kind, name, _ in store.schema() if kind == "table" and name not in virtual | shadows]
+    made = [name for name in tables if not name.startswith("sqlite_") and _make(store, target, name)]
+    for how, known in (("INDEX", _INDEXES), ("UNIQUE INDEX", _UNIQUE)):
+        for name in names & known.keys():
+            with suppress(apsw.SQLError):  # an older schema has no such column yet
+                target.execute(f"CREATE {how} {name} ON {known[name]}")
+    if set(_SEARCHED) <= set(store.columns("messages")):
+        for name in _SEARCH:
+            if name in virtual:
+                _make_search(target, name)
+    return made
+
+
+def _make(store: SqliteFile, target: apsw.Connection, table: str) -> bool:
+    columns = store.definitions(table)
+    if not columns:
+        return False
+    keys = sorted((column for column in columns if column.key), key=lambda column: column.key)
+    parts = [_column(table, column, alone=len(keys) == 1) for column in columns]
+    if len(keys) > 1:
+        parts.append(f"PRIMARY KEY ({', '.join(quoted(column.name) for column in keys)})")
+    target.execute(f"CREATE TABLE {quoted(table)} ({', '.join(parts)})")
+    return True
+
+
+def _column(table: str, column: Column, *, alone: bool) -> str:
+    words = [quoted(column.name)]
+    if _TYPE.fullmatch(column.type):
+        words.append(column.type)
+    if column.key and alone:
+        words.append("PRIMARY KEY")
+        if (table, column.name) in _NUMBERED and column.type.upper() == "INTEGER":
+            words.append("AUTOINCREMENT")
+    if column.required:
+        words.append("NOT NULL")
+    if column.default is not None and _LITERAL.fullmatch(column.default):
+        words.append(f"DEFAULT {column.default}")
+    return " ".join([*words, *_reference(table, column)])
+
+
+def _reference(table: str, column: Column) -> Sequence[str]:
+    found = _REFERENCES.get((table, column.name))
+    return (found,) if found is not None else ()
+
+
+def _make_search(target: apsw.Connection, name: str) -> None:
+    add = f"INSERT INTO {name}(rowid, content) VALUES (new.id, {_WORDS});"
+    drop = f"DELETE FROM {name} WHERE rowid = old.id;"
+    target.execute(f"CREATE VIRTUAL TABLE {name} USING fts5({_SEARCH[name]})")
+    target.execute(f"CREATE TRIGGER {name}_insert AFTER INSERT ON messages BEGIN {add} END")
+    target.execute(f"CREATE TRIGGER {name}_delete AFTER DELETE ON messages BEGIN {drop} END")
+    target.execute(f"CREATE TRIGGER {name}_update AFTER UPDATE ON messages BEGIN {drop} {add} END")
