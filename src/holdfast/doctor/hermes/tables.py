@@ -7,7 +7,7 @@ hold is left out: Hermes makes what it misses when it opens the store.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 
 import apsw
@@ -61,7 +61,7 @@ def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
     if set(_SEARCHED) <= set(store.columns("messages")):
         for name in _SEARCH:
             if name in virtual:
-                _make_search(target, name)
+                _make_search(target, name, names)
     return made
 
 
@@ -97,10 +97,10 @@ def _reference(table: str, column: Column) -> Sequence[str]:
     return (found,) if found is not None else ()
 
 
-def _make_search(target: apsw.Connection, name: str) -> None:
+def _make_search(target: apsw.Connection, name: str, names: Set[str]) -> None:
+    target.execute(f"CREATE VIRTUAL TABLE {name} USING fts5({_SEARCH[name]})")
     add = f"INSERT INTO {name}(rowid, content) VALUES (new.id, {_WORDS});"
     drop = f"DELETE FROM {name} WHERE rowid = old.id;"
-    target.execute(f"CREATE VIRTUAL TABLE {name} USING fts5({_SEARCH[name]})")
-    target.execute(f"CREATE TRIGGER {name}_insert AFTER INSERT ON messages BEGIN {add} END")
-    target.execute(f"CREATE TRIGGER {name}_delete AFTER DELETE ON messages BEGIN {drop} END")
-    target.execute(f"CREATE TRIGGER {name}_update AFTER UPDATE ON messages BEGIN {drop} {add} END")
+    for act, does in (("insert", add), ("delete", drop), ("update", f"{drop} {add}")):
+        if f"{name}_{act}" in names:
+            target.execute(f"CREATE TRIGGER {name}_{act} AFTER {act.upper()} ON messages BEGIN {does} END")
