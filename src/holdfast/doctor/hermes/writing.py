@@ -1,8 +1,8 @@
 """Healed records as a `state.db` that Hermes can load.
 
 The file is built anew, with tables, indexes and triggers of our own making (`tables.py`), so that a damaged one becomes
-whole, a crafted one harmless, and the same store gives the same bytes. Rows keep their ids as long as their order allows
-it; behind the first new row of a session they get new ones, since Hermes orders by id.
+whole, a crafted one harmless, and the same store gives the same bytes. Rows keep their ids as long as their order
+allows it; behind the first new row of a session they get new ones, since Hermes orders by id.
 """
 
 import json
