@@ -5,6 +5,7 @@ Kept apart from `drive` so that a program without asyncio does not load it.
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -142,3 +143,12 @@ def _readers() -> ThreadPoolExecutor:
 @lru_cache(maxsize=1)
 def _slow_readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2, thread_name_prefix="holdfast-slow-reader")
+
+
+def _forget_pools() -> None:
+    """A child that was forked has none of these threads."""
+    _readers.cache_clear()
+    _slow_readers.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget_pools)

@@ -4,7 +4,7 @@ import contextlib
 import os
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from holdfast.formats import registry
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import Arrivals, RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.holding import HeldEngine
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.lineage import Lineages
 from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
@@ -59,7 +60,9 @@ class StoreWork:
         self.world = world or RealWorld()
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
-        self.engine = engine or open_engine(
+        self.keeper = Keeper(self.world.tick)
+        self._process = os.getpid()
+        self.engine = engine or self._opened(
             where,
             durability=durability,
             tick=self.world.tick,
@@ -69,13 +72,17 @@ class StoreWork:
             words_of=_words_of,
             read_only=read_only,
         )
-        self.keeper = Keeper(self.world.tick)
         self._lineages = Lineages(self.engine)
         self._latest: dict[str, Room] = {}
         self._arrivals = Arrivals(self.world)
 
+    def _opened(self, where: str | os.PathLike[str], **options: Any) -> Engine:
+        return cast(Engine, HeldEngine(open_engine(where, **options), self.keeper))
+
     def close(self) -> None:
-        """Ends what this process still runs, then lets go."""
+        """Ends what this process still runs, then lets go. In a child that was forked there is nothing to let go of."""
+        if os.getpid() != self._process:
+            return
         for turn in self.keeper.held():
             with contextlib.suppress(HoldfastError):
                 run(turn.finish("interrupted", "the store was closed"))

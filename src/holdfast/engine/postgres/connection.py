@@ -7,6 +7,7 @@ connection is let go, never cancelled, because a COMMIT may be waiting for other
 """
 
 import contextlib
+import os
 import socket
 import threading
 import weakref
@@ -222,6 +223,12 @@ class Watchdog:
 
     def close(self) -> None:
         self._closed.set()
+
+    def abandon(self) -> None:
+        """In a child that was forked: closes the child's copies of the sockets."""
+        for line in list(self._lines):
+            with contextlib.suppress(OSError, psycopg.Error):
+                os.close(line.connection.fileno())
 
     def _run(self) -> None:
         while not self._closed.wait(self.answer_s / LOOKS):

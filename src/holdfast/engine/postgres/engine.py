@@ -397,9 +397,12 @@ _open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()
 
 
 def _mark_forked() -> None:
-    """A child that was forked has no writer threads and must not touch the parent's connections."""
+    """A child that was forked has no writer threads and must not touch the parent's connections. It closes its copies
+    of their sockets without a word: while they are open, a server does not notice that the parent was killed.
+    """
     for engine in _open:
         engine._forked = True
+        engine._watchdog.abandon()
 
 
 os.register_at_fork(after_in_child=_mark_forked)

@@ -6,6 +6,7 @@ import stat
 import apsw
 
 from holdfast.engine.sqlite.files import refuse_beside_strayed
+from holdfast.engine.sqlite.forking import opening
 from holdfast.engine.sqlite.headers import read_header, refuse_lost_database
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION, migrate
 from holdfast.engine.sqlite.mounts import refuse_remote
@@ -22,10 +23,11 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
     """A connection with the pragmas every connection has. It makes no file: SQLite would make one with rights for
     all.
     """
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(int(busy_s * 1000))
-    connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
-    return connection
+    with opening:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(int(busy_s * 1000))
+        connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
+        return connection
 
 
 def connect_writer(path: str, *, durability: str, busy_s: float) -> apsw.Connection:

@@ -1,8 +1,6 @@
 """The SQLite engine: the writer thread's transactions, and readers beside it."""
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import starmap
@@ -31,11 +29,12 @@ from holdfast.engine.protocol import (
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.erasing import scrub
 from holdfast.engine.sqlite.files import Files
+from holdfast.engine.sqlite.forking import concern, unconcern
 from holdfast.engine.sqlite.leases import Clock, Kept, clock_of
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.engine.sqlite.readers import Readers
+from holdfast.engine.sqlite.readers import Readers, forsake
 from holdfast.engine.sqlite.searching import Searching
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
@@ -76,6 +75,7 @@ class SqliteEngine:
         self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
         self._forked = False
+        self._inside = threading.RLock()
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
         try:
@@ -94,7 +94,7 @@ class SqliteEngine:
         )
         self._writer = Writer(path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go)
         self._searching.begin()
-        opened.add(self)
+        concern(self)
 
     # Writing: on the writer thread.
 
@@ -134,7 +134,8 @@ class SqliteEngine:
                 remedy="Let that process finish or end it, then try again",
             )
         try:
-            return work()
+            with self._inside:
+                return work()
         finally:
             self._lock.release()
 
@@ -222,9 +223,10 @@ class SqliteEngine:
     def _reconnect(self) -> None:
         if not self._files.steady:
             self._locked(lambda: self._files.rescue(self._connection, self._lock))
-        with suppress(apsw.Error):  # it is closed all the same
-            self._connection.close(True)
-        self._connect()
+        with self._inside:
+            with suppress(apsw.Error):  # it is closed all the same
+                self._connection.close(True)
+            self._connect()
 
     def _settle(self, commit: Commit) -> Any:
         try:
@@ -242,15 +244,19 @@ class SqliteEngine:
     def _tidy(self) -> None:
         self._searching.stir()
         try:
-            if self._wal_pages > self._wal_limit and self._files.steady:
-                length, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                # A reader that holds an old page keeps the WAL from starting anew: then try again a good while later.
-                self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
+            with self._inside:
+                self._checkpoint()
             if self._ledger.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
                 self._chunks_since_tidy = self._ledger.position
                 self._locked(self._turn_over)
         except (apsw.Error, HoldfastError):
             pass  # nothing depends on it now; the next batch tries again
+
+    def _checkpoint(self) -> None:
+        if self._wal_pages > self._wal_limit and self._files.steady:
+            length, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            # A reader that holds an old page keeps the WAL from starting anew: then try again a good while later.
+            self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
 
     def _grown(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         """After each commit: how long the WAL is now."""
@@ -285,10 +291,11 @@ class SqliteEngine:
     def _let_go(self) -> None:
         with suppress(apsw.Error, HoldfastError):
             self._locked(lambda: self._turn_over(all_of_it=True))
-        with suppress(apsw.Error):  # what is in the WAL is safe there
-            if self._files.steady:
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        self._files.leave(self._connection)
+        with self._inside:
+            with suppress(apsw.Error):  # what is in the WAL is safe there
+                if self._files.steady:
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._files.leave(self._connection)
         self._lock.close()
 
     def close(self) -> None:
@@ -297,6 +304,20 @@ class SqliteEngine:
             self._writer.close()
             self._searching.close()
             self._readers.close()
+            unconcern(self)
+
+    # Forking: called by `forking`.
+
+    def gates(self) -> list[Any]:
+        return [self._inside, *self._readers.gates(), *self._searching.gates()]
+
+    def abandon(self) -> None:
+        """A child that was forked has no writer thread and must not touch the parent's connections."""
+        self._forked = True
+        forsake(self._connection)
+        self._readers.abandon()
+        self._searching.abandon()
+        self._files.forget()
 
     # Reading: on the caller's thread, each with a connection of its own.
 
@@ -479,15 +500,3 @@ def _must_last(commits: Sequence[Commit]) -> bool:
             if not write.fleeting:
                 return True
     return False
-
-
-opened: "weakref.WeakSet[SqliteEngine]" = weakref.WeakSet()
-
-
-def _mark_forked() -> None:
-    """A child that was forked has no writer thread and must not touch the parent's connections."""
-    for engine in opened:
-        engine._forked = True
-
-
-os.register_at_fork(after_in_child=_mark_forked)

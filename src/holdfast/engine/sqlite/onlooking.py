@@ -25,11 +25,13 @@ from holdfast.engine.codec import join
 from holdfast.engine.protocol import Commit, Outcome, WordsOf
 from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
 from holdfast.engine.sqlite.damage import told
-from holdfast.engine.sqlite.engine import SqliteEngine, opened
+from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.sqlite.forking import concern, unconcern
 from holdfast.engine.sqlite.headers import read_header
 from holdfast.engine.sqlite.leases import clock_of
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION
 from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.readers import forsake
 from holdfast.engine.sqlite.searching import Searching
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.engine.watchers import Watchers
@@ -61,15 +63,23 @@ class Onlookers:
     def __init__(self, path: str) -> None:
         self._path = path
         self._local = threading.local()
-        self._all: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = weakref.WeakKeyDictionary()
         self._closed = False
+
+    def gates(self) -> list[Any]:
+        return list(self._all.values())
+
+    def abandon(self) -> None:
+        for reader in list(self._all):
+            forsake(reader)
 
     def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
             try:
-                rows = reader.execute(QUERIES[name], values).fetchall()
+                with self._all[reader]:
+                    rows = reader.execute(QUERIES[name], values).fetchall()
             except apsw.Error as error:
                 if self._changed(seen):
                     continue
@@ -106,7 +116,7 @@ class Onlookers:
             reader = connect(self._path, seen)
         except apsw.Error as error:
             raise translate(error, self._path) from error
-        self._all.add(reader)
+        self._all[reader] = threading.RLock()
         self._local.known = (reader, seen)
         return reader, seen
 
@@ -224,7 +234,7 @@ class SqliteOnlooker(SqliteEngine):
         self._readers = Onlookers(path)  # type: ignore[assignment]
         _refuse_other(path)
         self._read("session_number", "")  # what can't be read is told now
-        opened.add(self)
+        concern(self)
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         raise ReadOnlyStore(where=self.where)
@@ -261,6 +271,16 @@ class SqliteOnlooker(SqliteEngine):
             if self._words is not None:
                 self._words.close()
             self._readers.close()
+            unconcern(self)
+
+    def gates(self) -> list[Any]:
+        return [*self._readers.gates(), *(self._words.gates() if self._words is not None else [])]
+
+    def abandon(self) -> None:
+        self._forked = True
+        self._readers.abandon()
+        if self._words is not None:
+            self._words.abandon()
 
 
 def _refuse_other(path: str) -> None:

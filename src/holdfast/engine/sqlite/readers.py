@@ -7,7 +7,7 @@ changed the store's format meanwhile. Damage is told with its place.
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -30,7 +30,11 @@ class Readers:
     def __init__(self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]) -> None:
         self._path, self._busy_s, self._tell_writer = path, busy_s, tell_writer
         self._local = threading.local()
-        self._all: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = weakref.WeakKeyDictionary()
+
+    def gates(self) -> list[Any]:
+        """The locks that are held while somebody reads."""
+        return list(self._all.values())
 
     def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -41,10 +45,11 @@ class Readers:
         except apsw.Error as error:
             raise translate(error, self._path) from error
         try:
-            rows = reader.execute(QUERIES[name], values).fetchall()
-            if reader.data_version() != self._local.version:
-                connecting.check_version(reader, self._path)
-                self._local.version = reader.data_version()
+            with self._local.gate:
+                rows = reader.execute(QUERIES[name], values).fetchall()
+                if reader.data_version() != self._local.version:
+                    connecting.check_version(reader, self._path)
+                    self._local.version = reader.data_version()
             return rows
         except UnicodeEncodeError as error:
             problem = "text with lone surrogates is the name of nothing in a store"
@@ -60,6 +65,7 @@ class Readers:
         self.files.check()
         try:
             reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+            self._all[reader] = threading.RLock()
             try:
                 connecting.check_version(reader, self._path)
                 yield reader
@@ -74,10 +80,22 @@ class Readers:
         if reader is None:
             reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
             self._local.reader, self._local.version = reader, -1
-            self._all.add(reader)
+            self._local.gate = self._all[reader] = threading.RLock()
         return reader
 
     def close(self) -> None:
         for reader in list(self._all):
             self.files.leave(reader)
         self.files.forget()
+
+    def abandon(self) -> None:
+        """In a child that was forked: its copies of these connections are closed, and nothing else is done."""
+        for reader in list(self._all):
+            forsake(reader)
+
+
+def forsake(connection: apsw.Connection) -> None:
+    """Closes a copy of a parent's connection: it brings nothing in and deletes nothing."""
+    with suppress(apsw.Error):
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(True)

@@ -70,6 +70,14 @@ class SearchIndex:
         self._gate, self._queue = threading.Lock(), threading.Lock()
         self._closed = False
 
+    def gates(self) -> list[Any]:
+        """The lock that is held while the file is used."""
+        return [self._gate]
+
+    def abandon(self) -> None:
+        """In a child that was forked."""
+        self._file.abandon()
+
     @property
     def exists(self) -> bool:
         """Whether anybody has searched this store before."""

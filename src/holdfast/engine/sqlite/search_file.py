@@ -22,6 +22,7 @@ import apsw
 
 from holdfast.engine.sqlite.lock import FairLock
 from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.readers import forsake
 from holdfast.engine.sqlite.rights import make_owned
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import StoreUnavailable
@@ -195,6 +196,12 @@ class SearchFile:
             "PRAGMA trusted_schema=0"
         ).fetchall()
         return connection
+
+    def abandon(self) -> None:
+        """In a child that was forked: its copy of the connection is closed, and nothing else is done."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            forsake(connection)
 
     def _let_go(self) -> None:
         if self._connection is not None:

@@ -50,6 +50,15 @@ class Searching:
         if self._indexer is not None:
             self._indexer.stop()
 
+    def gates(self) -> list[Any]:
+        """The locks that are held while the index is used."""
+        return self._index.gates() if self._index is not None else []
+
+    def abandon(self) -> None:
+        """In a child that was forked."""
+        if self._index is not None:
+            self._index.abandon()
+
     def close(self) -> None:
         self.rest()
         if self._index is not None:

@@ -1,0 +1,79 @@
+"""What a fork must not tear apart: nobody is inside SQLite while this process forks, and a child lets go of all it got.
+
+SQLite keeps what it knows of a file once for each process, its locks included, and a child gets a copy of that which is
+not true of the child: the locks are the parent's. A connection that the child then opened would believe that it holds
+them. So a child closes its copies of its parent's connections before it does anything else, which tells SQLite to
+forget, and takes nothing from the parent. A lock file's lock would live on in the child: it is closed there, too.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+QUIET_S = 5.0
+"""So long a fork waits for a piece of work in SQLite."""
+
+
+class Forked(Protocol):
+    """What knows of connections that a child must not have."""
+
+    def gates(self) -> list[Any]:
+        """Locks: whoever holds them all knows that nobody is inside SQLite."""
+        ...
+
+    def abandon(self) -> None:
+        """In the child: lets go of everything, and touches nothing of the parent's."""
+        ...
+
+
+opening = threading.RLock()
+"""Held while a connection is made, before anybody else knows of it."""
+_concerned: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_files: set[int] = set()
+_held: list[Any] = []
+
+
+def concern(one: Forked) -> None:
+    """From now on a fork waits for it, and a child lets go of it."""
+    _concerned.add(one)
+
+
+def unconcern(one: Forked) -> None:
+    _concerned.discard(one)
+
+
+def keep_from_children(file: int) -> Callable[[], None]:
+    """A descriptor that a child closes. Gives what the parent closes it with."""
+    _files.add(file)
+
+    def close() -> None:
+        _files.discard(file)
+        os.close(file)
+
+    return close
+
+
+def _before() -> None:
+    for gate in (opening, *(gate for one in list(_concerned) for gate in one.gates())):
+        if gate.acquire(timeout=QUIET_S):
+            _held.append(gate)
+
+
+def _release() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _in_child() -> None:
+    for one in list(_concerned):
+        one.abandon()
+    _concerned.clear()
+    for file in _files:
+        os.close(file)
+    _files.clear()
+    _release()
+
+
+os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)

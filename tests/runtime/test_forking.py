@@ -1,0 +1,314 @@
+"""Pre-fork servers: a child opens the store again, and neither parent nor child is in the other's way (FAULTS F8)."""
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+import procs
+from holdfast.errors import StoreUnavailable
+from holdfast.runtime.store import open_store
+
+LIMIT_S = 60.0
+
+PREFORK = """
+    import os, threading
+    import holdfast
+    path = sys.argv[1]
+    store = holdfast.open(path, durability="process")
+    session = store.session("master")
+    over = threading.Event()
+
+    def write():
+        n = 0
+        while not over.is_set():
+            session.append(f"{n}")
+            n += 1
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    readers = [threading.Thread(target=lambda: [session.info() for _ in iter(over.is_set, True)]) for _ in range(2)]
+    for thread in writers + readers:
+        thread.start()
+    children = []
+    for worker in range(int(sys.argv[2])):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with holdfast.open(path, durability="process") as own:
+                    for n in range(10):
+                        with own.turn(f"worker {worker}", f"{n}") as turn:
+                            turn.say(f"re {n}")
+                code = 0
+            except BaseException as error:
+                say("failed", repr(error))
+            finally:
+                os._exit(code)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    over.set()
+    for thread in writers + readers:
+        thread.join()
+    store.close()
+    say("codes", *codes)
+"""
+
+
+def test_workers_open_the_store_while_their_master_writes_and_reads(path: Path) -> None:
+    """None of them is locked out, none hangs, and nothing is lost."""
+    with procs.child(PREFORK, path, 12) as master:
+        lines = master.end()
+    assert lines[-1] == "codes" + " 0" * 12, lines
+    with holdfast.open(path) as store:
+        for worker in range(12):
+            texts = [message.text for message in store.session(f"worker {worker}", create=False).transcript()]
+            assert texts == [text for n in range(10) for text in (f"{n}", f"re {n}")]
+        assert store.check() == []
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """What this comes to in a child that was forked; it is killed if it hangs."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            told = str(work())
+        except BaseException as error:
+            told = repr(error)
+        os.write(writer, told.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_asyncio_that_was_used_before_a_fork_works_in_the_child(path: Path) -> None:
+    async def live(name: str) -> str:
+        async with holdfast.open_async(path) as store:
+            session = await store.session(name)
+            async with session.turn("hello") as turn:
+                await turn.say("hi")
+            return " ".join([message.text async for message in session.transcript()])
+
+    assert asyncio.run(live("parent")) == "hello hi"
+    assert in_child(lambda: asyncio.run(live("child"))) == "hello hi"
+
+
+def test_multiprocessing_by_fork_works_with_a_store_open_in_the_parent(path: Path) -> None:
+    with holdfast.open(path, durability="process") as store:
+        store.session("k").append("parent")
+        context = multiprocessing.get_context("fork")
+        with context.Pool(3) as pool:
+            assert sorted(pool.map(_append, [(str(path), n) for n in range(9)])) == list(range(9))
+        said = [message.text for message in store.session("k").transcript()]
+    assert sorted(said) == sorted(["parent", *(f"child {n}" for n in range(9))])
+
+
+def _append(given: tuple[str, int]) -> int:
+    path, number = given
+    with holdfast.open(path, durability="process") as store:
+        store.session("k").append(f"child {number}")
+    return number
+
+
+def test_a_child_keeps_nobody_out_after_its_parent_was_killed_with_the_lock(path: Path) -> None:
+    """The lock of the lock file belongs to all who have it open."""
+    script = """
+        import os, signal
+        import holdfast
+        store = holdfast.open(sys.argv[1])
+        store.session("k").append("before")
+        store._work.engine._lock.acquire(1)
+        if os.fork() == 0:
+            say("child", os.getpid())
+            signal.pause()
+        signal.pause()
+    """
+    with procs.child(script, path) as parent:
+        child = int(parent.wait_for("child"))
+        parent.kill()
+        try:
+            with holdfast.open(path) as store:
+                store.session("k").append("after")
+                assert len(list(store.session("k").transcript())) == 2
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_masters_close_leaves_its_workers_their_log(path: Path) -> None:
+    """SQLite deletes the log at the last close: a child's connection must count."""
+    store = holdfast.open(path)
+    store.session("k").append("master")
+    ready, go, done = (os.pipe() for _ in range(3))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        with holdfast.open(path) as own:
+            own.session("k").append("one")
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            own.session("k").append("two")
+            os.write(done[1], str(len(list(own.session("k").transcript()))).encode())
+        os._exit(0)
+    os.read(ready[0], 1)
+    store.close()
+    assert Path(f"{path}-wal").exists(), "a worker has it open"
+    os.write(go[1], b"x")
+    assert os.read(done[0], 10) == b"3"
+    os.waitpid(child, 0)
+    for end in (*ready, *go, *done):
+        os.close(end)
+    with holdfast.open(path) as again:
+        assert [message.text for message in again.session("k").transcript()] == ["master", "one", "two"]
+
+
+def test_an_inherited_store_says_what_to_do_and_closes_without_a_word(path: Path) -> None:
+    with open_store(path) as store:
+        session = store.session("k")
+        session.append("x")
+
+        def use() -> str:
+            told = []
+            for work in (lambda: session.append("y"), session.context, lambda: store.search("x")):
+                try:
+                    work()
+                except StoreUnavailable as error:
+                    told.append("forked" if "fork" in str(error) else str(error))
+            store.close()
+            return " ".join(told)
+
+        assert in_child(use) == "forked forked forked"
+        session.append("the parent goes on")
+        assert len(list(session.transcript())) == 2
+
+
+def test_a_child_keeps_no_connection_to_postgres_open_for_its_parent(databases: Callable[..., str]) -> None:
+    where = databases(schema=True)
+    with holdfast.open(where) as store:
+        store.session("k").append("parent")
+
+        def sockets() -> int:
+            links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_link(fd)]
+            return len([link for link in links if link.startswith("socket:")])
+
+        before = sockets()
+        assert int(in_child(sockets)) < before
+
+        def live() -> str:
+            with holdfast.open(where) as own:
+                own.session("k").append("child")
+                return str(len(list(own.session("k").transcript())))
+
+        assert in_child(live) == "2"
+        store.session("k").append("parent again")
+        assert len(list(store.session("k").transcript())) == 3
+
+
+def _is_link(fd: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{fd}")
+
+
+# Dropped, and kept out -----------------------------------------------------------------------------------------------
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+
+
+def _comes_to(wanted: Callable[[], bool]) -> bool:
+    end = time.monotonic() + LIMIT_S
+    while not wanted() and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.02)
+    return wanted()
+
+
+def test_a_store_that_is_dropped_lets_go_of_its_files_and_threads(path: Path) -> None:
+    files, threads = _open_files(), len(_threads())
+    for _ in range(5):
+        store = open_store(path)
+        session = store.session("k")
+        with session.turn("hello") as turn:
+            turn.say("hi")
+        assert len(list(session.transcript())) >= 2
+        del store, session, turn
+    assert _comes_to(lambda: (_open_files(), len(_threads())) == (files, threads)), (_open_files(), files, _threads())
+    with open_store(path) as again:
+        assert len(list(again.session("k").transcript())) == 10
+
+
+def test_a_session_keeps_its_store_open_after_the_store_was_dropped(path: Path) -> None:
+    session = open_store(path).session("k")
+    gc.collect()
+    session.append("works")
+    assert [message.text for message in session.transcript()] == ["works"]
+
+
+def test_refused_writes_leave_no_threads_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.engine.open import open_engine
+
+    monkeypatch.setattr(
+        "holdfast.runtime.store.open_engine", lambda where, **options: open_engine(where, **{**options, "lock_s": 0.05})
+    )
+    script = """
+        import fcntl, os
+        file = os.open(sys.argv[1] + "-lock", os.O_RDWR)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        say("held")
+        hear()
+    """
+    with open_store(path) as store:
+        session = store.session("k")
+        with procs.child(script, path) as other:
+            other.wait_for("held")
+            for _ in range(10):
+                with pytest.raises(StoreUnavailable):
+                    session.append("refused")
+            files = _open_files()
+            assert _threads().count("holdfast-lock") == 1
+            with pytest.raises(StoreUnavailable):
+                session.append("refused")
+            assert _open_files() == files
+            other.kill()
+        session.append("free")
+        assert [message.text for message in session.transcript()] == ["free"]
+        assert _comes_to(lambda: "holdfast-lock" not in _threads())
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(path: Path) -> None:
+    victim = path.with_name("victim")
+    victim.write_text("precious")
+    os.symlink(victim, f"{path}-lock")
+    with pytest.raises(StoreUnavailable, match="symbolic link"):
+        open_store(path)
+    assert victim.read_text() == "precious"
+
+
+def test_what_a_child_opens_is_locked_as_its_own(path: Path) -> None:
+    """SQLite in the child must not believe that it holds its parent's locks."""
+    with open_store(path) as store:
+        store.session("k").append("x")
+
+        def works() -> str:
+            with open_store(path) as own:
+                own.session("k").append("y")
+                other = apsw.Connection(str(path))
+                return str(other.execute("PRAGMA quick_check").get)
+
+        assert in_child(works) == "ok"
