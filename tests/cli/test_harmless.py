@@ -193,4 +193,4 @@ def test_a_long_line_is_wrapped_in_one_pass(monkeypatch):
 
 
 def test_a_letter_wider_than_the_terminal_is_shown_all_the_same():
-    assert "".join(wrapped("漢漢", 1)) == "漢漢"
+    assert wrapped("漢漢", 1) == ["漢", "漢"]

@@ -98,4 +98,4 @@ def _broken(line: str, width: int) -> list[str]:
         else:
             pieces.append(line[start:end])
             start = end
-    return [*pieces, line[start:]]
+    return [*pieces, line[start:]] if start < len(line) or not pieces else pieces
