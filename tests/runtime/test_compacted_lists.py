@@ -176,3 +176,53 @@ def test_recording_a_list_with_a_hidden_message_in_it_again_moves_nothing(path: 
     head = session.info().head
     assert session.record(messages) == session.record(copy.deepcopy(messages)) == holdfast.Recorded((), head)
     assert "answer 1" not in str(contexts(session))
+
+
+# Another handle goes back to before the compaction --------------------------------------------------------------------
+
+
+def test_what_a_turn_said_is_not_doubled_by_a_list_that_still_has_the_summary(path: Path, session: Session) -> None:
+    """The list begins with a summary that is no longer shown; what follows it there is what the view has grown by."""
+    talk(session, 0)
+    session.record(listed(0))
+    session.compact("what was said", keep_turns=0)
+    messages = [dict(message) for message in session.context()]
+    with other_handle(path, durability="process") as other:
+        other.get(session.id).rewind(named(session, "answer 0").id)
+    talk(session, 1)
+    messages += listed(1)
+    assert session.record(messages).new == ()
+    assert said(session) == dialogue(0, 1)
+    assert_same_everywhere(path, session)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_an_answer_that_another_handle_took_away_is_not_doubled_by_a_reloaded_list(
+    path: Path, session: Session, compacted: bool
+) -> None:
+    """A list that ends with an answer is a whole one: nothing in it tells that the answer was given again."""
+    messages = listed(0)
+    session.record(messages)
+    if compacted:
+        session.compact("what was said", keep_turns=0)
+    with other_handle(path, durability="process") as other:
+        there = other.get(session.id)
+        talk(there, 1)
+        there.rewind(named(session, "ask 0").id)
+    with other_handle(path, durability="process") as fresh:
+        assert fresh.get(session.id).record(copy.deepcopy(messages)).new == ()
+    assert said(session) == dialogue(0, 1)
+
+
+def test_words_on_another_line_are_no_sign_that_a_question_is_asked_again(path: Path, session: Session) -> None:
+    """What was said after a question had been taken away never followed it."""
+    messages = [*listed(0), {"role": "user", "content": "ask 1"}]
+    session.record(messages)
+    with other_handle(path, durability="process") as other:
+        there = other.get(session.id)
+        there.rewind(named(session, "answer 0").id)
+        talk(there, 2)
+        there.rewind(named(session, "answer 0").id)
+    with other_handle(path, durability="process") as fresh:
+        assert fresh.get(session.id).record(copy.deepcopy(messages)).new == ()
+    assert said(session) == [*dialogue(0), "ask 1", *dialogue(2)]

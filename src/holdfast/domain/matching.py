@@ -106,11 +106,17 @@ def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[
     # What the view shows before anything remembered stands right before that, not in front of what is no longer shown.
     shown = {ref for atom in view for ref in atom.refs}
     first = next((index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own))
+    # What it shows after something remembered stands after what is no longer shown there, too: a list grows at its end.
     atoms: list[Atom] = []
+    due: list[Atom] = []
     for index, atom in enumerate(own):
+        if shown.intersection(atom.refs):
+            atoms += due
+            due = []
         atoms += besides.get(-1, ()) if index == first else ()
-        atoms += [*([] if index in moved else [atom]), *besides.get(index, ())]
-    return atoms + (besides.get(-1, []) if first == len(own) else []), alias
+        atoms += [] if index in moved else [atom]
+        due += besides.get(index, ())
+    return [*atoms, *due, *(besides.get(-1, []) if first == len(own) else [])], alias
 
 
 class _Said:

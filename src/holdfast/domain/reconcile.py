@@ -30,7 +30,7 @@ What a rewind has taken away (`gone`) is not brought back by a list that still h
 says again. Such a message is known by its object or its stamp. By its words alone it is known in the list of a caller
 that was not told of the rewind; in that of one that was (`spent`), the same words are said again. The list itself tells
 more: one with an object of what is gone is from before; one with objects of the rest, but none of that, was cut. And if
-all that a list has of it is the first message, at its very end, though more had been said then, that is said again.
+all that a list has of it is a question at its very end, though it had been answered, that is asked again.
 
 The passes after the walk live in `matching`; `fingerprint` reads payloads, `alignment` lays sequences side by side.
 
@@ -51,7 +51,7 @@ What can't be told, and what is then chosen:
 * Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from types import MappingProxyType
@@ -131,8 +131,10 @@ def reconcile(
     known: Mapping[str, Payload] = _NOTHING,
     gone: Collection[str] = (),
     spent: Collection[str] = (),
+    together: Callable[[str, str], bool] = lambda one, other: True,
 ) -> Reconciled:
-    """Matches a presented list to what is stored. `shown` and `remembered` are without instructions.
+    """Matches a presented list to what is stored. `shown` and `remembered` are without instructions; `together` tells of
+    two messages that are gone whether a view ever had both.
 
     Every payload ends up in `order` as known ids, as something new, or both; only what repair made (shown without ids)
     and is presented unchanged leaves no trace. Presenting the same list again gives the same order, and nothing new.
@@ -143,7 +145,7 @@ def reconcile(
     held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
     spent = _spent(body, held, gone, spent) if gone else ()
     _match(result, body, held, wordings, shown=shown if remembered else (), spent=spent)
-    if gone and not spent and _repeats(result, held, gone):
+    if gone and not spent and _repeats(result, held, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
         _match(result, body, held, wordings, shown=shown if remembered else (), spent=gone)
     return result
@@ -216,14 +218,24 @@ def _spent(
     return set(spent).union(*cut).intersection(gone)
 
 
-def _repeats(result: Reconciled, held: Sequence[Remembered], gone: Collection[str]) -> bool:
-    """Whether all that the list has of what is gone is the first message of it, at its end, and not the whole."""
+def _repeats(
+    result: Reconciled,
+    held: Sequence[Remembered],
+    gone: Collection[str],
+    together: Callable[[str, str], bool],
+) -> bool:
+    """Whether all that the list has of what is gone is a question, the first message of it, at the end of the list and
+    without the answer that had followed it: nobody would have cut just that. A list that ends with an answer is a whole
+    one. What was said on another line, after the question had been taken away, never followed it."""
     shows = [any(ref in gone for ref in anchor.refs) for anchor in result.anchors]
     if not any(shows) or shows.index(True) < len(shows) - 1:
         return False
-    last = result.anchors[-1].refs
-    places = [place for place, entry in enumerate(held) if any(ref in gone for ref in entry.refs)]
-    return any(ref in last for ref in held[places[0]].refs) and len(places) > 1
+    said = fingerprint(result.anchors[-1].snapshot)
+    if said.role != "user" or said.answers:
+        return False
+    last = [ref for ref in result.anchors[-1].refs if isinstance(ref, str) and ref in gone]
+    line = [entry.refs for entry in held if any(ref in gone and together(ref, last[0]) for ref in entry.refs)]
+    return len(line) > 1 and not set(line[0]).isdisjoint(last)
 
 
 def remember(remembered: Sequence[Remembered], *, handed: Sequence[Shown], as_is: bool = True) -> list[Remembered]:

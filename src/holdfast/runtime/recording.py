@@ -127,6 +127,7 @@ class _Attempt:
         if given:
             remembered = remember(remembered, handed=given, as_is=False)
         facts: dict[str, Any] = {"shown": shown, "known": _Wordings(log), "gone": gone}
+        facts["together"] = partial(_were_together, {seen.id: seen.seq for seen in log.standing} if gone else {}, away)
         if len(kept) > 1:
             found = reconcile(self._payloads, remembered=remembered, spent=spent - kept, **facts)
             if kept.issubset(found.order):
@@ -210,6 +211,11 @@ class _Attempt:
             if shown in known and shown not in away:
                 out[shown] = None
         return list(out), log
+
+
+def _were_together(said: dict[str, int], away: dict[str, int], one: str, other: str) -> bool:
+    """Whether a view ever had both of these messages: neither was said after the other had been taken away."""
+    return said[one] < away[other] and said[other] < away[one]
 
 
 def _rebound(anchors: list[Remembered], payloads: list[Any]) -> list[Remembered]:
