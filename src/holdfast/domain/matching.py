@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.alignment import align
+from holdfast.domain.edited import is_edit, is_shortened
 from holdfast.domain.fingerprint import Fingerprint, fingerprint, is_same, stamp_of, worded
 from holdfast.domain.message import Payload
 from holdfast.domain.repair import MADE
@@ -19,6 +20,8 @@ from holdfast.domain.repair import MADE
 Wording = Callable[[str], Payload | None]
 """How the view words a message, by id; None when that isn't known."""
 
+EDITED_AHEAD = 8
+"""Among so many messages that are left between two matched places, the one that was edited is looked for."""
 GLUE = "\n\n"
 """What a context puts between two messages of one role when it joins them."""
 
@@ -202,7 +205,9 @@ def match(body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tupl
     for claim in claims:
         if claim.made and claim.refs is None:
             claim.refs = ()
-    return _match_merged(claims, base)
+    claims = _match_merged(claims, base)
+    _match_edited(claims, base)
+    return claims
 
 
 def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[str, ...] | None]) -> list[Claim]:
@@ -408,6 +413,40 @@ def _match_merged(claims: Sequence[Claim], base: Base) -> list[Claim]:
             gaps[where] = _Gap(base, range(reach + 1, end), claim.print.role)
         result += gaps[where].cut(claim)
     return result
+
+
+def _match_edited(claims: Sequence[Claim], base: Base) -> None:
+    """What is left between two matched places, on both sides, in order: a message there may have been edited."""
+    before, start = -1, 0
+    for index, claim in enumerate(claims):
+        if claim.place is None:
+            continue
+        if before < claim.place and start < index:
+            _match_stretch(claims[start:index], base, range(before + 1, claim.place), is_edit)
+        before, start = claim.place, index + 1
+    # At the end the next message known and the next one said may be the same, but nothing after them says so.
+    rest = [place for place in range(before + 1, len(base.atoms)) if _is_left(base.atoms[place])]
+    if start < len(claims) and rest:
+        _match_stretch(claims[start : start + 1], base, range(rest[0], rest[0] + 1), is_shortened)
+
+
+def _match_stretch(
+    claims: Sequence[Claim], base: Base, places: range, fits: Callable[[Fingerprint, Fingerprint], bool]
+) -> None:
+    left = [place for place in places if _is_left(base.atoms[place])]
+    next_one = 0
+    for claim in claims:
+        if claim.refs is not None or claim.text is not None:
+            continue
+        for ahead, place in enumerate(left[next_one : next_one + EDITED_AHEAD]):
+            if fits(base.atoms[place].print, claim.print):
+                _settle(claim, place, base)
+                next_one += ahead + 1
+                break
+
+
+def _is_left(atom: Atom) -> bool:
+    return bool(atom.refs) and not atom.taken
 
 
 class _Gap:

@@ -18,6 +18,7 @@ can be dropped later, a lost one can't be found again.
                 │   │   │    │     │    │    │    │        text takes part as its known parts
     reword      │   │   │    │     │    │    ≈    │        the same calls, the answer to the same call: an edit
     merge       │   │   │    │     │    │    │    │        begins or ends with what is missing just here
+    edit        │   │   │    │     │    │    │    │        most of what is missing between the same neighbours
     order       ▼   1   2    3     4    5    6    0        0: nothing claimed it, so it is `new[0]`
 
 The memory of a handle (`Remembered`) holds the caller's object, so that its address can't be used again, and a
@@ -44,8 +45,10 @@ What can't be told, and what is then chosen:
   turn has stored for it (FAULTS B2). Two handles that say the same at the same time need stamps.
 * Of equal messages, any may be taken for any; their words are the same. Inside a text merged by somebody with an older
   view, one more of them may be kept than was said.
-* A message copied *and* reworded is new, unless a stamp, its calls, or the call it answers name it. A copied text that
-  begins or ends with a message missing just there is that message and the rest.
+* A message copied *and* reworded is an edit where its neighbours on both sides are known and most of its text or parts
+  are left; at the end of the list, where it was only shortened or lost parts; elsewhere it is new, unless a stamp, its
+  calls, or the call it answers name it. A copied text that begins or ends with a message missing just there is that
+  message and the rest.
 * Parts joined by a single line break are recognised only if that is all that happened to them; then the first is
   reworded to the whole, and the others leave the order. A new text joined so to a known object is an edit of it.
 * Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
@@ -133,8 +136,8 @@ def reconcile(
     spent: Collection[str] = (),
     together: Callable[[str, str], bool] = lambda one, other: True,
 ) -> Reconciled:
-    """Matches a presented list to what is stored. `shown` and `remembered` are without instructions; `together` tells of
-    two messages that are gone whether a view ever had both.
+    """Matches a presented list to what is stored. `shown` and `remembered` are without instructions; `together` tells
+    of two messages that are gone whether a view ever had both.
 
     Every payload ends up in `order` as known ids, as something new, or both; only what repair made (shown without ids)
     and is presented unchanged leaves no trace. Presenting the same list again gives the same order, and nothing new.
