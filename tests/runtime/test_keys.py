@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -273,7 +274,8 @@ def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str
     """A turn that waits with its message, driven by hand; the key is reset before the so-manieth thing that it does
     after the turn it waited for has ended. Where it landed, and the session that the reset made, if it came to that.
     """
-    running = store.turn(key, "first")
+    with ThreadPoolExecutor(1) as another:  # nobody waits for a turn of its own
+        running = another.submit(store.turn, key, "first").result()
     options = {"format": "openai.chat", "event_id": None, "on_busy": "wait", "reply_to": None, "lease_s": 30}
     plan, made = store._work.turn(key, "second", reset=None, **options), None
     request = next(plan)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from holdfast.domain.entry import Compacted, Edit
 from holdfast.domain.fold import Log
 from holdfast.domain.message import thaw
-from holdfast.domain.repair import Seen, pair
+from holdfast.domain.repair import Seen, calls_of, pair
 from holdfast.domain.view import ranges
 
 
@@ -25,6 +25,24 @@ def cut(order: Sequence[Seen], *, keep_turns: int) -> int:
     return next((index for index in reversed(starts) if allowed[index]), 0)
 
 
+def cut_inside(log: Log, running: int, *, keep_turns: int) -> int:
+    """The same while a turn is running that is to go on. If no turn is to be kept, the cut falls inside it, wherever a
+    cut may: not after its first open call, and not before it has used what it was asked.
+    """
+    order = log.order
+    end = _first_open(order, running)
+    turn = log.turns.get(running)
+    if turn is None or not turn.spoke:  # if it dies now, it gives back what it took: that must not be summed up
+        end = next((index for index, seen in enumerate(order[:end]) if seen.turn == running), end)
+    if keep_turns > 0:
+        starts = [index for index in range(len(order)) if _begins_turn(order, index)]
+        places = [index for index in starts[: -keep_turns + 1 or None] if index <= end]
+    else:
+        places = list(range(end + 1))
+    allowed = boundaries(order)
+    return next((index for index in reversed(places) if allowed[index]), 0)
+
+
 def _begins_turn(order: Sequence[Seen], index: int) -> bool:
     message = order[index]
     if index == 0:
@@ -32,6 +50,16 @@ def _begins_turn(order: Sequence[Seen], index: int) -> bool:
     if message.turn is None:
         return message.note.role == "user"
     return message.turn != order[index - 1].turn
+
+
+def _first_open(order: Sequence[Seen], running: int) -> int:
+    """The place of the first call that the running turn has yet to answer; the end when there is none."""
+    pairs = pair(order)
+    for index, seen in enumerate(order):
+        made_here = seen.turn == running and any((index, place) not in pairs for place in range(len(calls_of(seen))))
+        if made_here or seen.started:
+            return index
+    return len(order)
 
 
 def boundaries(order: Sequence[Seen]) -> list[bool]:
@@ -95,6 +123,8 @@ def _earliest(log: Log, kept: Iterable[Seen]) -> int:
     """The first entry that these messages, or those in the inbox, depend on."""
     waiting = log.waiting
     seqs = [log.head + 1, *(seen.seq for seen in log.messages if seen.id in waiting)]
+    if log.running is not None and log.running in log.turns:  # more will come of it
+        seqs += [log.turns[log.running].seq, *(message.seq for message in log.of_turn(log.running))]
     looked_at: set[int] = set()
     for seen in kept:
         seqs.append(seen.seq)

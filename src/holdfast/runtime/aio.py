@@ -124,6 +124,7 @@ class AsyncTurn:
         return arun(self._work.stopped())
 
     async def __aenter__(self) -> "AsyncTurn":
+        self._work.hold.take()
         return self
 
     async def __aexit__(
@@ -267,7 +268,7 @@ class AsyncSession:
 
     def compact(self, summary: Summary, *, keep_turns: int = 4) -> Awaitable[Compaction | None]:
         """Puts a summary in the place of all but the last turns; a function that gives it may be a coroutine
-        function.
+        function. In one's own running turn, too; see `Session.compact`.
         """
         return arun(self._work.compact(summary, keep_turns))
 

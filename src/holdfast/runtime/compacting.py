@@ -2,6 +2,9 @@
 
 The summariser runs outside every transaction and may take its time: messages that arrive meanwhile stay, and if it
 raises, says nothing or is cancelled, nothing has changed.
+
+A running turn is waited for, unless the caller works inside it: an agent that overflows in the middle of its work
+compacts and goes on. Then the commit is guarded by the turn's fence instead of its absence.
 """
 
 from collections.abc import Callable
@@ -10,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.compaction import covering, cut
+from holdfast.domain.compaction import covering, cut, cut_inside
 from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import Refused
 from holdfast.errors import Conflict, InvalidMessage
 from holdfast.runtime.drive import Await, Pause, Plan, Read
 from holdfast.runtime.message import Message
+from holdfast.runtime.own_turns import is_around
 from holdfast.runtime.recovery import settle_if_dead
 from holdfast.runtime.room import Room, speak
 
@@ -33,7 +37,7 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
-    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a running turn."""
+    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a turn of others."""
     covered = yield from _covered(room, keep_turns)
     if not covered:
         return None
@@ -48,11 +52,12 @@ def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction
 
 
 def _covered(room: Room, keep_turns: int) -> Plan[list[Seen]]:
-    yield from _until_idle(room)
+    own = yield from _until_free(room)
     log = yield Read(room.log)
     with room.lock:
         order = log.order
-        covered = list(order[: cut(order, keep_turns=keep_turns)])
+        end = cut(order, keep_turns=keep_turns) if own is None else cut_inside(log, own, keep_turns=keep_turns)
+        covered = list(order[:end])
     return [] if all(seen.note.origin == "summary" for seen in covered) else covered
 
 
@@ -60,28 +65,32 @@ def _told(room: Room, seen: Seen) -> Message:
     return Message(seen, turn=room.turn_name(seen.turn))
 
 
-def _until_idle(room: Room) -> Plan[None]:
-    """A compaction never falls into a running turn (FAULTS D2, D9)."""
+def _until_free(room: Room) -> Plan[int | None]:
+    """Waits until no turn is running but the caller's own; the number of that, if there is one. A compaction never
+    falls into a turn of others (FAULTS D2, D9).
+    """
     while True:
         state = yield from settle_if_dead(room)
         if state.ended:
             raise (yield Read(room.ended))
         if state.turn is None:
-            return
+            return None
+        if state.fence == state.turn and is_around(room.id, state.turn):
+            return state.turn
         yield Pause(room.engine, room.id, POLL_S)
 
 
 def _commit(room: Room, covered: list[str], text: str) -> Plan[Compaction]:
     spoken = speak(text, "openai.chat", origin="summary")
     while True:
-        yield from _until_idle(room)
+        own = yield from _until_free(room)
         log = yield Read(room.log)
         with room.lock:
             head, note = log.head, covering(log, covered)
         if note is None:
             raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view")
         draft = room.draft("compaction", note, body=spoken.body)
-        outcome = yield room.submit(drafts=(draft,), head=head, idle=True, base=True)
+        outcome = yield room.submit(drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
         if not isinstance(outcome, Refused):
             return Compaction(outcome.seq, tuple(covered))
         if outcome.why == "ended":

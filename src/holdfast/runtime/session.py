@@ -290,7 +290,9 @@ class Session:
         """Puts a summary in the place of all but the last turns; `summary` is text, or a function of the messages
         covered.
 
-        What is covered stays in the transcript. None when there is nothing to cover; waits for a running turn.
+        What is covered stays in the transcript. None when there is nothing to cover; waits for a running turn of
+        others. In one's own running turn it covers what lies before the turn's open calls, and the turn goes on: that
+        turn is the last one, so `keep_turns=0` cuts inside it.
         """
         return run(self._work.compact(summary, keep_turns))
 

@@ -16,11 +16,12 @@ from holdfast.domain.entry import STARTING, Draft, TurnStarted, note_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, SessionState, Start, Waiting, Write, Written
-from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound, SessionBusy
+from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import myself
 from holdfast.runtime.leases import WAITER_S
+from holdfast.runtime.own_turns import is_held_here
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.tenancy import owned
@@ -139,6 +140,9 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
     if wish.on_busy == "interrupt":
         yield from settle(room, state, end="interrupted", reason="a new turn took over")
         return
+    if state.fence == state.turn and is_held_here(room.id, state.turn or 0):
+        takes = f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, and would wait for ever'
+        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
     if wish.spoken is not None and not wish.accepted:
         outcome = yield room.submit(
             drafts=wish.draft(room),

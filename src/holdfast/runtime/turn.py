@@ -113,6 +113,7 @@ class Turn:
         return run(self._work.stopped())
 
     def __enter__(self) -> "Turn":
+        self._work.hold.take()
         return self
 
     def __exit__(

@@ -27,6 +27,7 @@ from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.message import Message
+from holdfast.runtime.own_turns import Hold
 from holdfast.runtime.posting import OwedWork, said_in
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.stream import Stream
@@ -47,6 +48,7 @@ class TurnWork:
         self._unstored: list[Draft] = []  # messages that the store could not take; the turn's end has them
         self._leaving: tuple[End, str | None, str | None] = ("interrupted", None, None)
         self._calls = CallBook()
+        self.hold = Hold(room.id, number)
         self._cut_off = False
         room.keeper.hold(self, _orphan(room, number))
 

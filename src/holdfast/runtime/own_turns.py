@@ -1,0 +1,66 @@
+"""Whose turn is running: which thread or task holds it, so that nobody waits for itself.
+
+A turn is held by the thread, or on an event loop the task, that entered its block; before that, by the one that started
+it. Turns of all stores of this process are known here, by session and number: two handles on one store are two ways to
+wait for the same turn.
+"""
+
+import os
+import sys
+import threading
+import weakref
+from contextvars import ContextVar
+from typing import Any
+
+_held: "weakref.WeakValueDictionary[tuple[str, int], Hold]" = weakref.WeakValueDictionary()
+_around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar("holdfast_turns", default=())
+"""The turns that this task, or one that has started it, has begun."""
+
+
+class Hold:
+    """Who holds a turn; kept by the turn as long as it lives."""
+
+    def __init__(self, session: str, number: int) -> None:
+        self.take()
+        _held[session, number] = self
+
+    def take(self) -> None:
+        """The turn is held by the calling thread or task from now on."""
+        self._process, self._thread = os.getpid(), weakref.ref(threading.current_thread())
+        task = _task()
+        self._task = None if task is None else weakref.ref(task)
+        if task is not None and self not in _inherited():
+            _around.set((*(each for each in _around.get() if each() is not None), weakref.ref(self)))
+
+    def is_here(self) -> bool:
+        """Whether the calling thread or task holds the turn."""
+        if self._process != os.getpid() or self._thread() is not threading.current_thread():
+            return False
+        return _task() is (None if self._task is None else self._task())
+
+
+def is_held_here(session: str, number: int) -> bool:
+    """Whether the caller itself holds this turn: if it waits for its end, it waits for ever."""
+    hold = _held.get((session, number))
+    return hold is not None and hold.is_here()
+
+
+def is_around(session: str, number: int) -> bool:
+    """Whether the caller works inside this turn: it holds it, or is a task that was started by one that does."""
+    hold = _held.get((session, number))
+    return hold is not None and (hold.is_here() or (hold._process == os.getpid() and hold in _inherited()))
+
+
+def _inherited() -> list["Hold | None"]:
+    return [each() for each in _around.get()]
+
+
+def _task() -> Any:
+    """The running task, in a program that has an event loop."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return None
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
