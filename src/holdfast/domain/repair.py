@@ -34,6 +34,9 @@ from holdfast.domain.message import (
 INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
 RUNNING = "[no result yet: the call is still running]"
 WAITING = "[waiting for approval]"
+CONTINUE = "(There is no new message. Continue.)"
+"""What stands after a model's own message at the end of a context: providers want the last word to be somebody else's.
+Nobody has said it, and it is never stored."""
 MADE = frozenset((INTERRUPTED, RUNNING, WAITING))
 """What repair puts in the place of a result. Nobody has said it, and it is never stored (FAULTS A10)."""
 

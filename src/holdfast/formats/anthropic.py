@@ -21,7 +21,7 @@ from holdfast.domain.message import (
 )
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.anthropic_stream import AnthropicAssembly
-from holdfast.formats.anthropic_writer import AnthropicWriter, image_url
+from holdfast.formats.anthropic_writer import AnthropicWriter, image_url, paired
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.noting import check_content, check_role, is_words, note_of
 from holdfast.formats.shaping import dialogue, dumped, is_blank
@@ -59,8 +59,10 @@ class Anthropic:
             return [Piece(Text(content))]
         return [Piece(_part(block), block) for block in content or ()]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         shaped = dialogue(steps, AnthropicWriter(self._read_any, used))
+        last = shaped[-1:] if goes_on else []
+        shaped = [(_paired(payload), ids) for payload, ids in shaped[: len(shaped) - len(last)]] + last
         if first and shaped and shaped[0][0]["role"] != "user":  # type: ignore[call-overload]
             shaped.insert(0, ({"role": "user", "content": EARLIER}, ()))
         return shaped
@@ -79,6 +81,16 @@ class Anthropic:
 
     def assembly(self) -> Assembly:
         return AnthropicAssembly(self.note)
+
+
+def _paired(payload: Payload) -> Payload:
+    """The message, if it is an assistant's, with uses of the provider's own tools and their results in pairs."""
+    assert isinstance(payload, dict)
+    content = payload["content"]
+    if payload["role"] != "assistant" or isinstance(content, str):
+        return payload
+    blocks = paired(content)
+    return payload if blocks is content else {**payload, "content": blocks}
 
 
 def _part(block: dict[str, Any]) -> Part:

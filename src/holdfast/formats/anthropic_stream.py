@@ -12,6 +12,7 @@ import msgspec
 from holdfast.domain.chunk import Delta
 from holdfast.domain.message import MessageNote, Payload
 from holdfast.formats.assembling import Assembling, counts
+from holdfast.formats.merging import merged
 from holdfast.formats.objects import field, plain
 from holdfast.formats.shaping import dumped
 
@@ -40,27 +41,33 @@ class AnthropicAssembly(Assembling):
             return _opened(field(chunk, "index"), plain(field(chunk, "content_block")))
         if kind == "message_start":
             message = field(chunk, "message")
-            facts = {"model": field(message, "model"), "id": field(message, "id")}
+            facts = {"model": _name(field(message, "model")), "id": _name(field(message, "id"))}
             return [("meta", 0, {**facts, "usage": _usage(field(message, "usage"))})]
         if kind == "message_delta":
-            finish = field(field(chunk, "delta"), "stop_reason")
-            facts = {"finish": finish} if finish else {}
-            return [("meta", 0, {**facts, "usage": _usage(field(chunk, "usage"))})]
+            return _closing(chunk)
         if kind == "message_stop":
             return [("done", 0, None)]
+        if kind == "error":
+            return [("meta", 0, {"finish": f"error: {field(field(chunk, 'error'), 'type')}"})]
         return []
 
     def _put(self, index: int, block: Any) -> None:
-        if block.get("type") == "citations_delta":
-            opened = self._parts.get(index, {"type": "text"})
-            cited = [*(opened.get("citations") or ()), block.get("citation")]
-            self._parts[index] = {**opened, "citations": cited}
+        kind = block.get("type")
+        if kind == "citations_delta":
+            block = {"citations": [block.get("citation")]}
+        elif isinstance(kind, str) and kind.endswith("_delta"):
+            # A kind of delta that is newer than this code: it grows the keys of its block that it names.
+            block = {key: value for key, value in block.items() if key != "type"}
         else:
             self._parts[index] = block
+            return
+        opened = self._parts.get(index) or {"type": "text"}
+        said = {key: value for key, value in opened.items() if value is not None}  # `citations: null` may grow
+        self._parts[index] = merged(said, block)
 
     def _payload(self) -> Payload | None:
         blocks = [self._block(index) for index in self._indexes()]
-        return {"role": "assistant", "content": blocks} if blocks else None
+        return {"role": "assistant", "content": blocks, **self._meta.get("beside", {})} if blocks else None
 
     def _block(self, index: int) -> dict[str, Any]:
         block: dict[str, Any] = dict(self._parts.get(index, ()))
@@ -87,7 +94,27 @@ def _grown(index: int, delta: Any) -> list[Delta]:
     if grows is not None:
         value = field(delta, grows[1])
         return [(grows[0], index, value)] if value else []
-    return [("part", index, plain(delta))] if kind == "citations_delta" else []
+    return [("part", index, plain(delta))] if isinstance(kind, str) and kind.endswith("_delta") else []
+
+
+def _closing(chunk: Any) -> list[Delta]:
+    """Why the message stopped. What else is said of it stands beside its content, as in a message that was not
+    streamed: the container that code ran in, the stop sequence, the details of a refusal.
+    """
+    delta = field(chunk, "delta")
+    facts: dict[str, Any] = {"usage": _usage(field(chunk, "usage"))}
+    finish = field(delta, "stop_reason")
+    if finish:
+        facts["finish"] = str(finish)
+    said = {name: plain(field(delta, name)) for name in ("container", "stop_sequence", "stop_details")}
+    beside = {name: value for name, value in said.items() if value is not None}
+    if beside:
+        facts["beside"] = beside
+    return [("meta", 0, facts)]
+
+
+def _name(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _opened(index: int, block: dict[str, Any]) -> list[Delta]:

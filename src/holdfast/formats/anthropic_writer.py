@@ -42,7 +42,7 @@ class AnthropicWriter:
         blocks = [block for block in blocks if block["type"] != "text" or not is_blank(block.get("text"))]
         if step.role == "assistant":
             blocks = _with_sendable_thinking(blocks, joined=joined)
-            blocks = [self._call(block) if block["type"] == "tool_use" else block for block in blocks]
+            blocks = [self._call(block) if block["type"] == "tool_use" else _as_served(block) for block in blocks]
         elif step.role == "tool":
             blocks = [self._result(block) for block in blocks if block["type"] == "tool_result"]
         return {"role": role, "content": blocks} if blocks else None
@@ -73,8 +73,7 @@ class AnthropicWriter:
         if (block.get("id"), block.get("name")) == (given, name) and isinstance(said, dict) and not cut:
             return block
         said = _input(block["partial_json"]) if cut else said if isinstance(said, dict) else {"arguments": said}
-        kept = {key: value for key, value in block.items() if key != "partial_json"}
-        return {**kept, "id": given, "name": name, "input": said}
+        return {**_as_served(block), "id": given, "name": name, "input": said}
 
     def _result(self, block: Block) -> Block:
         given = self._pending.popleft()
@@ -84,6 +83,44 @@ class AnthropicWriter:
         if not content or (isinstance(content, str) and is_blank(content)):
             content = NO_OUTPUT
         return {**block, "tool_use_id": given, "content": content}
+
+
+def paired(blocks: list[Block]) -> list[Block]:
+    """The blocks of an assistant message without half of what the provider's own tools did.
+
+    A turn that paused, or was cut, ends in a use of such a tool without its result; that is valid only as the very end
+    of a request, where the provider goes on with it. Whatever is left says something: words stand in for a message of
+    nothing but such a use.
+    """
+    used = {block.get("id") for block in blocks if is_served_use(block)}
+    answered = {block.get("tool_use_id") for block in blocks if _is_served_result(block)}
+    if used == answered:
+        return blocks
+    kept = [
+        block
+        for block in blocks
+        if not (is_served_use(block) and block.get("id") not in answered)
+        and not (_is_served_result(block) and block.get("tool_use_id") not in used)
+    ]
+    while kept and kept[-1]["type"] in _THINKING:
+        kept.pop()  # it led to what is gone
+    return kept or [{"type": "text", "text": f"[{blocks[-1].get('name') or blocks[-1]['type']}: interrupted]"}]
+
+
+def is_served_use(block: Block) -> bool:
+    """Whether this is the use of a tool that the provider runs itself."""
+    return block["type"] in ("server_tool_use", "mcp_tool_use")
+
+
+def _is_served_result(block: Block) -> bool:
+    return block["type"] == "mcp_tool_result" or block["type"].endswith("_tool_result")
+
+
+def _as_served(block: Block) -> Block:
+    """The block as the API takes it back: without what clients add, and what only a cut stream has."""
+    if "partial_json" in block or "parsed_output" in block:
+        return {key: value for key, value in block.items() if key not in ("partial_json", "parsed_output")}
+    return block
 
 
 def _own_content(step: Step) -> Any:

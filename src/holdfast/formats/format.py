@@ -32,16 +32,19 @@ class Format(Protocol):
         """The payload as neutral parts, each with its own raw block. Never raises for a payload that was noted."""
         ...
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         """Steps as payloads, each with the ids of the stored messages it shows.
 
         Shaping can be done in pieces, cut where `repair.may_cut` allows it: `used` carries the call ids given out so
-        far and is added to, `first` tells whether these are the first steps of the dialogue.
+        far and is added to, `first` tells whether these are the first steps of the dialogue. `goes_on`: the model is to
+        go on with the last message, if that is its own, so it is sent as it was left.
         """
         ...
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        """The finished list: instructions put where the format wants them, the last message mended if need be."""
+        """The finished list: instructions put where the format wants them, a last message of the model's, which it is
+        to go on with, in a shape that the provider takes there.
+        """
         ...
 
     def assembly(self) -> "Assembly":

@@ -52,7 +52,7 @@ class Goose:
         speaks = payload["role"] == "assistant"
         return [Piece(_part(block, speaks=speaks), block) for block in payload["content"]]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         return dialogue(steps, GooseWriter(self._read_any, used))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:

@@ -65,7 +65,7 @@ class Neutral:
         assert isinstance(payload, dict)
         return [Piece(_part(part), part) for part in payload["parts"]]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         return dialogue(steps, _Writer(self._read_any, used))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:

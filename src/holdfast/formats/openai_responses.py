@@ -4,18 +4,16 @@ A payload is one item, or a list of items: one model response, which is one mess
 they led to; a response is sent back whole, or without its reasoning and its server-side ids (I-14, FAULTS E9).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdfast.domain.message import (
-    Call,
     Image,
     MessageNote,
     Other,
     Part,
     Payload,
     Refusal,
-    Result,
     Role,
     Text,
     Thinking,
@@ -25,6 +23,7 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.noting import check_content, check_role, is_words, note_of
 from holdfast.formats.openai_responses_stream import ResponsesAssembly
+from holdfast.formats.openai_responses_tools import OUTPUTS, RUN, SAID, answered_within, call_of, result_of
 from holdfast.formats.openai_responses_writer import ResponsesWriter, is_replayable
 from holdfast.formats.shaping import is_blank
 
@@ -32,8 +31,6 @@ NAME = "openai.responses"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _WORDS = ("input_text", "output_text")
 _MESSAGE_KEYS = frozenset({"type", "role", "content", "id", "status", "phase"})
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 
 
 class OpenAIResponses:
@@ -49,7 +46,8 @@ class OpenAIResponses:
 
     def note(self, payload: Payload) -> MessageNote:
         items = payload if isinstance(payload, list) else [payload]
-        roles = [_role(item, f"[{index}]" if isinstance(payload, list) else "") for index, item in enumerate(items)]
+        alone = not isinstance(payload, list)
+        roles = [_role(item, "" if alone else f"[{index}]", alone=alone) for index, item in enumerate(items)]
         if isinstance(payload, list) and not {"user", "system"}.isdisjoint(roles):
             problem = "a list of items is one model response; store what others say item by item"
             raise InvalidMessage(problem=problem, place="the message")
@@ -59,10 +57,12 @@ class OpenAIResponses:
         return note_of(NAME, role, self.read(payload))
 
     def read(self, payload: Payload) -> list[Piece]:
-        items = payload if isinstance(payload, list) else [payload]
-        return [piece for item in items for piece in _pieces(item)]
+        if not isinstance(payload, list):
+            return _pieces(payload)
+        served = answered_within(payload)
+        return [piece for item in payload for piece in _pieces(item, served)]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         return ResponsesWriter(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -74,7 +74,7 @@ class OpenAIResponses:
         return ResponsesAssembly(self.note)
 
 
-def _role(item: Any, place: str) -> Role:
+def _role(item: Any, place: str, *, alone: bool) -> Role:
     if not isinstance(item, dict):
         problem = f"an item is a dict, not a {type(item).__name__}"
         raise InvalidMessage(problem=problem, place=place or "the message")
@@ -85,26 +85,29 @@ def _role(item: Any, place: str) -> Role:
         return role
     if not isinstance(kind, str):
         raise InvalidMessage(problem=f"{kind!r} is not an item's type", place=f"{place}.type".lstrip("."))
-    if kind in _OUTPUTS:
+    if kind in OUTPUTS:
         return "tool"
-    return "user" if kind.endswith(("_output", "_response")) else "assistant"
+    # In a response, what looks like an answer is one that the server gave itself.
+    return "user" if alone and kind.endswith(("_output", "_response")) else "assistant"
 
 
 def _is_plain(item: dict[str, Any]) -> bool:
     return "role" in item and item.keys() <= _MESSAGE_KEYS and is_words(item.get("content"), _WORDS)
 
 
-def _pieces(item: dict[str, Any]) -> list[Piece]:
+def _pieces(item: dict[str, Any], served: Collection[str] = ()) -> list[Piece]:
     kind = item.get("type") or "message"
     if kind == "message":
         content = item.get("content")
         if isinstance(content, str):
             return [Piece(Text(content), {"type": "input_text", "text": content})]
         return [Piece(_part(block), block) for block in content or ()]
-    if kind in _CALLS:
-        return [Piece(Call(_text(item.get("call_id")), _text(item.get("name")), _text(item.get(_CALLS[kind]))), item)]
-    if kind in _OUTPUTS:
-        return [Piece(Result(_text(item.get("call_id")), _output_text(item.get("output"))), item)]
+    if item.get("call_id") in served and served:
+        return [Piece(Other(kind), item)]
+    if kind in SAID or kind in RUN:
+        return [Piece(call_of(item), item)]
+    if kind in OUTPUTS:
+        return [Piece(result_of(item), item)]
     if kind == "reasoning":
         return [Piece(Thinking(_summary(item), signed=is_replayable(item)), item)]
     return [Piece(Other(kind), item)]
@@ -114,6 +117,8 @@ def _part(block: dict[str, Any]) -> Part:
     kind = block["type"]
     if kind in _WORDS or kind == "text":
         return Text(_text(block.get("text")))
+    if kind == "output_audio":
+        return Text(_text(block.get("transcript")))
     if kind == "refusal":
         return Refusal(_text(block.get("refusal")))
     if kind == "input_image":
@@ -124,17 +129,6 @@ def _part(block: dict[str, Any]) -> Part:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _output_text(output: Any) -> str:
-    if isinstance(output, list):
-        return "\n".join(_block_text(block) for block in output if isinstance(block, dict))
-    return _text(output)
-
-
-def _block_text(block: dict[str, Any]) -> str:
-    kind = _text(block.get("type"))
-    return _text(block.get("text")) if kind in _WORDS else f"[{kind.removeprefix('input_')}]"
 
 
 def _summary(item: dict[str, Any]) -> str:

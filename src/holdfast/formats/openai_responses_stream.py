@@ -14,6 +14,7 @@ from holdfast.formats.objects import field, plain
 
 _STRIDE = 1000
 _REASONING_TEXT = 500
+_TRANSCRIPT = 900
 _GROWS = {
     "response.output_text.delta": ("text", "content_index", 0),
     "response.refusal.delta": ("refusal", "content_index", 0),
@@ -21,9 +22,15 @@ _GROWS = {
     "response.reasoning_text.delta": ("thinking", "content_index", _REASONING_TEXT),
     "response.function_call_arguments.delta": ("arguments", None, 0),
     "response.custom_tool_call_input.delta": ("arguments", None, 0),
+    "response.mcp_call_arguments.delta": ("arguments", None, 0),
+    "response.code_interpreter_call_code.delta": ("arguments", None, 0),
+    "response.audio.transcript.delta": ("text", None, _TRANSCRIPT),
 }
 _ENDS = frozenset({"response.completed", "response.incomplete"})
+_FAILURES = frozenset({"response.failed", "response.cancelled"})
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_SERVED = {"mcp_call": "arguments", "code_interpreter_call": "code"}
+"""What grows of a call that the server runs itself."""
 
 
 class ResponsesAssembly(Assembling):
@@ -42,27 +49,33 @@ class ResponsesAssembly(Assembling):
             place = field(chunk, grows[1]) or 0 if grows[1] else 0
             index = (field(chunk, "output_index") or 0) * _STRIDE + grows[2] + place
             return self._grow(grows[0], index, field(chunk, "delta"))
-        if kind == "response.output_item.added":
-            return _opened((field(chunk, "output_index") or 0) * _STRIDE, plain(field(chunk, "item")))
-        if kind == "response.output_item.done":
+        if kind in ("response.output_item.added", "response.output_item.done"):
             index, item = (field(chunk, "output_index") or 0) * _STRIDE, plain(field(chunk, "item"))
+            if not isinstance(item, dict):
+                return []
+            if kind == "response.output_item.added":
+                return _opened(index, item)
             return [*self._rest(index, item), ("part", index, item)]
         if kind == "response.created":
             response = field(chunk, "response")
-            return [("meta", 0, {"model": field(response, "model"), "id": field(response, "id")})]
-        return self._ended(kind, field(chunk, "response")) if kind in _ENDS or kind == "response.failed" else []
+            return [("meta", 0, {"model": _name(field(response, "model")), "id": _name(field(response, "id"))})]
+        if kind == "error":
+            return [("meta", 0, {"finish": f"error: {field(chunk, 'code') or field(chunk, 'message')}"})]
+        return self._ended(kind, field(chunk, "response")) if kind in _ENDS or kind in _FAILURES else []
 
     def _grow(self, kind: str, index: int, text: Any) -> list[Delta]:
-        if not text:
+        if not text or not isinstance(text, str):
             return []
         self._taken[index] = self._taken.get(index, 0) + len(text)
         return [(kind, index, text)]
 
     def _rest(self, index: int, item: Any) -> Iterable[Delta]:
         """Words of a finished item that no delta has brought: some servers send only the finished item."""
-        if item.get("type") != "message":
+        if not isinstance(item, dict) or item.get("type") != "message":
             return
         for place, block in enumerate(item.get("content") or ()):
+            if not isinstance(block, dict):
+                continue
             kind, name = ("refusal", "refusal") if block.get("type") == "refusal" else ("text", "text")
             text = block.get(name) or ""
             yield from self._grow(kind, index + place, text[self._taken.get(index + place, 0) :])
@@ -70,7 +83,7 @@ class ResponsesAssembly(Assembling):
     def _ended(self, kind: str, response: Any) -> list[Delta]:
         facts: dict[str, Any] = {"finish": _finish(response), "usage": _usage(field(response, "usage"))}
         if field(response, "model"):
-            facts["model"] = field(response, "model")
+            facts["model"] = _name(field(response, "model"))
         if kind not in _ENDS:
             return [("meta", 0, facts)]
         output = plain(field(response, "output"))
@@ -99,6 +112,8 @@ class ResponsesAssembly(Assembling):
                 "name": call["name"],
                 _CALLS[kind]: self._joined(index, "arguments") or "",
             }
+        if kind in _SERVED:
+            return {**item, _SERVED[kind]: self._joined(index, "arguments") or ""}
         if kind == "message":
             return {**item, "role": "assistant", "content": [block for place in grown for block in self._blocks(place)]}
         if kind == "reasoning":
@@ -121,6 +136,10 @@ class ResponsesAssembly(Assembling):
 
     def _note(self, payload: Payload) -> MessageNote:
         return self._note_payload(payload)
+
+
+def _name(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _opened(index: int, item: dict[str, Any]) -> list[Delta]:

@@ -11,6 +11,15 @@ from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, T
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.format import Shaped
 from holdfast.formats.naming import CallNames, function_name
+from holdfast.formats.openai_responses_tools import (
+    RUN,
+    SAID,
+    Item,
+    answered_within,
+    call_of,
+    made_output,
+    own_output,
+)
 from holdfast.formats.shaping import (
     NO_OUTPUT,
     format_of,
@@ -20,13 +29,12 @@ from holdfast.formats.shaping import (
     spoken_text,
     stand_in,
     stand_ins,
+    whole_arguments,
 )
 
 NAME = "openai.responses"
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _WORDS = frozenset({"input_text", "output_text", "text"})
-
-Item = dict[str, Any]
+_BY_CLIENTS = frozenset({"parsed_arguments", "internal_chat_message_metadata_passthrough"})
 
 
 def is_replayable(item: Item) -> bool:
@@ -65,7 +73,12 @@ class ResponsesWriter:
             self._group(items, ids, intact=intact)
             return
         self._open.clear()
-        self._out.append((self._tool(step) if step.role == "tool" else self._user(step), ids))
+        if step.role == "tool":
+            item = self._tool(step)
+            if item is not None:
+                self._out.append((item, ids))
+        else:
+            self._out.append((self._user(step), ids))
 
     def _group(self, items: Sequence[Item], ids: tuple[str, ...], *, intact: bool) -> None:
         """Puts out the items of one message, reasoning with what it led to, or neither with the other's ids."""
@@ -89,9 +102,12 @@ class ResponsesWriter:
         payload = thaw(source.body)
         items: list[Item] = []
         intact = True
-        for item in payload if isinstance(payload, list) else [payload]:
-            kept = public(item)
-            if kept.get("type") in _CALLS:
+        said = payload if isinstance(payload, list) else [payload]
+        # A note of an earlier release knows only calls that name their tool.
+        run = {call.id for call in source.note.calls} - answered_within(said)
+        for item in said:
+            kept = _as_served(public(item))
+            if kept.get("type") in SAID or (kept.get("type") in RUN and kept.get("call_id") in run):
                 kept, same = self._call(kept)
                 intact = intact and same
             elif kept.get("type") == "reasoning":
@@ -108,25 +124,57 @@ class ResponsesWriter:
         return items, intact and not ends_open
 
     def _call(self, item: Item) -> tuple[Item, bool]:
-        kind = item.get("type")
-        if kind not in _CALLS:
+        """A call under an id of its own, and whether that changed nothing."""
+        kind = str(item.get("type"))
+        if kind not in SAID and kind not in RUN:
             return item, True
-        field = _CALLS[kind]
         given = self._names.give(_text(item.get("call_id")))
         self._pending.append((given, kind))
-        name = function_name(_text(item.get("name")))
-        fitting = {"call_id": given, "name": name, field: _text(item.get(field))}
+        fitting = {"call_id": given}
+        if kind in SAID:
+            field = SAID[kind]
+            said = whole_arguments(item.get(field)) if kind == "function_call" else _text(item.get(field))
+            fitting |= {"name": function_name(_text(item.get("name"))), field: said}
         same = all(item.get(key) == value for key, value in fitting.items())
         return (item, True) if same else ({**item, **fitting}, False)
 
-    def _tool(self, step: Step) -> Item:
+    def _tool(self, step: Step) -> Item | None:
         given, kind = self._pending.popleft()
         piece = pieces_of(step, self._read)[0]
-        assert isinstance(piece.part, Result)
-        own = piece.raw if format_of(step) == NAME else None
-        output = _without_blanks(own.get("output")) if own else piece.part.content
-        item = {**(public(own) if own else {}), "type": f"{kind}_output", "call_id": given}
-        return {**item, "output": NO_OUTPUT if not output or is_blank(piece.part.content) and not own else output}
+        result = piece.part
+        assert isinstance(result, Result)
+        if format_of(step) == NAME and piece.raw:
+            item = own_output(kind, given, public(piece.raw))
+        else:
+            item = made_output(kind, given, result.content, error=result.error)
+        if item is None:
+            return self._told_in_words(given, kind, result)
+        output = _without_blanks(item.get("output")) if kind in SAID else item.get("output")
+        if kind == "computer_call" or (output and not (isinstance(output, str) and is_blank(output))):
+            return {**item, "output": output}
+        return {**item, "output": NO_OUTPUT}
+
+    def _told_in_words(self, given: str, kind: str, result: Result) -> Item | None:
+        """A call that only a screenshot could answer, and none did: what the message says of it is told in words, and
+        so is what the tool answered. The reasoning that led to it can't stand without it.
+        """
+        out = self._out
+        place = next(at for at in range(len(out) - 1, -1, -1) if _is_call(out[at][0], given, kind))
+        name, ids = RUN[kind][0], out[place][1]
+        first = place
+        while first and (out[first - 1][1] == ids or _is_reasoning(out[first - 1][0])):
+            first -= 1
+        told: list[Shaped] = []
+        for at, (item, shows) in enumerate(out[first:], first):
+            assert isinstance(item, dict)
+            if at == place:
+                told.append(({"role": "assistant", "content": f"[{name}: {call_of(item).arguments}]"}, shows))
+            elif shows == ids or at < place:
+                told += [] if _is_reasoning(item) else [(_unbound(item), shows)]
+            else:
+                told.append((item, shows))
+        out[first:] = told
+        return {"role": "user", "content": f"[{name}: {result.content}]"} if not is_blank(result.content) else None
 
     def _user(self, step: Step) -> Item:
         source = step.source
@@ -138,6 +186,35 @@ class ResponsesWriter:
         if len(blocks) == 1 and blocks[0]["type"] == "input_text":
             return {"role": step.role, "content": blocks[0]["text"]}
         return {"role": step.role, "content": blocks}
+
+
+def _is_call(item: Any, given: str, kind: str) -> bool:
+    return isinstance(item, dict) and item.get("type") == kind and item.get("call_id") == given
+
+
+def _is_reasoning(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "reasoning"
+
+
+def _as_served(item: Item) -> Item:
+    """The item as the API takes it back: without what clients add (the `openai` client what it parsed, Codex its
+    notes), and speech as its transcript.
+    """
+    if item.keys() & _BY_CLIENTS:
+        item = {key: value for key, value in item.items() if key not in _BY_CLIENTS}
+    content = item.get("content")
+    if item.get("role") != "assistant" or not isinstance(content, list):
+        return item
+    blocks = [_block_as_served(block) for block in content]
+    return item if blocks == content else {**item, "content": blocks}
+
+
+def _block_as_served(block: Any) -> Any:
+    if isinstance(block, dict) and block.get("type") == "output_audio":
+        return {"type": "output_text", "text": _text(block.get("transcript")), "annotations": []}
+    if isinstance(block, dict) and "parsed" in block:
+        return {key: value for key, value in block.items() if key != "parsed"}
+    return block
 
 
 def _text(value: Any) -> str:
@@ -169,7 +246,7 @@ def _said(step: Step, read: Read) -> Iterable[Item]:
     for piece in pieces:
         if isinstance(piece.part, Call):
             _speak(words, items)
-            items.append(_unbound(piece.raw) if own and piece.raw else _call_item(piece.part))
+            items.append(_as_served(_unbound(piece.raw)) if own and piece.raw else _call_item(piece.part))
         elif isinstance(piece.part, Text | Refusal):
             words.append(piece)
         elif own and isinstance(piece.part, Other) and piece.raw:

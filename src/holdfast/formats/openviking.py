@@ -66,7 +66,7 @@ class OpenViking:
         calls = payload.get("role") in ("assistant", "tool") or _carries_tools(payload)
         return [piece for part in parts for piece in _pieces(part, calls=calls)]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool) -> list[Shaped]:
+    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
         return _Writer(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:

@@ -147,6 +147,17 @@ def is_json(text: str) -> bool:
     return True
 
 
+def whole_arguments(said: Any) -> str:
+    """Arguments as a provider takes them back: what was said, where that is JSON. Half an object, as an answer that was
+    cut off at its limit leaves it, is handed on in words.
+    """
+    if not isinstance(said, str):
+        return dumped(said) if isinstance(said, dict | list) else "{}"
+    if is_blank(said):
+        return "{}"
+    return said if is_json(said) else dumped({"arguments": said})
+
+
 def dumped(value: Any) -> str:
     """Arguments as JSON text."""
     return freeze(value).decode()

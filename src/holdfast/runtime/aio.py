@@ -47,9 +47,9 @@ class AsyncTurn:
         self._work = work
         self.id = work.id
 
-    def context(self, format: str | None = None) -> Awaitable[Context]:
-        """What the model sees now, this turn's messages included."""
-        return arun(self._work.context(format))
+    def context(self, format: str | None = None, *, prefill: bool = False) -> Awaitable[Context]:
+        """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
+        return arun(self._work.context(format, prefill=prefill))
 
     async def deliver(self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text") -> AsyncIterator[str]:
         """Stores a streamed answer and yields its text, each piece after it is durable."""
@@ -200,9 +200,13 @@ class AsyncSession:
         """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
         return arun(self._work.record(messages, format=format))
 
-    def context(self, format: str = "openai.chat") -> Awaitable[Context]:
-        """What the model sees, ready to send; valid for its format, whatever the log holds."""
-        return arun(self._work.context(format))
+    def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Awaitable[Context]:
+        """What the model sees, ready to send; valid for its format, whatever the log holds.
+
+        While a turn runs it ends with something for the model to answer: after a message of the model's own, with one
+        that says to continue. With `prefill` the model's own message stays the last, for providers that go on with it.
+        """
+        return arun(self._work.context(format, prefill=prefill))
 
     async def transcript(self, after: int = 0, limit: int | None = None) -> AsyncIterator[Message]:
         """All messages after seq `after`, in order, nothing left out."""

@@ -3,6 +3,12 @@
 The payloads of a long session are shared between one context and the next, so a context costs only what is new. It is
 still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a
 caller changes in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
+
+A request whose last message is the model's own is refused by many providers, or asks the model to go on with that very
+message. So while a turn runs, a context has one more after such a message, from the user's side, that says to continue:
+in an agent's own turn, after an approval that came late, after an answer that was cut off. A caller who means the other
+thing asks for it (`prefill=True`), and gets the model's message last, as it was left. Between turns nothing is to be
+answered, and a context is the history that the next message will follow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +16,7 @@ from typing import Any
 
 from holdfast.domain.fold import Log
 from holdfast.domain.message import thaw_all
-from holdfast.domain.repair import Seen, repair
+from holdfast.domain.repair import CONTINUE, Seen, repair
 from holdfast.domain.view import Ties, live, settled, stands_alone
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
@@ -26,6 +32,19 @@ class Context(list[Any]):
         self.head = head
         self.instructions = instructions
         self._owned = False
+        self._continuation: Any = None
+
+    def go_on(self, payload: Any) -> None:
+        """Puts this after the model's own last message. What its caller appends takes its place."""
+        list.append(self, payload)
+        self._continuation = payload
+
+    def _without_continuation(self) -> list[Any]:
+        """The payloads, without what stands at the end only because nothing else does."""
+        payloads = list(super().__iter__())
+        if self._continuation is not None and payloads and payloads[-1] == self._continuation:
+            payloads.pop()
+        return payloads
 
     def _own(self) -> None:
         if not self._owned:
@@ -41,6 +60,9 @@ class Context(list[Any]):
         return list, (list(self),)
 
 
+_GROWING = frozenset({"append", "extend", "__add__", "__iadd__"})
+
+
 def _owning(name: str) -> Any:
     method = getattr(list, name)
 
@@ -48,9 +70,20 @@ def _owning(name: str) -> Any:
         self._own()
         return method(self, *args, **kwargs)
 
-    owned.__name__ = name
-    owned.__doc__ = method.__doc__
-    return owned
+    def grown(self: Context, *args: Any) -> Any:
+        self._own()
+        if self._continuation is None:
+            return method(self, *args)
+        if name == "__add__":
+            return method(self._without_continuation(), *args)
+        list.__setitem__(self, slice(None), self._without_continuation())
+        self._continuation = None
+        return method(self, *args)
+
+    made = grown if name in _GROWING else owned
+    made.__name__ = name
+    made.__doc__ = method.__doc__
+    return made
 
 
 for _name in (
@@ -75,15 +108,18 @@ class Contexts:
         self._kept: dict[str, _Kept] = {}
         self._given: dict[str, tuple[int, _Kept, int, list[Shaped]]] = {}
 
-    def make(self, log: Log, format: str) -> Context:
-        """The context of this log, as of now."""
+    def make(self, log: Log, format: str, *, prefill: bool = False) -> Context:
+        """The context of this log, as of now. With `prefill` it may end with a message of the model's own."""
         shape = registry.get(format)
-        kept, tail = self._split(log, shape)
+        kept, tail = self._split(log, shape, prefill=prefill)
         self._given[format] = (log.head, kept, len(kept.payloads), tail)
         context = Context(shape.close([], log.instructions), head=log.head, instructions=log.instructions or "")
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
+        in_turn = log.running is not None
+        if in_turn and not prefill and tail and shape.note(tail[-1][0]).role == "assistant":
+            context.go_on(shape.say("user", CONTINUE))
         return context
 
     def shown(self, log: Log, shape: Format) -> list[Shaped]:
@@ -103,7 +139,7 @@ class Contexts:
         """A list was recorded since, and is what its handle remembers now."""
         self._given.pop(format, None)
 
-    def _split(self, log: Log, shape: Format) -> tuple["_Kept", list[Shaped]]:
+    def _split(self, log: Log, shape: Format, *, prefill: bool = False) -> tuple["_Kept", list[Shaped]]:
         order, running = log.order, log.running
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
@@ -115,7 +151,10 @@ class Contexts:
         if not stands_alone(tail, kept.ties):
             kept, tail = _Kept(log.revision), order
         steps = repair(live(tail, running), registry.read)
-        return kept, shape.shape(steps, used=set(kept.used), first=not kept.payloads)
+        used, first = set(kept.used), not kept.payloads
+        if prefill:
+            return kept, shape.shape(steps, used=used, first=first, goes_on=True)
+        return kept, shape.shape(steps, used=used, first=first)
 
 
 class _Kept:

@@ -22,7 +22,7 @@ from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
 from holdfast.domain.message import MessageNote, freeze, thaw, too_deep
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import CONTINUE, Seen
 from holdfast.domain.view import ranges
 from holdfast.engine.protocol import Refused
 from holdfast.errors import InvalidMessage
@@ -51,6 +51,8 @@ class Memory:
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
     payloads = [message if type(message) is dict else _plain(message, at) for at, message in enumerate(messages)]
+    continuation = registry.get(format).say("user", CONTINUE)
+    payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
     try:
         first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's, may change
     except RecursionError:

@@ -168,13 +168,13 @@ class Room:
                     return 0  # its parent was compacted after they had parted
         return base
 
-    def context(self, format: str) -> Context:
+    def context(self, format: str, *, prefill: bool = False) -> Context:
         """What the model sees now, in this format."""
         log = self.log()
         with self.lock:
             self.learned = log.head
             try:
-                return self.contexts.make(log, format)
+                return self.contexts.make(log, format, prefill=prefill)
             except Damaged as error:
                 raise self._damaged(error) from error
 

@@ -71,9 +71,9 @@ class SessionWork:
         self._memory = self._memory or Memory()
         return record(self.room, self._memory, messages, format=format)
 
-    def context(self, format: str) -> Plan[Context]:
+    def context(self, format: str, *, prefill: bool = False) -> Plan[Context]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.context(format)))
+        return (yield Read(lambda: self.room.context(format, prefill=prefill)))
 
     def instructions(self, text: str | None) -> Plan[str | None]:
         if text is not None:
@@ -227,9 +227,13 @@ class Session:
         """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
         return run(self._work.record(messages, format=format))
 
-    def context(self, format: str = "openai.chat") -> Context:
-        """What the model sees, ready to send; valid for its format, whatever the log holds."""
-        return run(self._work.context(format))
+    def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Context:
+        """What the model sees, ready to send; valid for its format, whatever the log holds.
+
+        While a turn runs it ends with something for the model to answer: after a message of the model's own, with one
+        that says to continue. With `prefill` the model's own message stays the last, for providers that go on with it.
+        """
+        return run(self._work.context(format, prefill=prefill))
 
     def transcript(self, after: int = 0, limit: int | None = None) -> Iterator[Message]:
         """All messages after seq `after`, in order, nothing left out."""

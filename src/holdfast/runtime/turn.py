@@ -23,9 +23,9 @@ class Turn:
         self._work = work
         self.id = work.id
 
-    def context(self, format: str | None = None) -> Context:
-        """What the model sees now, this turn's messages included."""
-        return run(self._work.context(format))
+    def context(self, format: str | None = None, *, prefill: bool = False) -> Context:
+        """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
+        return run(self._work.context(format, prefill=prefill))
 
     def deliver(self, chunks: Iterable[Any], format: str = "text") -> Iterator[str]:
         """Stores a streamed answer and yields its text, each piece after it is durable.

@@ -103,8 +103,8 @@ class TurnWork:
 
     # Speaking.
 
-    def context(self, format: str | None = None) -> Plan[Context]:
-        return (yield Read(lambda: self.room.context(format or self.format)))
+    def context(self, format: str | None = None, *, prefill: bool = False) -> Plan[Context]:
+        return (yield Read(lambda: self.room.context(format or self.format, prefill=prefill)))
 
     def say(self, text: str) -> Plan[str]:
         """Text, whole and durable; given back to be shown."""

@@ -10,6 +10,36 @@ _THINKING = ("thinking", "redacted_thinking")
 _MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
+BLOCKS = {
+    "text": "type text cache_control citations",
+    "image": "type source cache_control transformations",
+    "document": "type source cache_control citations context title",
+    "search_result": "type content source title cache_control citations",
+    "thinking": "type thinking signature",
+    "redacted_thinking": "type data",
+    "tool_use": "type id name input cache_control caller toolset_name",
+    "tool_result": "type tool_use_id content is_error cache_control toolset_name",
+    "server_tool_use": "type id name input cache_control caller",
+    "web_search_tool_result": "type tool_use_id content cache_control caller",
+    "web_fetch_tool_result": "type tool_use_id content cache_control caller",
+    "code_execution_tool_result": "type tool_use_id content cache_control",
+    "bash_code_execution_tool_result": "type tool_use_id content cache_control",
+    "text_editor_code_execution_tool_result": "type tool_use_id content cache_control",
+    "tool_search_tool_result": "type tool_use_id content cache_control",
+    "container_upload": "type file_id cache_control",
+}
+"""The kinds of blocks, and the keys of each."""
+BETA_BLOCKS = {
+    "mcp_tool_use": "type id name server_name input cache_control",
+    "mcp_tool_result": "type tool_use_id content is_error cache_control",
+    "compaction": "type content encrypted_content cache_control",
+}
+IN_RESULTS = {
+    "tool_reference": "type tool_name cache_control",
+    "browser_state": "type tabs cache_control state_changes",
+}
+
+
 def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
     """What is wrong with these messages; empty when nothing is."""
     problems: list[str] = []
@@ -27,7 +57,7 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
         problems += [
             problem for place, block in enumerate(blocks) for problem in _block(block, f"{at}.content[{place}]")
         ]
-        problems += _results(blocks, due, at)
+        problems += [*_results(blocks, due, at), *_served(blocks, at, last=index == len(payloads) - 1)]
         due = [block.get("id", "") for block in blocks if block.get("type") == "tool_use"]
         if role == "assistant":
             problems += _thinking(blocks, at)
@@ -55,24 +85,40 @@ def _blocks(content: Any, problems: list[str], at: str) -> list[dict[str, Any]]:
 
 
 def _block(block: dict[str, Any], at: str) -> list[str]:
-    kind = block.get("type")
-    if kind == "text":
-        return [f"{at}: blank text"] if _blank(block.get("text")) else []
-    if kind == "thinking":
-        return [f"{at}: unsigned thinking"] if _blank(block.get("signature")) else []
-    if kind == "redacted_thinking":
-        return [f"{at}: redacted thinking without data"] if _blank(block.get("data")) else []
-    if kind == "tool_use":
-        return _call(block, at)
+    kind = str(block.get("type"))
+    known = (BLOCKS | BETA_BLOCKS | IN_RESULTS).get(kind)
+    if known is None:
+        return [f"{at}: unknown type {kind!r}"]
+    problems = [f"{at}: unknown key {key!r}" for key in block.keys() - set(known.split())]
+    if kind == "text" and _blank(block.get("text")):
+        problems.append(f"{at}: blank text")
+    if kind == "thinking" and _blank(block.get("signature")):
+        problems.append(f"{at}: unsigned thinking")
+    if kind == "redacted_thinking" and _blank(block.get("data")):
+        problems.append(f"{at}: redacted thinking without data")
+    if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+        problems += _call(block, at)
     if kind == "tool_result":
-        return _result(block, at)
+        problems += _result(block, at)
     if kind == "image":
-        return _image(block.get("source") or {}, at)
-    return [f"{at}: unknown type"] if _blank(kind) else []
+        problems += _image(block.get("source") or {}, at)
+    return problems
+
+
+def _served(blocks: list[dict[str, Any]], at: str, *, last: bool) -> list[str]:
+    """Uses of the provider's own tools, each with its result after it in the same message; at the very end of a request
+    one may be open, and is gone on with."""
+    uses = [block.get("id") for block in blocks if block.get("type") in ("server_tool_use", "mcp_tool_use")]
+    results = [block.get("tool_use_id") for block in blocks if str(block.get("type")).endswith("_tool_result")]
+    problems = [f"{at}: {one!r} is the result of no use" for one in results if one not in uses]
+    open_uses = [one for one in uses if one not in results]
+    if open_uses and not (last and blocks[-1].get("id") in open_uses):
+        problems.append(f"{at}: uses {open_uses} have no result")
+    return problems
 
 
 def _call(block: dict[str, Any], at: str) -> list[str]:
-    problems = [f"{at}: unknown key {key!r}" for key in block.keys() - {"type", "id", "name", "input", "caller"}]
+    problems = []
     if not _CALL_ID.fullmatch(str(block.get("id"))):
         problems.append(f"{at}: call id {block.get('id')!r}")
     if not _NAME.fullmatch(str(block.get("name"))):

@@ -1,31 +1,62 @@
 """Providers that refuse what the real ones refuse: a request's messages in, its problems out.
 
 The rules are those the providers document and those that public reports met (FAULTS E): independent of the code that
-makes contexts, so that the two can be held against each other.
+makes contexts, so that the two can be held against each other. Keys and kinds are those of the parameters that the
+providers' own clients declare; a test compares the two.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.testing.provider_anthropic import anthropic_problems
+from holdfast.testing.provider_responses import responses_problems
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _COMPLETIONS_KEYS = {
     "system": {"role", "content", "name"},
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
-    "tool": {"role", "content", "tool_call_id", "name"},
-    "assistant": {
-        "role", "content", "name", "refusal", "tool_calls", "audio", "annotations", "reasoning_content", "reasoning",
-    },
-}  # fmt: skip
+    "tool": {"role", "content", "tool_call_id"},
+    "assistant": {"role", "content", "name", "refusal", "tool_calls", "audio", "function_call", "annotations"},
+}
+"""Keys that the API takes. `annotations` is not among its parameters; it takes its own answers back whole."""
+_COMPLETIONS_BLOCKS = {
+    "text": {"type", "text", "prompt_cache_breakpoint"},
+    "image_url": {"type", "image_url", "prompt_cache_breakpoint"},
+    "input_audio": {"type", "input_audio", "prompt_cache_breakpoint"},
+    "file": {"type", "file", "prompt_cache_breakpoint"},
+    "refusal": {"type", "refusal"},
+}
+_COMPLETIONS_CALLS = {
+    "function": ({"id", "type", "function"}, {"name", "arguments"}),
+    "custom": ({"id", "type", "custom"}, {"name", "input"}),
+}
+_VENDOR_KEYS = {"reasoning_content", "reasoning", "reasoning_details", "images"}
+_VENDOR_BLOCKS = {"thinking": {"type", "thinking", "closed"}}
+_VENDOR_CALL_KEYS = {"extra_content"}
+"""What servers that speak this API add to their answers, and take back (DeepSeek, OpenRouter, Mistral, Gemini)."""
 
 
-def check(format_name: str, payloads: Sequence[Any]) -> list[str]:
-    """What the provider would refuse in these messages; empty when it takes them."""
-    return _PROVIDERS[format_name](payloads)
+def check(format_name: str, payloads: Sequence[Any], *, prefill: bool = True) -> list[str]:
+    """What the provider would refuse in these messages; empty when it takes them. Without `prefill` they must not end
+    with a message of the model's own, as in a request for its next one.
+    """
+    problems = _PROVIDERS[format_name](payloads)
+    if not prefill and payloads and _is_the_models(payloads[-1]):
+        problems = [*problems, "the last message is the model's own"]
+    return problems
+
+
+def _is_the_models(payload: Any) -> bool:
+    if not isinstance(payload, dict):
+        return False
+    kind = str(payload.get("type", "message"))
+    if "role" not in payload:
+        return not kind.endswith(("_output", "_response"))
+    return payload["role"] == "assistant"
 
 
 def _blank(text: Any) -> bool:
@@ -44,8 +75,11 @@ def _content_problems(content: Any, at: str) -> list[str]:
             problems.append(f"{at}.content[{index}]: blank text")
         if block.get("type") == "image_url" and _blank((block.get("image_url") or {}).get("url")):
             problems.append(f"{at}.content[{index}]: an image without a url")
-        if block.get("type") not in ("text", "image_url", "input_audio", "file", "refusal"):
+        allowed = (_COMPLETIONS_BLOCKS | _VENDOR_BLOCKS).get(str(block.get("type")))
+        if allowed is None:
             problems.append(f"{at}.content[{index}]: unknown type {block.get('type')!r}")
+        else:
+            problems += [f"{at}.content[{index}]: unknown key {key!r}" for key in block.keys() - allowed]
     return problems
 
 
@@ -59,7 +93,8 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
         if role not in _COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
-        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - _COMPLETIONS_KEYS[role]]
+        allowed = _COMPLETIONS_KEYS[role] | (_VENDOR_KEYS if role == "assistant" else set())
+        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - allowed]
         problems += [f"{at}: {key} is null" for key in message if message[key] is None and key != "content"]
         if role == "tool":
             problems += _completions_result(message, unanswered, at)
@@ -103,93 +138,27 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
         said = call.get(call.get("type")) if call.get("type") in ("function", "custom") else None
         if not isinstance(said, dict) or not _NAME.fullmatch(str(said.get("name"))):
             problems.append(f"{at}: function name in {call!r}")
-        elif not isinstance(said.get("arguments", said.get("input")), str):
-            problems.append(f"{at}: arguments are not a string")
+        else:
+            problems += _completions_call(call, said, at)
     return ids
 
 
-def _responses(payloads: Sequence[Any]) -> list[str]:
-    problems: list[str] = []
-    calls: list[str] = []
-    answers: list[str] = []
-    for index, item in enumerate(payloads):
-        at = f"input[{index}]"
-        if not isinstance(item, dict):
-            problems.append(f"{at}: not an item")
-            continue
-        problems += [f"{at}: private key {key!r}" for key in item if key.startswith("_")]
-        kind = item.get("type", "message")
-        if kind == "message":
-            problems += _responses_message(item, at)
-        elif kind in ("function_call", "custom_tool_call"):
-            problems += _responses_call(item, calls, at)
-        elif kind in ("function_call_output", "custom_tool_call_output"):
-            problems += _responses_output(item, calls, answers, at)
-        elif kind == "reasoning":
-            problems += _responses_reasoning(item, payloads[index + 1 : index + 2], at)
-    problems += [f"call {one!r} was not answered" for one in calls if one not in answers]
-    return problems
+def _completions_call(call: dict[str, Any], said: dict[str, Any], at: str) -> list[str]:
+    outer, inner = _COMPLETIONS_CALLS[call["type"]]
+    problems = [f"{at}: unknown key {key!r} in a call" for key in call.keys() - outer - _VENDOR_CALL_KEYS]
+    problems += [f"{at}: unknown key {key!r} in a call" for key in said.keys() - inner]
+    words = said.get("arguments" if call["type"] == "function" else "input")
+    if not isinstance(words, str):
+        return [*problems, f"{at}: arguments are not a string"]
+    return [*problems, *([f"{at}: {words!r} is not JSON"] if call["type"] == "function" and not _json(words) else [])]
 
 
-def _responses_message(item: dict[str, Any], at: str) -> list[str]:
-    if item.get("role") not in ("user", "assistant", "system", "developer"):
-        return [f"{at}: role {item.get('role')!r}"]
-    content = item.get("content")
-    if isinstance(content, str):
-        return [f"{at}: blank content"] if _blank(content) else []
-    if not isinstance(content, list) or not content:
-        return [f"{at}: no content"]
-    allowed = {"output_text", "refusal"} if item["role"] == "assistant" else {"input_text", "input_image", "input_file"}
-    problems = []
-    for place, block in enumerate(content):
-        kind = block.get("type")
-        if kind not in allowed and kind not in ("input_text", "input_audio"):
-            problems.append(f"{at}.content[{place}]: {kind!r} in a message of {item['role']}")
-        if kind in ("input_text", "output_text") and _blank(block.get("text")):
-            problems.append(f"{at}.content[{place}]: blank text")
-        if kind == "input_image" and _blank(block.get("image_url")) and _blank(block.get("file_id")):
-            problems.append(f"{at}.content[{place}]: an image without a source")
-    return problems
-
-
-def _responses_call(item: dict[str, Any], calls: list[str], at: str) -> list[str]:
-    problems = []
-    call_id = item.get("call_id")
-    if _blank(call_id) or len(str(call_id)) > 64:
-        problems.append(f"{at}: call_id {call_id!r}")
-    if call_id in calls:
-        problems.append(f"{at}: call_id {call_id!r} again")
-    if not _NAME.fullmatch(str(item.get("name"))):
-        problems.append(f"{at}: name {item.get('name')!r}")
-    if not isinstance(item.get("arguments", item.get("input")), str):
-        problems.append(f"{at}: arguments are not a string")
-    calls.append(str(call_id))
-    return problems
-
-
-def _responses_output(item: dict[str, Any], calls: list[str], answers: list[str], at: str) -> list[str]:
-    problems = []
-    call_id = str(item.get("call_id"))
-    if call_id not in calls:
-        problems.append(f"{at}: {call_id!r} answers no call before it")
-    if call_id in answers:
-        problems.append(f"{at}: {call_id!r} is answered twice")
-    if _blank(item.get("output")) and not isinstance(item.get("output"), list):
-        problems.append(f"{at}: blank output")
-    answers.append(call_id)
-    return problems
-
-
-def _responses_reasoning(item: dict[str, Any], following: Sequence[Any], at: str) -> list[str]:
-    problems = []
-    if not isinstance(item.get("summary"), list):
-        problems.append(f"{at}: reasoning without a summary")
-    follower = following[0] if following else {}
-    kind = follower.get("type", "message")
-    said = kind == "message" and follower.get("role") == "assistant"
-    if not said and kind != "reasoning" and not kind.endswith("_call"):
-        problems.append(f"{at}: reasoning without the item it led to")
-    return problems
+def _json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _neutral(payloads: Sequence[Any]) -> list[str]:
@@ -222,7 +191,7 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
 
 _PROVIDERS: dict[str, Callable[[Sequence[Any]], list[str]]] = {
     "openai.chat": _completions,
-    "openai.responses": _responses,
+    "openai.responses": responses_problems,
     "anthropic": anthropic_problems,
     "holdfast": _neutral,
 }
