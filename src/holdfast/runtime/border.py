@@ -182,6 +182,7 @@ RULES: dict[str, Rule] = {
     "preview": flag,
     "approved": flag,
     "needs_approval": flag,
+    "prefill": flag,
     # Numbers and positions
     "lease_s": number("seconds", above=0, most=LEASE_MAX_S),
     "claim_s": number("seconds", above=0, most=LEASE_MAX_S),
