@@ -177,7 +177,7 @@ def _single(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
 
 def _turns(reader: apsw.Connection, session: _Session) -> Iterator[Problem]:
     """whether its turns have one end"""
-    for turn, starts, ends in reader.execute(UPKEEP["odd_turns"], (session.n, session.turn)):
+    for turn, starts, ends in reader.execute(UPKEEP["odd_turns"], (session.n, session.turn, session.fence)):
         running = " and is said to be running" if turn == session.turn else ""
         problem = f"it has {starts} starts and {ends} ends{running}"
         yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}")

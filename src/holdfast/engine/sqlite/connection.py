@@ -9,7 +9,7 @@ from holdfast.engine.sqlite.files import refuse_beside_strayed
 from holdfast.engine.sqlite.forking import opening
 from holdfast.engine.sqlite.headers import read_header, refuse_lost_database
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION, migrate
-from holdfast.engine.sqlite.mounts import refuse_remote
+from holdfast.engine.sqlite.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.queries import SCHEMA
 from holdfast.engine.sqlite.rights import make_owned
 from holdfast.engine.sqlite.trouble import translate
@@ -112,6 +112,7 @@ def make_file(path: str) -> None:
             remedy="Install apsw 3.51.3 or newer",
         )
     refuse_remote(path)
+    refuse_lone_file(path)
     try:
         _make_or_check(path)
     except OSError as error:

@@ -53,6 +53,28 @@ def mounted(path: str) -> Mount | None:
         return None
 
 
+def refuse_lone_file(path: str) -> None:
+    """Refuses a file whose log would lie where others do not look for it: the log lies beside the name by which the
+    store was opened, and two names are two logs.
+    """
+    if not os.path.isfile(path):
+        return
+    if os.stat(path).st_nlink > 1:
+        raise StoreUnavailable(
+            where=path,
+            problem="it is a hard link: under its other name it has another log, and what is written under one name is "
+            "missing under the other",
+            remedy="Keep one name and remove the others, or make a copy with `holdfast store backup`",
+        )
+    mount = mounted(path)
+    if mount is not None and mount.point == os.path.realpath(path):
+        raise StoreUnavailable(
+            where=path,
+            problem="only the file itself is mounted here: its log would lie outside of the mount and be lost with it",
+            remedy=f"Mount a folder with the file in it, not the file: for example -v ./data:{os.path.dirname(path)}",
+        )
+
+
 def refuse_remote(path: str) -> None:
     """Refuses a path on a network file system."""
     mount = mounted(path)

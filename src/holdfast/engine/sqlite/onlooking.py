@@ -30,6 +30,7 @@ from holdfast.engine.sqlite.forking import concern, unconcern
 from holdfast.engine.sqlite.headers import read_header
 from holdfast.engine.sqlite.leases import clock_of
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION
+from holdfast.engine.sqlite.mounts import refuse_lone_file
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.readers import forsake
 from holdfast.engine.sqlite.searching import Searching
@@ -293,6 +294,7 @@ def _refuse_other(path: str) -> None:
         problem = error.strerror
     if problem is not None:
         raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
+    refuse_lone_file(path)
     try:
         read_header(path)
         connection = connect(path, look(path))

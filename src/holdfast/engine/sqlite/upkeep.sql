@@ -47,9 +47,11 @@ SELECT seq, kind, note, body FROM log WHERE session = ? AND seq > ? ORDER BY seq
 SELECT min(seq), max(seq) FROM log WHERE session = ? GROUP BY id HAVING count(*) > 1 ORDER BY 1 LIMIT 10;
 
 -- name: odd_turns
--- Turns of a session that did not start once, or whose ends are not one; none for the one that is running.
+-- Turns of a session that did not start once, or whose ends are not one. The one that is running has none, but that it may
+-- have been seized: then its end may be there before it is finished.
 SELECT turn, sum(kind = 'turn'), sum(kind = 'end') FROM log WHERE session = ?1 AND kind IN ('turn', 'end')
-GROUP BY turn HAVING sum(kind = 'turn') <> 1 OR sum(kind = 'end') <> (turn IS NOT ?2) ORDER BY turn LIMIT 10;
+GROUP BY turn HAVING sum(kind = 'turn') <> 1 OR sum(kind = 'end') < (turn IS NOT ?2)
+    OR sum(kind = 'end') > (turn IS NOT ?2 OR ?2 IS NOT ?3) ORDER BY turn LIMIT 10;
 
 -- name: turn_started
 -- Whether a turn of a session has started.
