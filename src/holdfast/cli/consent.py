@@ -3,6 +3,7 @@
 Without a terminal nobody is asked: the plan is printed, with the line that carries it out.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from holdfast.cli.codes import WRONG
 from holdfast.cli.output import Output
+from holdfast.engine.addressing import shown
 
 
 def agreed(options: Any, out: Output, plan: Sequence[str], *, line: Sequence[str]) -> bool:
@@ -42,12 +44,12 @@ def not_done(out: Output, told: dict[str, Any]) -> int:
 
 
 def again(options: Any, *words: str) -> list[str]:
-    """A command line on the same store and tenant."""
-    from holdfast.cli.parser import STORE
+    """A command line on the same store and tenant. It has no password in it: that stays where it was said."""
+    from holdfast.cli.parser import STORE, STORE_VARIABLE
 
     line = ["holdfast", *words]
-    if options.store != STORE:
-        line += ["--store", options.store]
+    if options.store not in (STORE, os.environ.get(STORE_VARIABLE)):
+        line += ["--store", shown(options.store)]
     if options.tenant != "default":
         line += ["--tenant", options.tenant]
     return line

@@ -11,6 +11,7 @@ from holdfast.cli import wording
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
+from holdfast.engine.addressing import shown
 from holdfast.foreign import kinds
 from holdfast.foreign.shelf import Unreadable
 from holdfast.runtime.bringing import Brought, bring
@@ -63,7 +64,7 @@ def run(options: Any, out: Output) -> int:
             if not out.is_json:
                 _tell(out, path, brought, lost, unknown)
     if out.is_json:
-        out.json({"into": options.into, "stores": told})
+        out.json({"into": shown(options.into), "stores": told})
     return DONE
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import holdfast
 from holdfast.cli.codes import NOT_FOUND, Stop
 from holdfast.cli.harmless import one_line
+from holdfast.engine.addressing import is_postgres, shown
 from holdfast.errors import NotFound
 
 KEY, LATEST = "key:", "@latest"
@@ -25,7 +26,7 @@ def opened(options: Any) -> Iterator[holdfast.Store]:
 
 def _is_writable(where: str) -> bool:
     """Whether what only looks could write there, too. What can't is looked at all the same."""
-    if where.startswith(("postgresql://", "postgres://")):
+    if is_postgres(where):
         return True
     path = os.path.realpath(where.removeprefix("sqlite:///"))
     return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
@@ -33,13 +34,13 @@ def _is_writable(where: str) -> bool:
 
 def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:
     """Ends the command unless there is a store at this place."""
-    if where.startswith(("postgresql://", "postgres://")):
+    if is_postgres(where):
         return
     path = where.removeprefix("sqlite:///")
     if not os.path.exists(path):
-        raise Stop(NOT_FOUND, f"There is no store at `{path}`; {remedy}.")
+        raise Stop(NOT_FOUND, f"There is no store at `{shown(path)}`; {remedy}.")
     if os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise Stop(NOT_FOUND, f"The file `{path}` is empty, so there is no store in it; {remedy}.")
+        raise Stop(NOT_FOUND, f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}.")
 
 
 def session_of(store: holdfast.Store, name: str) -> holdfast.Session:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.engine.addressing import is_postgres, shown
 from holdfast.engine.protocol import Engine, WordsOf
 from holdfast.errors import StoreUnavailable
 
@@ -31,8 +32,8 @@ def open_engine(
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
-        raise StoreUnavailable(where=os.fsdecode(where), problem=problem, remedy='Say "power" or "process"')
-    if _is_postgres(where):
+        raise StoreUnavailable(where=shown(where), problem=problem, remedy='Say "power" or "process"')
+    if is_postgres(where):
         assert chance is not None, "this engine's stamps must differ from those of other machines"
         made: Engine = _postgres().PostgresEngine(
             os.fsdecode(where),
@@ -62,7 +63,7 @@ def migrate_store(
     lock_s: float = 5.0,
 ) -> tuple[int, int]:
     """Brings the store at this place up to this release's format; the format that it had, and the one it has."""
-    if _is_postgres(where):
+    if is_postgres(where):
         return _postgres().bring_up(os.fsdecode(where), tick=tick, chance=chance)
     name = _place(where)
     if not os.path.exists(name):
@@ -74,10 +75,6 @@ def migrate_store(
 
 def _place(where: str | os.PathLike[str]) -> str:
     return real_path(os.fsdecode(where).removeprefix("sqlite:///"))
-
-
-def _is_postgres(where: str | os.PathLike[str]) -> bool:
-    return os.fsdecode(where).startswith(("postgresql://", "postgres://"))
 
 
 def _postgres() -> Any:

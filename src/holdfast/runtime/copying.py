@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from holdfast.engine.addressing import is_postgres, shown
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
@@ -82,9 +83,8 @@ def copy(
 def _insist(where: str | os.PathLike[str]) -> None:
     """Looking for a store makes none."""
     name = os.fsdecode(where)
-    is_file = not name.startswith(("postgresql://", "postgres://"))
-    if is_file and not os.path.exists(name.removeprefix("sqlite:///")):
-        raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
+    if not is_postgres(name) and not os.path.exists(name.removeprefix("sqlite:///")):
+        raise StoreUnavailable(where=shown(name), problem="there is no store", remedy="Check the path")
 
 
 class _Copy:

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper
 
+from holdfast.engine.addressing import shown
 from holdfast.engine.postgres.arrays import register
 from holdfast.engine.postgres.primary import Identity, Primary
 from holdfast.engine.postgres.queries import QUERIES
@@ -50,10 +51,10 @@ class Address:
     ) -> None:
         try:
             given = conninfo_to_dict(dsn)
-        except psycopg.Error as error:
+        except psycopg.Error:  # whose words may be those of a password
             raise StoreUnavailable(
-                where=_without_password(dsn),
-                problem=f"this is no address of PostgreSQL ({str(error).strip()})",
+                where=shown(dsn),
+                problem="this is no address of PostgreSQL",
                 remedy="Say postgresql://user@host/database",
             ) from None
         self._dsn = dsn
@@ -250,8 +251,3 @@ def _addresses(given: dict[str, Any], count: int) -> list[str]:
     """The numbers of the servers, where the address has them beside their names."""
     found = f"{given.get('hostaddr') or ''}".split(",")
     return found if len(found) == count else [""] * count
-
-
-def _without_password(dsn: str) -> str:
-    scheme, _, rest = dsn.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "postgresql"
