@@ -2,10 +2,13 @@
 
 import pickle
 import re
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import errors
 from holdfast.errors import HoldfastError
 
@@ -72,6 +75,18 @@ def test_a_warning_is_told_as_errors_are_and_is_no_error() -> None:
     assert str(again) == str(warning) and all(field in str(warning) for field in warning.fields.values())
     assert (warning.code, again.fields) == ("weakly_replicated", warning.fields)
     assert isinstance(warning, UserWarning) and not isinstance(warning, HoldfastError)
+
+
+def test_a_store_that_everybody_may_use_is_told_of_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    holdfast.open(path).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path.chmod(0o660)
+        holdfast.open(path).close()
+    path.chmod(0o666)
+    with pytest.warns(errors.OpenToOthers, match="666"):
+        holdfast.open(path).close()
 
 
 def test_a_field_that_looks_like_another_is_not_filled_in_again() -> None:

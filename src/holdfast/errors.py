@@ -21,7 +21,7 @@
     └── ReaderBehind           a reader asked for what cannot be served
         └── CursorExpired
 
-and one warning, that of a store which works and is not what it was meant to be: `WeaklyReplicated`.
+and two warnings, of a store which works and is not what it was meant to be: `WeaklyReplicated`, `OpenToOthers`.
 
 The docstring of a class is its message: the fields are put into the braces. Each class has a
 stable `code`, keeps its fields as attributes, and pickles.
@@ -222,4 +222,13 @@ class WeaklyReplicated(_Told, UserWarning):
     code = "weakly_replicated"
     where: str
     problem: str
+    remedy: str
+
+
+class OpenToOthers(_Told, UserWarning):
+    """Every user of this machine may use `{where}` (its mode is {mode}). {remedy}."""
+
+    code = "open_to_others"
+    where: str
+    mode: str
     remedy: str

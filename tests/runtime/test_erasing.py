@@ -278,3 +278,35 @@ def test_retention_for_no_time_at_all_is_refused(store):
     for days in (0, -1):
         with pytest.raises(holdfast.errors.BadArgument):
             store.retain(days)
+
+
+def test_retention_keeps_all_that_a_fork_of_a_fork_shares(path):
+    """A young session's past lies in its parent and in its parent's parent."""
+    world = HandWorld()
+    with holdfast.open(path, durability="process", world=world) as store:
+        root = store.session("root")
+        root.append("the beginning")
+        middle = root.fork()
+        middle.append("the middle")
+        leaf = middle.fork()
+        world.ahead_s = 40 * 86_400
+        leaf.append("the end")
+        assert store.retain(30) == [] == store.retain(30, preview=False)
+        assert [message.text for message in leaf.transcript()] == ["the beginning", "the middle", "the end"]
+
+
+def test_a_preview_does_not_tell_whether_another_tenant_has_the_same_blob(path):
+    """I-19: parts that are equal lie once in the file, and that is nobody's business."""
+    picture = {"role": "user", "content": [{"type": "text", "text": "QUJD" * 20_000}]}
+    with holdfast.open(path, tenant="red") as red, holdfast.open(path, tenant="blue") as blue:
+        mine = red.session("k")
+        mine.append(picture)
+        alone = red.erase(mine.id, preview=True)
+        assert alone.blobs == 1
+        blue.session("k").append(picture)
+        assert red.erase(mine.id, preview=True) == alone
+        red.erase(mine.id)
+        assert next(iter(blue.session("k").transcript())).payload == picture
+        red.session("again").append(picture)
+        red.session("and again").append(picture)
+        assert red.erase(red.session("again").id, preview=True).blobs == 0, "another session of its own has it"

@@ -11,7 +11,7 @@ from holdfast.engine.sqlite.headers import read_header, refuse_lost_database
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION, migrate
 from holdfast.engine.sqlite.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.queries import SCHEMA
-from holdfast.engine.sqlite.rights import make_owned
+from holdfast.engine.sqlite.rights import make_owned, warn_of_others
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
@@ -115,6 +115,7 @@ def make_file(path: str) -> None:
     refuse_lone_file(path)
     try:
         _make_or_check(path)
+        warn_of_others(path)
     except OSError as error:
         remedy = "Check that its folder exists and that the file is yours to write"
         raise StoreUnavailable(where=path, problem=error.strerror or str(error), remedy=remedy) from error

@@ -114,12 +114,16 @@ ORDER BY +active_at DESC, n DESC LIMIT ?5;
 SELECT * FROM session_state WHERE tenant = ? AND origin > 0;
 
 -- name: weigh
--- Entries, messages, bytes of a session, blobs included, and the number of blobs that are its own alone.
+-- Entries, messages, bytes of a session, blobs included, and the number of blobs that no other session of its tenant has:
+-- what other tenants have is not told.
 SELECT count(*), ifnull(sum(kind IN ('', 'message')), 0),
        ifnull(sum(ifnull(octet_length(note), 0) + ifnull(octet_length(body), 0)), 0)
        + ifnull((SELECT sum(octet_length(blob.body)) FROM blob_use JOIN blob ON blob.name = blob_use.blob
                  WHERE blob_use.session = ?1), 0),
-       (SELECT count(*) FROM (SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1))
+       (SELECT count(*) FROM (
+            SELECT blob FROM blob_use JOIN session ON session.n = blob_use.session
+            WHERE session.tenant = (SELECT tenant FROM session WHERE n = ?1)
+            GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1))
 FROM entry WHERE session = ?1;
 
 -- name: entry_by_id
