@@ -23,7 +23,6 @@ from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine import writer
 from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import ledger as postgres_ledger
-from holdfast.engine.postgres import scribe
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import (
     Chunk,
@@ -347,9 +346,8 @@ def test_postgresql_and_the_reference_agree_on_every_story(with_a_server: type[T
 def test_they_agree_when_every_limit_is_met_at_once_there_too(
     with_a_server: type[TwoEnginesAndAServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Caches overflow, batches are cut, and the journal is swept, within a few steps; all on one writer."""
+    """Caches overflow and batches are cut within a few steps; all on one writer."""
     monkeypatch.setattr(postgres_ledger.Ledger, "SESSIONS_MAX", 2)
-    monkeypatch.setattr(scribe, "SWEEP_MIN", 1)
     monkeypatch.setattr(writer, "BATCH_MAX", 2)
     monkeypatch.setattr(with_a_server, "writers", 1)
     run_state_machine_as_test(with_a_server, settings=SHORTER)

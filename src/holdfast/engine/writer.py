@@ -70,6 +70,28 @@ class Ticket:
         return tell(wake) if wake is not None else None
 
 
+class Later:
+    """An answer that is given later, by another thread: what it waits for must not hold up the others."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._answer: Any = None
+        self._then: Callable[[Any], None] | None = None
+
+    def then(self, callback: Callable[[Any], None]) -> None:
+        """Calls back with the answer, now if it was given."""
+        with self._gate:
+            self._then, answer = callback, self._answer
+        if answer is not None:
+            callback(answer)
+
+    def answer(self, answer: Any) -> None:
+        with self._gate:
+            self._answer, then = answer, self._then
+        if then is not None:
+            then(answer)
+
+
 class Writer:
     """The thread that writes, for one engine."""
 
@@ -141,8 +163,19 @@ class Writer:
             answers: Sequence[Any] = self._apply(commits)
         except BaseException as error:  # a fault of ours must reach every caller, or they would wait for ever
             answers = [error] * len(batch)
-        signals = {ticket.answer(answer) for ticket, answer in zip(batch, answers, strict=True)}
+        signals = set()
+        for ticket, answer in zip(batch, answers, strict=True):
+            if isinstance(answer, Later):
+                answer.then(partial(self._answer_later, ticket))
+            else:
+                signals.add(ticket.answer(answer))
         for signal in signals - {None}:
             tell(signal)
         self._wake(commits)
         self._tidy()
+
+    def _answer_later(self, ticket: Ticket, answer: Any) -> None:
+        signal = ticket.answer(answer)
+        if signal is not None:
+            tell(signal)
+        self._wake([ticket.commit])

@@ -4,8 +4,29 @@
 -- Whose sessions these are. An id is looked for without its tenant once: then it is known for good.
 SELECT id, tenant FROM session WHERE id = ANY (%(id)s::uuid[]);
 
+-- name: sessions_now
+-- Sessions as they are. What is written from it is guarded by their stamps, so no lock is held while it is judged.
+SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
+       session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
+       session.listed_at, session.last_at, session.stamp, session.unread
+FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
+JOIN session ON session.tenant = given.tenant AND session.id = given.id;
+
+-- name: free_sessions
+-- Those of these sessions whose rows nobody holds.
+SELECT session.id FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
+JOIN session ON session.tenant = given.tenant AND session.id = given.id
+FOR UPDATE OF session SKIP LOCKED;
+
+-- name: limits
+-- Nothing that we do in a transaction takes long, and nobody is to wait for us when we are frozen in the middle of one.
+SELECT set_config('lock_timeout', %(lock)s, %(once)s), set_config('idle_in_transaction_session_timeout', %(whole)s, %(once)s),
+       CASE WHEN current_setting('server_version_num')::integer >= 170000
+            THEN set_config('transaction_timeout', %(whole)s, %(once)s) END;
+
 -- name: lock_sessions
--- Sessions, locked in the order of their ids, so that two batches don't wait for each other.
+-- The same, locked in the order of their ids, so that two batches don't wait for each other: for a batch that others were
+-- quicker than again and again, and to wait for one whose answer was lost.
 SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
        session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
        session.listed_at, session.last_at, session.stamp, session.unread
@@ -13,12 +34,11 @@ FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
 JOIN session ON session.tenant = given.tenant AND session.id = given.id
 ORDER BY session.id FOR UPDATE OF session;
 
--- name: lock_bindings
--- Keys and their current sessions, locked in order.
+-- name: bindings
+-- Keys and their current sessions.
 SELECT binding.tenant, binding.key, binding.session, binding.epoch
 FROM unnest(%(tenant)s::bytea[], %(key)s::bytea[]) AS given (tenant, key)
-JOIN binding ON binding.tenant = given.tenant AND binding.key = given.key
-ORDER BY binding.tenant, binding.key FOR UPDATE OF binding;
+JOIN binding ON binding.tenant = given.tenant AND binding.key = given.key;
 
 -- name: list_sessions
 -- How these sessions stand in lists.

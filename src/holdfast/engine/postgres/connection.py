@@ -65,6 +65,7 @@ class Address:
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
         }
         if read_only:  # a server that only reads will do, and no statement of ours can write
             usual["target_session_attrs"] = "any"

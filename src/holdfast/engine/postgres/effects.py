@@ -65,6 +65,9 @@ def effects(batch: Batch, sessions: dict[str, Known]) -> list[Statement]:
     ):
         if rows:
             found.append((name, columns(names, rows)))
+    if batch.swept:
+        over = [(tenant, id, position) for id, (tenant, position) in batch.swept.items()]
+        found.append(("sweep", columns(PLACE | {"position": Ints}, over)))
     return found + list(_shifts(batch, sessions))
 
 

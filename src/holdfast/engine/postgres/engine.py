@@ -26,6 +26,7 @@ from holdfast.engine.postgres.readers import Check, Readers
 from holdfast.engine.postgres.replication import Replication
 from holdfast.engine.postgres.scribe import Scribe
 from holdfast.engine.postgres.searching import Searching
+from holdfast.engine.postgres.siding import Sidings
 from holdfast.engine.postgres.tenants import Tenants
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
@@ -94,7 +95,18 @@ class PostgresEngine:
             patience=self._patience,
             read_only=read_only,
         )
-        self._scribes = self._make_scribes(0 if read_only else writers, address, chance)
+        scribe = partial(
+            Scribe,
+            address,
+            self._watchdog,
+            self._tenants,
+            self._acknowledged,
+            lasting=self._lasting,
+            patience=self._patience,
+            chance=chance,
+        )
+        self._sidings = Sidings(scribe)
+        self._scribes = [scribe(sidings=self._sidings) for _ in range(0 if read_only else writers)]
         self._indexer = Indexer(self._searching.advance)
         scribes, once = self._scribes, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
@@ -114,11 +126,6 @@ class PostgresEngine:
         if not read_only:
             self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
         _open.add(self)
-
-    def _make_scribes(self, count: int, address: Address, chance: Callable[[int], bytes]) -> list[Scribe]:
-        shared = (address, self._watchdog, self._tenants, self._acknowledged)
-        options: dict[str, Any] = {"lasting": self._lasting, "patience": self._patience, "chance": chance}
-        return [Scribe(*shared, **options) for _ in range(count)]
 
     def _prepare(self) -> None:
         if self.read_only:
@@ -165,6 +172,7 @@ class PostgresEngine:
         if not self._forked:
             if not self.read_only:
                 self._lanes.close()
+                self._sidings.close()
             self._let_go()
 
     def _let_go(self) -> None:

@@ -291,7 +291,6 @@ class Ledger:
             known.fence += 1
             known.turn, known.holder, known.journal = known.fence, raw(write.start.holder), known.position
             known.lease_s = write.start.lease_s
-            self.batch.swept[known.id] = (known.tenant, known.position)  # what a process that died has left
             known.active_at = max(known.active_at, write.drafts[0].at if write.drafts else 0)
         if write.renew_s is not None and known.turn is not None:
             known.lease_s = write.renew_s

@@ -114,6 +114,8 @@ def _bring_up(line: Line, where: str, found: int | None) -> None:
     try:
         with line.asking() if found is None else contextlib.nullcontext():
             connection.execute(QUERIES["begin"])
+            if found is not None:  # it may take its time
+                connection.execute(QUERIES["limits"], {"lock": "0", "whole": "0", "once": True})
             for script in _steps(connection, where, found):
                 _script(connection, script)
             connection.execute(QUERIES["set_fact"], {"name": "format", "value": str(SCHEMA_VERSION)})

@@ -98,7 +98,7 @@ CREATE TABLE blob (
     PRIMARY KEY (tenant, session, name)
 );
 
--- What is being said: chunks of messages that are not finished. Rows of turns that are over are removed after a while.
+-- What is being said: chunks of messages that are not finished. They go with the end of their turn.
 CREATE TABLE journal (
     tenant   bytea  NOT NULL,
     session  uuid   NOT NULL,

@@ -2,16 +2,20 @@
 
     swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
               the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
-    surely    in two: rows are locked and read; the batch is judged; effects and COMMIT.
+    surely    in two: rows are read; the batch is judged; effects and COMMIT, guarded by the stamps that were read. So
+              no lock is held while the server waits for us. Only if others were quicker several times, rows are
+              locked first, for a short time that the server limits.
 
-A transaction that was rolled back is tried again. One whose answer was lost is *in doubt*, never "failed": the next try
-locks the same rows first, which waits for whatever the lost one still does, and then looks for its stamp, or for one
-entry that only it could have put there. If that is found, all of the batch was done, and its answers are given after
+A transaction that was rolled back is tried again. A row that somebody else holds is waited for in a siding. A
+transaction whose answer was lost is *in doubt*, never "failed": the next try locks the same rows for a moment, which
+waits for whatever the lost one still does, and then looks for its stamp, or for one entry that only it could have put
+there. If that is found, all of the batch was done, and its answers are given after
 one more commit, which waits until the servers that must know of it do. A batch is answered once all of that is over, or
 when patience is. While standbys that must know of commits are away, no more than one of a scribe's waits for them.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -28,14 +32,18 @@ from holdfast.engine.postgres.ledger import Ledger
 from holdfast.engine.postgres.migrating import refuse_newer
 from holdfast.engine.postgres.naming import is_id, name
 from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.siding import Sidings
 from holdfast.engine.postgres.swift import Swift
 from holdfast.engine.postgres.tenants import Tenants
 from holdfast.engine.postgres.trouble import UNPREPARED, Stalled, translate, verdict
 from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, Write, Written
 from holdfast.errors import OperatorNeeded
 
-SWEEP_MIN = 64
 _STAMPS = (1 << 63) - 1
+LIMITS = {"lock": "2s", "whole": "10s"}
+"""How long a row is waited for, and how long a transaction of ours may take at all."""
+OPENLY_MAX = 4
+"""So often a batch is tried without locking what it has read."""
 
 
 class Attempt(NamedTuple):
@@ -46,6 +54,14 @@ class Attempt(NamedTuple):
     sessions: frozenset[str]
     entry: tuple[Any, ...] | None
     chunk: tuple[Any, ...] | None
+
+
+class Stuck(Exception):
+    """Somebody holds the rows of these sessions."""
+
+    def __init__(self, sessions: set[str]) -> None:
+        super().__init__(sessions)
+        self.sessions = sessions
 
 
 class Unreplicated(psycopg.OperationalError):
@@ -65,6 +81,7 @@ class Scribe:
         lasting: bool,
         patience: Callable[[], Patience],
         chance: Callable[[int], bytes],
+        sidings: Sidings | None = None,
     ) -> None:
         self._address, self._watchdog, self._tenants = address, watchdog, tenants
         self._lasting, self._patience, self._acknowledged = lasting, patience, acknowledged
@@ -73,8 +90,8 @@ class Scribe:
         self._swift: Swift | None = None
         self._attempt: Attempt | None = None
         self._stamp = self._first_stamp = int.from_bytes(chance(8), "big") & _STAMPS
-        self._swept: dict[str, tuple[bytes, int]] = {}
         self._prepared = True
+        self._sidings = sidings
         self._sure = False
         """Whether commits on this connection are answered, as far as is known."""
 
@@ -87,11 +104,31 @@ class Scribe:
             self._sure = False
             with self._line.asking() as connection:
                 refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
+            self._limit(self._line)
             self._swift = Swift.on(self._line)
         return self._line
 
+    def _limit(self, line: Line) -> None:
+        """Tells the server how long a transaction on this connection may take. Behind a pooler each one says so."""
+        if not line.pooled:
+            with contextlib.suppress(psycopg.ProgrammingError, psycopg.NotSupportedError):  # a database without them
+                line.run("limits", LIMITS | {"once": False})
+
     def apply(self, commits: Sequence[Commit]) -> list[Any]:
-        """Answers every commit of a batch. An erasure is a batch of its own: it blanks what was there before it."""
+        """Answers every commit of a batch; what concerns a session that waits aside is answered later."""
+        if self._sidings is not None and self._sidings.busy:
+            return self._apply_beside(commits)
+        return self._apply(commits)
+
+    def _apply_beside(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Any]:
+        assert self._sidings is not None
+        aside = self._sidings.divert(commits, stuck)
+        going = [commit for commit, later in zip(commits, aside, strict=True) if later is None]
+        answers = iter(self._apply(going) if going else ())
+        return [next(answers) if later is None else later for later in aside]
+
+    def _apply(self, commits: Sequence[Commit]) -> list[Any]:
+        """An erasure is a batch of its own: it blanks what was there before it."""
         if self._ledger.knows(commits):
             return self._answers(commits, swiftly=True)
         if not any(map(is_erasure, commits)):
@@ -110,6 +147,8 @@ class Scribe:
             return self._carry(commits, swiftly) if commits else []
         except OperatorNeeded as error:
             return [error] * len(commits)
+        except Stuck as found:
+            return self._apply_beside(commits, found.sessions)
         except Exception as error:
             if len(commits) > 1:  # a commit that makes no sense fails alone
                 return [self._answers([commit])[0] for commit in commits]
@@ -119,21 +158,36 @@ class Scribe:
         """Tries until the batch is done or there is no more patience."""
         doubts: list[Attempt] = []
         patience: Patience | None = None
+        tries = 0
         while True:
             self._attempt = None
+            tries += 1
             try:
                 self._make_sure()
-                done = self._swiftly(commits) if swiftly else self._surely(commits, doubts)
+                done = self._swiftly(commits) if swiftly else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
                 if done is not None:
                     return done
             except psycopg.Error as error:
                 self._recover(commits, error, doubts)
+                if isinstance(error, psycopg.errors.LockNotAvailable) and self._sidings is not None and not doubts:
+                    self._step_aside(commits)
                 patience = patience or self._patience()
                 patience.pause(error, in_doubt=bool(doubts))
             except BaseException:
                 self._clear(commits)
                 raise
             swiftly = False
+
+    def _step_aside(self, commits: Sequence[Commit]) -> None:
+        """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or something that
+        belongs to a commit, which then waits by itself.
+        """
+        sessions = {write.session for commit in commits for write in commit}
+        places = [(tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None]
+        free = self.connect().run("free_sessions", columns({"tenant": Blobs, "id": Ids}, places)) if places else []
+        stuck = {id for _, id in places} - {id for (id,) in free}
+        if stuck or len(commits) == 1:
+            raise Stuck(stuck or sessions)
 
     def _make_sure(self) -> None:
         """Looks on a new connection whether commits wait for standbys in vain. One of them may be ours: a wait that was
@@ -203,16 +257,20 @@ class Scribe:
 
     # In two.
 
-    def _surely(self, commits: Sequence[Commit], doubts: Sequence[Attempt]) -> list[Outcome]:
+    def _surely(self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool) -> list[Outcome]:
         self.connect()
         self._ledger.forget(commits)
         writes = [write for commit in commits for write in commit]
         places = self._places(writes)
         batch = self._ledger.begin(self._next_stamp())
-        self._load(writes, places, self._is_lasting(commits))
+        lasting = self._is_lasting(commits)
+        if doubts and places and not locked:  # waits for whatever a lost one still does
+            given = columns({"tenant": Blobs, "id": Ids}, [(places[id], id) for id in sorted(places)])
+            self.connect().run_all([("lock_sessions", given)], harmless=True)
+        self._load(writes, places, self._beginning(lasting) if locked else [])
         for doubt in doubts:
             if self._was_done(doubt):
-                return self._confirm(doubt)
+                return self._confirm(doubt, [] if locked else self._beginning(lasting))
         outcomes = [self._ledger.apply(commit) for commit in commits]
         erased = [
             statement
@@ -223,7 +281,8 @@ class Scribe:
         work = [*erased, *effects(batch, self._ledger.sessions)]
         if work:
             self._note_attempt(outcomes)
-        self.connect().run_all([*work, ("commit", None)])
+        if work or locked:
+            self.connect().run_all([*([] if locked else self._beginning(lasting)), *work, ("commit", None)])
         self._written()
         return outcomes
 
@@ -252,8 +311,10 @@ class Scribe:
             places |= dict(found)
         return made | places
 
-    def _load(self, writes: Sequence[Write], places: dict[str, bytes], lasting: bool) -> None:
-        """Locks the sessions and keys of these writes, and reads all that their guards ask for."""
+    def _load(self, writes: Sequence[Write], places: dict[str, bytes], beginning: list[Statement]) -> None:
+        """Reads all that the guards of these writes ask for: the sessions first, whose stamps then tell whether any of
+        it has changed. With a beginning, in a transaction that locks the sessions.
+        """
         asked: list[Statement] = []
         answered: list[Callable[[Any], None]] = []
         batch, ledger = self._ledger.batch, self._ledger
@@ -264,9 +325,9 @@ class Scribe:
                 answered.append(then)
 
         sessions = [(places[id], id) for id in sorted(places)]
-        ask("lock_sessions", {"tenant": Blobs, "id": Ids}, sessions, ledger.learn)
+        ask("lock_sessions" if beginning else "sessions_now", {"tenant": Blobs, "id": Ids}, sessions, ledger.learn)
         ask(
-            "lock_bindings",
+            "bindings",
             {"tenant": Blobs, "key": Blobs},
             _keys(writes),
             lambda rows: batch.bindings.update(
@@ -305,7 +366,6 @@ class Scribe:
             _parts(writes, places),
             lambda rows: batch.digests.update({(session, name): digest for session, name, digest in rows}),
         )
-        beginning = self._beginning(lasting)
         results = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
         for then, rows in zip(answered, results, strict=True):
             then(rows)
@@ -336,10 +396,11 @@ class Scribe:
             return bool(line.run("chunk_is", place | {"message": message, "idx": index}))
         return False
 
-    def _confirm(self, doubt: Attempt) -> list[Outcome]:
+    def _confirm(self, doubt: Attempt, beginning: list[Statement]) -> list[Outcome]:
         """It was done, on this server at least. A commit that comes after it waits for the others too."""
         known = next(self._ledger.sessions[id] for id in sorted(doubt.sessions) if id in self._ledger.sessions)
-        self.connect().run_all([("touch", {"tenant": known.tenant, "id": known.id}), ("commit", None)])
+        touch = ("touch", {"tenant": known.tenant, "id": known.id})
+        self.connect().run_all([*beginning, touch, ("commit", None)])
         self._check_replicated()
         return doubt.outcomes
 
@@ -365,25 +426,11 @@ class Scribe:
         for known in (*batch.moved.values(), *batch.opened.values()):
             self._acknowledged.note(known.id, known.head)
         self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
-        self._swept |= batch.swept
 
-    # Housekeeping, after the answers.
-
-    def tidy(self, *, all_of_it: bool = False) -> None:
-        """Removes journal rows of turns that are over, many at once. Nothing depends on it now."""
-        if len(self._swept) < (1 if all_of_it else SWEEP_MIN):
-            return
-        rows = [(tenant, id, position) for id, (tenant, position) in self._swept.items()]
-        self._swept.clear()
-        sweep = ("sweep", columns(PLACE | {"position": Ints}, rows))
-        try:
-            self.connect()
-            self.connect().run_all([*self._beginning(False), sweep, ("commit", None)])
-        except psycopg.Error:
-            self._clear(())
+    def tidy(self) -> None:
+        """Nothing is left to do after the answers."""
 
     def finish(self) -> None:
-        self.tidy(all_of_it=True)
         self.close()
 
     def _next_stamp(self) -> int:
@@ -398,7 +445,8 @@ class Scribe:
         return self._lasting and not all(write.fleeting for commit in commits for write in commit)
 
     def _beginning(self, lasting: bool) -> list[Statement]:
-        return [("begin", None)] if lasting else [("begin", None), ("fleeting", None)]
+        limits = [("limits", LIMITS | {"once": True})] if self._line is not None and self._line.pooled else []
+        return [("begin", None), *limits, *([] if lasting else [("fleeting", None)])]
 
 
 def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:

@@ -51,3 +51,7 @@ CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
 -- Waiters have leases, too.
 ALTER TABLE inbox ADD COLUMN lease_s double precision;
 ALTER TABLE inbox ADD COLUMN lease_until double precision;
+
+-- What was said in turns that are over goes with their end from now on. Processes that died have left some.
+DELETE FROM journal USING session
+WHERE session.tenant = journal.tenant AND session.id = journal.session AND session.turn IS NULL;
