@@ -17,7 +17,7 @@ from holdfast.testing.examine import broken
 LIMIT_S = 60.0
 
 FREEZES = """
-    import os, signal
+    import os, signal, time
     import holdfast
     from holdfast.engine.postgres import ledger
 
@@ -28,6 +28,7 @@ FREEZES = """
             ledger.Ledger.apply = judge
             say("frozen")
             os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(1)  # another thread may be the one that takes the signal, some moments later
         return judge(self, commit)
 
     ledger.Ledger.apply = freezing

@@ -115,8 +115,7 @@ def test_a_server_that_knows_less_than_was_acknowledged_is_refused(database: str
         session = store.session("k")
         session.append("one")
         session.append("two")
-        engine = store._work.engine
-        assert isinstance(engine, PostgresEngine)
+        engine: PostgresEngine = store._work.engine  # type: ignore[assignment]
         engine._acknowledged.note(session.id, engine.state(session.id).head + 1)  # type: ignore[union-attr]
         with pytest.raises(StoreUnavailable, match="acknowledged"):
             store.session("k")

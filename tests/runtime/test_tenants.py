@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.errors import NotFound, StoreUnavailable
+from holdfast.errors import BadArgument, NotFound, StoreUnavailable
 from holdfast.testing.examine import broken
 
 
@@ -57,8 +57,10 @@ def test_closing_a_derived_store_ends_its_turns_and_leaves_the_others(place: Any
 def test_closing_the_store_that_was_opened_closes_all(place: Any):
     store = holdfast.open(place)
     derived = store.for_tenant("b")
-    derived.turn("k", "left running").say("a word")
+    turn = derived.turn("k", "left running")
+    turn.say("a word")
     store.close()
+    del turn
     with pytest.raises(StoreUnavailable, match="closed"):
         derived.session("k")
     with holdfast.open(place, tenant="b") as again:
@@ -68,7 +70,7 @@ def test_closing_the_store_that_was_opened_closes_all(place: Any):
 @pytest.mark.parametrize("name", ["", None, 5, "\ud800"])
 def test_a_tenant_has_a_name(tmp_path: Path, name: Any):
     with holdfast.open(tmp_path / "agent.db") as store:
-        with pytest.raises(holdfast.errors.HoldfastError):
+        with pytest.raises(BadArgument):
             store.for_tenant(name)
 
 

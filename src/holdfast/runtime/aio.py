@@ -357,6 +357,12 @@ class AsyncStore:
         """What waits in the inboxes of all sessions, oldest first; see `Store.pending`."""
         return arun(self._work.pending(after, limit))
 
+    def for_tenant(self, name: str) -> "AsyncStore":
+        """The store of another tenant on the same engine; see `Store.for_tenant`. It may be awaited like everything
+        here, though there is nothing to wait for.
+        """
+        return _Derived(self._work.for_tenant(name))
+
     async def get(self, session_id: str) -> AsyncSession:
         """A session by its id, or by an unambiguous beginning of it."""
         return AsyncSession(await arun(self._work.get(session_id)))
@@ -425,6 +431,14 @@ class AsyncStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class _Derived(AsyncStore):
+    """A store that is there already: awaiting it gives itself."""
+
+    def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        return self
+        yield
 
 
 class Opening:

@@ -139,6 +139,7 @@ RULES: dict[str, Rule] = {
     "to": _where,
     "durability": choice(*get_args(Durability)),
     "tenant": name("the name of a tenant", bytes_max=TENANT_MAX),
+    "Store.for_tenant.name": name("the name of a tenant", bytes_max=TENANT_MAX),
     "world": anything,
     "progress": _callable,
     "read_only": flag,

@@ -136,3 +136,44 @@ class Keeper:
             else:
                 self._turns.pop(key, None)
             del turn
+
+
+class Part(Keeper):
+    """The keeper of a store that shares the engine of another: the turns are kept there, and known here as its own."""
+
+    def __init__(self, whole: Keeper) -> None:
+        self._whole = whole
+        self.leases = whole.leases
+        self._own: weakref.WeakSet[Held] = weakref.WeakSet()
+
+    def hold(self, turn: Held, orphaned: Callable[[], None]) -> None:
+        self._own.add(turn)
+        self._whole.hold(turn, orphaned)
+
+    def drop(self, turn: Held) -> None:
+        self._whole.drop(turn)
+
+    def leave(self, name: tuple[str, int], turn: Held) -> None:
+        self._own.add(turn)
+        self._whole.leave(name, turn)
+
+    def take_left(self, session: str, turn: int | None) -> Held | None:
+        return self._whole.take_left(session, turn)
+
+    def end_left(self) -> None:
+        self._whole.end_left()
+
+    def give_up(self, seizure: tuple[str, int]) -> None:
+        self._whole.give_up(seizure)
+
+    def gave_up(self, seizure: tuple[str, int]) -> bool:
+        return self._whole.gave_up(seizure)
+
+    def held(self) -> list[Held]:
+        return [turn for turn in self._whole.held() if turn in self._own]
+
+    def round(self) -> None:
+        self._whole.round()
+
+    def close(self) -> None:
+        """The others go on."""

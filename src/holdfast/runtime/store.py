@@ -12,6 +12,7 @@ from holdfast.domain.arguments import Checked, Durability, OnBusy, State
 from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.message import USUAL_FORMAT, Spoken
 from holdfast.domain.routing import Policy
+from holdfast.engine.closed import ClosedEngine
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, NotFound
@@ -20,7 +21,7 @@ from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import Arrivals, RealWorld, World, mint_session
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.holding import HeldEngine
-from holdfast.runtime.keeper import Keeper
+from holdfast.runtime.keeper import Keeper, Part
 from holdfast.runtime.lineage import Lineages
 from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
 from holdfast.runtime.recovery import settle, settle_if_dead
@@ -56,11 +57,13 @@ class StoreWork:
         world: World | None,
         read_only: bool = False,
         engine: Engine | None = None,
+        root: "StoreWork | None" = None,
     ) -> None:
         self.world = world or RealWorld()
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
-        self.keeper = Keeper(self.world.tick)
+        self._root = root
+        self.keeper: Keeper = Keeper(self.world.tick) if root is None else Part(root.keeper)
         self._process = os.getpid()
         self.engine = engine or self._opened(
             where,
@@ -79,8 +82,16 @@ class StoreWork:
     def _opened(self, where: str | os.PathLike[str], **options: Any) -> Engine:
         return cast(Engine, HeldEngine(open_engine(where, **options), self.keeper))
 
+    def for_tenant(self, name: str) -> "StoreWork":
+        """The same engine for another tenant. Its turns are its own."""
+        root = self._root or self
+        options: dict[str, Any] = {"durability": "", "world": self.world, "engine": self.engine}
+        return StoreWork(self.engine.where, tenant=name, root=root, **options)
+
     def close(self) -> None:
-        """Ends what this process still runs, then lets go. In a child that was forked there is nothing to let go of."""
+        """Ends what this process still runs, then lets go; of the engine only if it was opened with this store. In a
+        child that was forked there is nothing to let go of.
+        """
         if os.getpid() != self._process:
             return
         for turn in self.keeper.held():
@@ -88,7 +99,10 @@ class StoreWork:
                 run(turn.finish("interrupted", "the store was closed"))
         self.keeper.end_left()
         self.keeper.close()
-        self.engine.close()
+        if self._root is None:
+            self.engine.close()
+        else:
+            self.engine = cast(Engine, ClosedEngine(self.engine.where))
 
     def room(self, state: SessionState) -> Room:
         return Room(self.engine, self.world, self.keeper, self._lineages, state)
@@ -383,6 +397,12 @@ class Store:
         gateway asks after a restart. `after` is the `next` of the page before.
         """
         return run(self._work.pending(after, limit))
+
+    def for_tenant(self, name: str) -> "Store":
+        """The store of another tenant on the same engine: the same connections and threads, other sessions. Closing it
+        ends the turns that were begun with it, and nothing else; closing the store that was opened closes all.
+        """
+        return Store(self._work.for_tenant(name))
 
     def get(self, session_id: str) -> Session:
         """A session by its id, or by an unambiguous beginning of it."""

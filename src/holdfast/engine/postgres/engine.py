@@ -60,8 +60,8 @@ class PostgresEngine:
     says when patience is over.
     """
 
-    look_s = 1.0
-    """The poller tells of what other processes commit."""
+    look_s = 30.0
+    """The poller tells of what other processes commit, and wakes all when it can't."""
 
     def __init__(
         self,

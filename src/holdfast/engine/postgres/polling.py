@@ -31,8 +31,10 @@ from holdfast.engine.postgres.trouble import UNPREPARED, verdict
 from holdfast.engine.watchers import Watchers
 from holdfast.errors import HoldfastError
 
-LIVELY_S, CALM_S = 0.02, 0.05
+LIVELY_S, CALM_S = 0.02, 0.25
 """How long it rests between two looks, while something moves and when nothing has moved lately."""
+HINTED_S = 1.0
+"""How long it rests when nothing has moved lately and hints come: they make it look at once."""
 LIVELY_LOOKS = 50
 LOOKS_AFTER = 40
 """So many looks more at a session that nobody watches now: who waits in short pauses comes back."""
@@ -100,11 +102,15 @@ class Poller:
                 self._watchers.wake_those(moved)
                 idle = 0 if moved else idle + 1
                 troubles = 0
-                self._rest(pace(idle))
+                self._rest(pace(idle, hinted=self._is_hinted))
             except (psycopg.Error, HoldfastError) as error:
                 self._give_up(error)
                 self._closed.wait(min(TROUBLE_MAX_S, TROUBLE_S * 2**troubles))
                 troubles = min(troubles + 1, 10)
+
+    @property
+    def _is_hinted(self) -> bool:
+        return self._listens and self._line is not None and not self._line.pooled
 
     def _choose(self) -> bool:
         """Which sessions are to be looked at: those that are watched, or were until a moment ago."""
@@ -132,7 +138,7 @@ class Poller:
         """Until the pause is over, or there is a hint that concerns somebody here."""
         self._closed.wait(GAP_S)
         if not self._listens or self._line is None:
-            self._closed.wait(pause_s - GAP_S)
+            self._roused.wait(pause_s - GAP_S)
             return
         for hint in self._line.connection.notifies(timeout=pause_s - GAP_S):
             if is_meant(hint.payload, self._looks_left):
@@ -168,9 +174,11 @@ class Poller:
             self._line = None
 
 
-def pace(idle: int) -> float:
+def pace(idle: int, *, hinted: bool) -> float:
     """How long to rest after so many looks in a row that have found nothing."""
-    return LIVELY_S if idle < LIVELY_LOOKS else CALM_S
+    if idle < LIVELY_LOOKS:
+        return LIVELY_S
+    return max(HINTED_S, CALM_S) if hinted else CALM_S
 
 
 def news(known: dict[str, int], found: dict[str, int], is_ours: Callable[[int], bool]) -> list[str]:
