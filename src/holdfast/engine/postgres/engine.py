@@ -95,16 +95,8 @@ class PostgresEngine:
             patience=self._patience,
             read_only=read_only,
         )
-        scribe = partial(
-            Scribe,
-            address,
-            self._watchdog,
-            self._tenants,
-            self._acknowledged,
-            lasting=self._lasting,
-            patience=self._patience,
-            chance=chance,
-        )
+        shared = (address, self._watchdog, self._tenants, self._acknowledged)
+        scribe = partial(Scribe, *shared, lasting=self._lasting, patience=self._patience, chance=chance)
         self._sidings = Sidings(scribe)
         self._scribes = [scribe(sidings=self._sidings) for _ in range(0 if read_only else writers)]
         self._indexer = Indexer(self._searching.advance)
