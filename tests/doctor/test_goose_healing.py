@@ -187,6 +187,18 @@ def test_a_result_without_a_call_is_hidden_from_the_model(tmp_path):
     assert [result("call_gone")] not in contents(seen_by_model(spoken))
 
 
+def test_words_beside_a_result_without_a_call_are_still_shown(tmp_path):
+    def beside(store):
+        store.ask("What is in the shed?")
+        store.say("user", result("call_gone"), text("And in the barn?"))
+        store.say("assistant", text("A saw."))
+
+    spoken = messages(tmp_path, beside)
+    assert [text("And in the barn?")] in contents(seen_by_model(spoken))
+    assert [result("call_gone")] in contents(spoken)
+    assert [result("call_gone")] not in contents(seen_by_model(spoken))
+
+
 def test_a_result_is_put_behind_its_call(tmp_path):
     kinds = [said["content"][0]["type"] for said in messages(tmp_path, result_before_call)]
     assert kinds == ["text", "text", "toolRequest", "toolResponse", "text"]

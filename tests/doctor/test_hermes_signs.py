@@ -196,3 +196,14 @@ def test_deep_nesting_is_a_finding_and_no_exception(tmp_path, column, depth):
     found = rules(book.close())
     if depth > 200:
         assert found == {"hermes/unreadable-record" if column == "content" else "hermes/tool-calls-not-json"}
+
+
+@pytest.mark.parametrize(("apart_s", "is_double"), [(0.02, True), (0.09, True), (0.2, False), (60.0, False)])
+def test_a_question_is_doubled_only_when_it_is_stored_twice_at_once(tmp_path, apart_s, is_double):
+    """Somebody who asks the same again a moment later has asked twice."""
+    book = Book(tmp_path / "state.db")
+    name = book.session("asked")
+    book.say(name, "user", "Is the crane free?")
+    book.say(name, "user", "Is the crane free?", book.now + apart_s)
+    book.say(name, "assistant", "Yes.", book.now + apart_s + 1)
+    assert ("hermes/double-user-row" in rules(book.close())) == is_double

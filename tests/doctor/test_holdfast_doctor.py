@@ -169,6 +169,31 @@ def test_words_of_a_turn_that_was_running_are_kept(tmp_path: Path) -> None:
         assert not found, "\n".join(found)
 
 
+def test_a_finished_message_whose_journal_is_still_there_is_told_once(tmp_path: Path) -> None:
+    """I-6: what was delivered and stored is not stored again as a part of itself."""
+    path, out = tmp_path / "agent.db", tmp_path / "healed.db"
+    with holdfast.open(path) as store:
+        turn = store.session("k").turn("Tell me.")
+        assert list(turn.deliver(iter(["Once ", "upon ", "a time."]), format="text"))
+        assert turn.say("The end.")
+        heal(path, out)
+        turn.interrupt("enough")
+    assert list(words(out).values()) == [["Tell me.", "Once upon a time.", "The end."]]
+
+
+def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(path: Path, tmp_path: Path) -> None:
+    """I-6, I-7: the next turn has a number that no turn has had."""
+    out = tmp_path / "healed.db"
+    tamper(path, "UPDATE session SET fence = 1 WHERE key = 'k'")
+    heal(path, out)
+    with holdfast.open(out) as store:
+        with store.session("k", create=False).turn("next") as turn:
+            turn.say("fine")
+        assert turn.id.endswith(":7")
+        found = broken(store)
+        assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10])
 def test_what_is_no_store_is_a_finding(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "thing.db").write_bytes(data)

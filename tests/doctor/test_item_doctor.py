@@ -1,9 +1,11 @@
 """Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and none is left."""
 
+import json
 import subprocess
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
 import item_stores as stores
 from holdfast.doctor.items.signs import item_signs, looked_at
@@ -147,3 +149,50 @@ def test_items_that_say_nothing_do_not_close_a_call(program):
 
 def _lines(count):
     return [Line(f"o{n}", f"p{n}", "assistant", {}, "holdfast") for n in range(count)]
+
+
+def test_messages_with_one_id_and_other_words_are_other_messages(patients):
+    """The Agents SDK gives every message of a chat-completions model the id `__fake_id__`."""
+    said = [
+        {"type": "message", "role": "assistant", "status": "completed", "id": "__fake_id__"}
+        | {"content": [{"type": "output_text", "text": text, "annotations": []}]}
+        for text in ("Berth 4.", "At 21:40.", "Berth 4.")
+    ]
+    asked = [{"role": "user", "content": text} for text in ("Which berth?", "When?", "Which berth again?")]
+    records = [one for pair in zip(asked, said, strict=True) for one in pair]
+    patient = patients(stores.Agents, records)
+    assert rules_of(patient) == []
+    [story] = patient.healed(lambda rule: True).stories()
+    assert [line.payload for line in story.lines] == records
+
+
+@programs
+def test_a_row_with_a_known_id_and_other_words_is_kept(patients, program):
+    """A remedy that removes anything looks at what it removes."""
+    records = stores.repeated(program)
+    again = next(at for at, record in enumerate(records) if records.index(record) != at)
+    records[again] = json.loads(json.dumps(records[again]).replace("wet", "something else"))
+    assert records[again] not in records[:again]
+    patient = patients(program, records)
+    assert f"{program.kind}/repeated-message" not in rules_of(patient)
+    [story] = patient.healed(lambda rule: True).stories()
+    assert "something else" in str([line.payload for line in story.lines])
+
+
+def test_words_beside_a_stray_result_are_still_shown(patients):
+    records = stores.stray(stores.Claude)
+    records[1]["message"]["content"].append({"type": "text", "text": "And look at row 9."})
+    [story] = patients(stores.Claude, records).healed(usual).stories()
+    assert [line.labels.get("visible_to_model", True) for line in story.lines] == [True, True, True]
+    assert "And look at row 9." in str([line.payload for line in story.lines])
+
+
+@programs
+def test_a_call_that_was_answered_is_not_open(program):
+    """Whether its result came at once, after another call, or after words."""
+    called, other, result, words = (Item(line) for line in _lines(4))
+    called, other = replace(called, calls=("c",)), replace(other, calls=("d",), answers=("d",))
+    result, words = replace(result, answers=("c",)), replace(words, says=True)
+    for order in ((called, result, words), (called, other, result, words), (called, words, result, words)):
+        assert not looked_at(order, may_run=False).open_calls
+    assert looked_at((called, other, words), may_run=False).open_calls == {"p0": ("c",)}

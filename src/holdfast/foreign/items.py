@@ -134,11 +134,15 @@ def wrong_item(item: Any) -> str:
     return "" if isinstance(kind, str) else "its type is not a word"
 
 
+NO_IDS = ("__fake_id__",)
+"""What the Agents SDK puts where an id has to be and its model gave none: it is no identity to the SDK either."""
+
+
 def response_item(item: dict[str, Any], line: Line) -> Item:
     """An item of the Responses API, whose payload and place are those of `line`."""
     kind = item.get("type") or "message"
     call_id = item.get("call_id") if isinstance(item.get("call_id"), str) else ""
-    own = item.get("id") if isinstance(item.get("id"), str) else ""
+    own = item.get("id") if isinstance(item.get("id"), str) and item["id"] not in NO_IDS else ""
     if kind in _CALLS and call_id:
         return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
     if kind.endswith("_output") and call_id:

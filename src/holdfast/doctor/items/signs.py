@@ -1,5 +1,7 @@
 """What is wrong with a session that is a plain row of provider messages."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -7,6 +9,7 @@ import msgspec
 from holdfast.doctor.finding import Sign
 from holdfast.foreign.items import Item
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.story import Line
 
 
 class Case(msgspec.Struct):
@@ -26,7 +29,7 @@ def looked_at(items: Iterable[Item | Unreadable], *, may_run: bool = True) -> Ca
     So is one that the session ends on, unless it may be running (`may_run`).
     """
     case = Case()
-    met: set[str] = set()
+    met: set[tuple[str, bytes]] = set()
     waiting: dict[str, str] = {}
     passed: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
@@ -37,10 +40,11 @@ def looked_at(items: Iterable[Item | Unreadable], *, may_run: bool = True) -> Ca
             continue
         case.messages += 1
         place = item.line.place
-        if item.id and item.id in met:
+        if item.id and (said := (item.id, _gist(item))) in met:
             case.repeated[place] = item.id
             continue
-        met.add(item.id)
+        if item.id:
+            met.add(said)
         if item.says:
             passed.update(waiting)
             waiting.clear()
@@ -58,6 +62,12 @@ def looked_at(items: Iterable[Item | Unreadable], *, may_run: bool = True) -> Ca
         for place in places if call not in called else ():
             case.strays[place] = (*case.strays.get(place, ()), call)
     return case
+
+
+def _gist(item: Item) -> bytes:
+    """What an item says. The same id alone makes no repetition: some models give all their messages one."""
+    said = item.line.payload if isinstance(item.line, Line) else item.line.text
+    return hashlib.blake2b(json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16).digest()
 
 
 def item_signs(kind: str, session: str, path: str, case: Case) -> tuple[Sign, ...]:
