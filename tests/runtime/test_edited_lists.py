@@ -109,3 +109,13 @@ def test_other_words_between_the_same_neighbours_are_new(path: Path, session: Se
     with other_handle(path, durability="process") as other:
         assert len(other.get(session.id).record(changed).new) == 1
     assert "No card of yours is known here." in told(session)
+
+
+def test_an_edit_is_known_when_a_summary_covers_the_message(path: Path, session: Session) -> None:
+    """The list is older than the compaction: what it edits is looked for in the past, too."""
+    messages = conversation()
+    session.record(messages)
+    session.compact("about a picture", keep_turns=0)
+    with other_handle(path, durability="process") as other:
+        assert other.get(session.id).record(mask_a_number(copy.deepcopy(messages))).new == ()
+    assert len(told(session)) == len(messages)

@@ -137,7 +137,7 @@ class _Attempt:
         found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
         untold = gone - spent
         if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
-            past = self._past(untold)
+            past = self._past(untold, found.new)
         elif found.new and (untold or log.head > max(heard, room.learned)):
             known = {id for _, ids in shown for id in ids}.union(*(entry.refs for entry in remembered))
             past = self._unheard(known, untold, since=max(heard, room.learned))
@@ -157,9 +157,9 @@ class _Attempt:
         told = [log.worded(seen) for seen in log.told if seen.id in more or seen.id in known] if more else []
         return [(thaw(seen.body), (seen.id,)) for seen in told]
 
-    def _past(self, untold: set[str]) -> list[Shown]:
+    def _past(self, untold: set[str], unknown: list[Any]) -> list[Shown]:
         """All that was ever said and may be in the list, which seems older than the view."""
-        is_told, log, history = Echo(self._payloads), self._log, self._room.history()
+        is_told, log, history = Echo(self._payloads, unknown), self._log, self._room.history()
         payloads = dict(self._read(is_told, up_to=log.since)) if history is not log else {}
         here = {seen.seq: thaw(log.worded(seen).body) for seen in log.standing}
         always = {seen.seq for seen in log.standing if seen.id in untold}
