@@ -130,7 +130,8 @@ def _help(group: str) -> None:
     for word, about in below(group).items():
         parser.add_argument(f"_{word}", metavar=word, nargs="?", help=about)
     if not group:
-        parser.add_argument("--version", action="store_true", help="show the version and end")
+        parser.add_argument("--version", action="store_true", help="show the version and exit")
+        parser.epilog = codes.listed()
     sys.stdout.write(parser.format_help())
 
 
@@ -139,11 +140,16 @@ def _unknown(name: str, words: list[str]) -> str:
 
     group = name.split()[0] if name.split()[0] in GROUPS else ""
     wrong = name.removeprefix(group).strip() or words[1]
-    known = below(group)
-    near = get_close_matches(wrong, known, n=1)
-    hint = f"do you mean `{near[0]}`?" if near else f"there are {', '.join(known)}."
+    prog = f"holdfast {group}".strip()
     kind = "option" if wrong.startswith("-") else "command"
-    return f"`{f'holdfast {group}'.strip()}` has no {kind} `{wrong}`; {hint}"
+    if kind == "option" and not group and (near := get_close_matches(wrong, SHARED, n=1)):
+        return f"`{prog}` has no option `{wrong}`; did you mean `{near[0]}`?"
+    # `holdfast list` is meant for a command below a group; the group need not be known by heart.
+    elsewhere = [known for known in COMMANDS if known.split()[-1] == wrong]
+    known = below(group)
+    near = elsewhere or [f"{group} {word}".strip() for word in get_close_matches(wrong, known, n=1)]
+    hint = f"did you mean `holdfast {near[0]}`?" if near else f"there are {', '.join(known)}."
+    return f"`{prog}` has no {kind} `{wrong}`; {hint}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import holdfast
@@ -44,7 +44,8 @@ def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STOR
 
 
 def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
-    """The session that was named: an id, the beginning of one, `key:KEY` or `@latest`."""
+    """The session that was named: an id, the beginning of one, a key, or `@latest`. `key:KEY` is a key, whatever ids
+    begin like it."""
     if name == LATEST:
         return _latest(store)
     if name.startswith(KEY):
@@ -57,7 +58,10 @@ def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
     try:
         return store.get(name)
     except NotFound as error:
-        raise _unclear(store, name, getattr(error, "candidates", ())) from None
+        candidates = getattr(error, "candidates", ())
+    with suppress(NotFound):
+        return store.session(name, create=False)
+    raise _unclear(store, name, candidates)
 
 
 def _latest(store: holdfast.Store) -> holdfast.Session:
@@ -71,7 +75,7 @@ def _latest(store: holdfast.Store) -> holdfast.Session:
 def _unclear(store: holdfast.Store, name: str, candidates: Any) -> Stop:
     if not candidates:
         hint = "`holdfast sessions list` shows which there are."
-        return Stop(NOT_FOUND, f"There is no session `{name}` in this store; {hint}")
+        return Stop(NOT_FOUND, f"No session has the id or the key `{name}` in this store; {hint}")
     more = tuple(f"  {id}  {one_line(store.get(id).key or '')}".rstrip() for id in candidates)
     return Stop(NOT_FOUND, f"Several sessions begin with `{name}`; give more of the id:", more=more)
 

@@ -22,8 +22,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, about: str) -> None:
         super().__init__(
-            prog=prog, description=about, epilog=codes.listed(), allow_abbrev=False, add_help=False,
-            formatter_class=_Formatter,
+            prog=prog, description=about, allow_abbrev=False, add_help=False, formatter_class=_Formatter,
         )  # fmt: skip
         self.arguments_are("arguments")
         self.add_argument("-h", "--help", action="help", help="show this and end")
@@ -35,7 +34,15 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise codes.Stop(codes.USAGE, f"{message}; see `{self.prog} --help`.")
+        raise codes.Stop(codes.USAGE, f"{message}; {self._hint(message)}")
+
+    def _hint(self, message: str) -> str:
+        """What may have been meant by an option that there is not, else where to read on."""
+        from difflib import get_close_matches
+
+        wrong = message.removeprefix("unrecognized arguments: ").split("=")[0].split(" ")[0]
+        near = get_close_matches(wrong, self._option_string_actions, n=1) if wrong.startswith("-") else []
+        return f"did you mean `{near[0]}`?" if near else f"see `{self.prog} --help`."
 
     def arguments_are(self, title: str, about: str | None = None) -> None:
         """What the words are called that are not options."""
@@ -58,7 +65,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_session(self) -> None:
         """The argument that names a session."""
-        help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
+        help = "an id or the beginning of one, a key (its current session), or @latest"
         self.add_argument("session", metavar="SESSION", help=help)
 
     def add_yes(self) -> None:

@@ -41,8 +41,8 @@ def run(options: Any, out: Output) -> int:
         out.json({"sessions": list(page), "next": page.next})
         return DONE
     columns = [
-        Column("ID"), Column("KEY", shrinks=2), Column("EPOCH", right=True), Column("STATE"),
-        Column("ENTRIES", right=True), Column("ACTIVE"), Column("TITLE", shrinks=1),
+        Column("ID"), Column("KEY", shrinks=2), Column("EPOCH", right=True, leaves=1), Column("STATE", leaves=3),
+        Column("ENTRIES", right=True, leaves=2), Column("ACTIVE", leaves=4), Column("TITLE", shrinks=1),
     ]  # fmt: skip
     rows: list[list[Piece]] = [
         [
@@ -54,7 +54,7 @@ def run(options: Any, out: Output) -> int:
     for line in table(columns, rows, width=out.width):
         out.line(*line)
     if not rows:
-        out.say("No session fits." if options.key or options.state or options.text else "There are no sessions.")
+        out.say("No matches." if options.key or options.state or options.text else "No sessions yet.")
     if page.next is not None:
         out.say("More: ", (shlex.join(_line(options, page.next)), "strong"))
     return DONE

@@ -11,11 +11,13 @@ NARROW = 8
 
 
 class Column(NamedTuple):
-    """A heading. `shrinks` says which column gives way when the screen is too narrow: 1 first, then 2."""
+    """A heading. `shrinks` says which column gives way when the screen is too narrow: 1 first, then 2. If that is not
+    enough, those with `leaves` are left out, 1 first."""
 
     heading: str
     right: bool = False
     shrinks: int = 0
+    leaves: int = 0
 
 
 Line = tuple[Piece, ...]
@@ -31,6 +33,9 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Piece]], *, width: 
         for at, column in enumerate(columns)
     ]
     if width is not None:
+        kept = _fitting(columns, widths, width)
+        columns, widths = [columns[at] for at in kept], [widths[at] for at in kept]
+        plain = [[row[at] for at in kept] for row in plain]
         _shrink(columns, widths, width)
     yield tuple(_cells([(column.heading, "quiet") for column in columns], columns, widths))
     for row in plain:
@@ -40,6 +45,20 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Piece]], *, width: 
 def _plain(cell: Piece) -> tuple[str, str]:
     text, style = (cell, "") if isinstance(cell, str) else cell
     return one_line(text), style
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """The columns that there is room for when all that can shrink have done so."""
+    kept = list(range(len(columns)))
+
+    def least() -> int:
+        narrow = [min(widths[at], NARROW) if columns[at].shrinks else widths[at] for at in kept]
+        return sum(narrow) + GAP * (len(narrow) - 1)
+
+    for _, at in sorted((column.leaves, at) for at, column in enumerate(columns) if column.leaves):
+        if least() > width:
+            kept.remove(at)
+    return kept
 
 
 def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
