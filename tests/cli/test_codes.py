@@ -1,4 +1,4 @@
-"""Exit codes: every error has one, every help text lists them, and no error is a traceback."""
+"""Exit codes: every error has one, the first help text lists them, and no error is a traceback."""
 
 import re
 import sqlite3
@@ -29,11 +29,11 @@ def test_each_branch_of_the_tree_has_its_code():
 
 
 @pytest.mark.parametrize("name", ["", *GROUPS, *COMMANDS])
-def test_every_help_text_lists_the_codes_and_says_what_the_command_does(name):
+def test_every_help_text_says_what_the_command_does_and_the_first_one_lists_the_codes(name):
     done = command(*name.split(), "--help", COLUMNS="80")
     assert (done.code, done.err) == (0, "")
     for code, meaning in codes.MEANINGS.items():
-        assert re.search(rf"^  {code} +{re.escape(meaning)}$", done.out, re.M)
+        assert bool(re.search(rf"^  {code} +{re.escape(meaning)}$", done.out, re.M)) == (name == "")
     assert done.out.startswith(f"usage: holdfast {name}".rstrip())
     assert max(map(len, done.out.splitlines())) <= 80
     if name in COMMANDS:
@@ -52,8 +52,12 @@ def test_the_first_help_names_every_command():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (("sesions",), "do you mean `sessions`?"),
-        (("sessions", "lst"), "do you mean `list`?"),
+        (("sesions",), "did you mean `holdfast sessions`?"),
+        (("sessions", "lst"), "did you mean `holdfast sessions list`?"),
+        (("list",), "did you mean `holdfast sessions list`?"),
+        (("backup", "to.db"), "did you mean `holdfast store backup`?"),
+        (("--stoer", "agent.db", "sessions", "list"), "did you mean `--store`?"),
+        (("sessions", "list", "--stoer=agent.db"), "did you mean `--store`?"),
         (("sessions", "frobnicate"), "there are list, show,"),
         (("sessions", "--nope"), "no option `--nope`"),
         (("--nope",), "no option `--nope`"),
@@ -62,7 +66,7 @@ def test_the_first_help_names_every_command():
         (("sessions", "list", "--limit", "many"), "not a whole number"),
         (("sessions", "list", "--lim", "3"), "--lim"),
         (("sessions", "list", "--state", "asleep"), "asleep"),
-        (("sessions", "list", "--after", "garbage"), "Page.next"),
+        (("sessions", "list", "--after", "garbage"), "`next` of the page"),
         (("sessions", "search", "x", "--since", "yesterday-ish"), "is no time"),
         (("sessions", "compact", "@latest"), "--summary"),
         (("sessions", "compact", "@latest", "--summary", "  "), "says nothing"),
@@ -80,10 +84,23 @@ def test_a_wrong_command_line_is_2_and_one_sentence(world, arguments, said):
     assert said in done.err
 
 
-@pytest.mark.parametrize("name", ["ffffffff", "", "%", "key:nobody", "日本", "\ud800"])
+@pytest.mark.parametrize("name", ["ffffffff", "%", "key:nobody", "日本"])
 def test_a_session_that_is_not_there_is_3(world, name):
     done = command("sessions", "show", name, "--store", world.path)
     assert (done.code, done.out) == (3, "")
+
+
+@pytest.mark.parametrize("name", ["", "\ud800"])
+def test_what_can_be_no_name_of_a_session_is_2(world, name):
+    done = command("sessions", "show", name, "--store", world.path)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_session_is_named_by_its_key_as_it_is(world):
+    with holdfast.open(world.path) as store:
+        key = next(each.key for each in store.sessions() if each.key)
+    shown = command("sessions", "show", key, "--store", world.path)
+    assert (shown.code, shown.out) == (0, command("sessions", "show", f"key:{key}", "--store", world.path).out)
 
 
 def test_a_message_that_is_not_there_is_3(world):

@@ -119,7 +119,7 @@ def test_a_list_keeps_to_the_terminal(many, columns):
 def test_nothing_to_list_is_said_and_is_no_error(tmp_path):
     holdfast.open(tmp_path / "new.db").close()
     done = command("sessions", "list", "--store", tmp_path / "new.db")
-    assert (done.code, done.out, done.err) == (0, "", "There are no sessions.\n")
+    assert (done.code, done.out, done.err) == (0, "", "No sessions yet.\n")
     assert command("sessions", "list", "--store", tmp_path / "new.db", "--json").json == {"sessions": [], "next": None}
     assert command("sessions", "show", "@latest", "--store", tmp_path / "new.db").code == 3
 

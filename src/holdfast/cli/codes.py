@@ -23,6 +23,8 @@ OF_ERROR: dict[type[errors.HoldfastError], int] = {
     errors.BadArgument: USAGE,
     errors.InvalidMessage: USAGE,
     errors.NotFound: NOT_FOUND,
+    errors.NotApproved: BUSY,
+    errors.ReadOnlyStore: OPERATOR,
     errors.AlreadyAccepted: BUSY,
     errors.TryAgain: BUSY,
     errors.SessionBusy: BUSY,
