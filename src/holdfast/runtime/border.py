@@ -190,6 +190,7 @@ RULES: dict[str, Rule] = {
     "days": number("days", above=0, most=DAYS_MAX),
     "keep_turns": whole(),
     "limit": whole(1, PAGE_MAX),
+    "Store.outbox.limit": whole(1),
     "Session.transcript.limit": whole(),
     "Session.turns.limit": whole(),
     "after": whole(),

@@ -16,10 +16,10 @@ from holdfast.doctor.holdfast.laws import LAWS
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.fold import Log
-from holdfast.domain.turn import addresses
+from holdfast.domain.turn import TurnRecord, addresses
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.runtime.context import Contexts
-from holdfast.runtime.message import Message
+from holdfast.runtime.message import Message, parts_of, shown_text_of
 from holdfast.runtime.room import Room
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -255,15 +255,18 @@ def events_are_one_message(engine: Engine, tenant: str, looks: Iterable[Look]) -
 
 
 def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
-    """Each address of a completed turn is owed its reply or was sent it; nothing else is owed (I-23)."""
+    """Each address of a completed turn that left something said is owed its reply or was sent it; nothing else is owed
+    (I-23).
+    """
     debts: dict[str, list[Any]] = {}
     for debt in engine.outbox(tenant, limit=SESSIONS_MAX):
         debts.setdefault(debt.session, []).append(debt)
     for look in looks:
         owed = debts.pop(look.session.id, [])
-        sent = {note.owed for entry, note in look.notes("post") if note.end == "sent" and entry.seq > look.room.origin}
+        posts = [note for entry, note in look.notes("post") if entry.seq > look.room.origin and entry.turn is None]
+        sent = {note.owed for note in posts if note.end == "sent"}
         ours = {entry.turn for entry in look.own if entry.kind == "turn"}
-        turns = [turn for turn in look.log.turns.values() if turn.number in ours and turn.end == "completed"]
+        turns = [turn for turn in look.log.turns.values() if turn.number in ours and _owes(look, turn)]
         due = Counter(turn.number for turn in turns for _ in addresses(look.log.of_turn(turn.number), turn.reply_to))
         if any(debt.id.hex() in sent for debt in owed):
             yield f"session {look.session.id[:8]} still owes a reply that was sent (I-23)"
@@ -273,6 +276,19 @@ def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Loo
             yield f"session {look.session.id[:8]} owes {len(owed)} and sent {len(sent)} of {sum(due.values())} (I-23)"
     for session in debts:
         yield f"a reply is owed by session {session[:8]}, which is not there (I-23)"
+
+
+def _owes(look: Look, turn: TurnRecord) -> bool:
+    """Whether this turn has left something said: not retracted, not confirmed by itself, nor stored after its end."""
+    if turn.end != "completed":
+        return False
+    for seen in look.log.of_turn(turn.number):
+        stands = seen.seq > turn.sent_seq and seen.id not in look.log.retracted and not seen.note.late
+        if stands and seen.note.role == "assistant":
+            whole = look.room.told(seen)
+            if shown_text_of(parts_of(whole.note, whole.body)).strip():
+                return True
+    return False
 
 
 OF_A_STORE: tuple[Callable[[Engine, str, list[Look]], Iterator[str]], ...] = (
