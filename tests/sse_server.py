@@ -3,6 +3,9 @@
 A script is a list of events, each `(name, data)`; `data` is JSON or a string. `serve` answers every POST with the
 script set for its path's last part (`completions`, `responses`, `messages`). A script may end well, stop quietly before
 its end, or break the connection, as a proxy or a dying server would.
+
+With `strict`, each request is judged by the provider's published rules before it is answered: what breaks one gets the
+provider's own 400, and the client raises.
 """
 
 import json
@@ -12,14 +15,21 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from holdfast.testing.providers import check
+
+JUDGED = {
+    "completions": ("openai.chat", "messages"),
+    "responses": ("openai.responses", "input"),
+    "messages": ("anthropic", "messages"),
+}
 Event = tuple[str | None, Any]
 
 
 class Provider:
     """What a running server answers, and what it was asked."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, *, strict: bool = False) -> None:
+        self.url, self.strict = url, strict
         self.requests: list[dict[str, Any]] = []
         self._scripts: dict[str, tuple[list[Event], bool]] = {}
 
@@ -28,15 +38,26 @@ class Provider:
         self._scripts[path] = (events, broken)
 
     def scripted(self, path: str) -> tuple[list[Event], bool]:
-        return self._scripts[path.rstrip("/").rsplit("/", 1)[-1].split("?")[0]]
+        return self._scripts[_last_part(path)]
+
+    def judged(self, path: str, request: dict[str, Any]) -> list[str]:
+        """What this provider refuses in a request; nothing, if it is not strict."""
+        format, key = JUDGED[_last_part(path)]
+        if not self.strict:
+            return []
+        return check(format, request[key], prefill=False) or ([] if request[key] else [f"{key} is empty"])
+
+
+def _last_part(path: str) -> str:
+    return path.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
 
 
 @contextmanager
-def serve() -> Iterator[Provider]:
+def serve(*, strict: bool = False) -> Iterator[Provider]:
     """A provider on a free port, for the time of a `with` block."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    provider = Provider(f"http://127.0.0.1:{server.server_port}")
+    provider = Provider(f"http://127.0.0.1:{server.server_port}", strict=strict)
     server.provider = provider  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -54,6 +75,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         provider: Provider = self.server.provider  # type: ignore[attr-defined]
         provider.requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        problems = provider.judged(self.path, provider.requests[-1])
+        if problems:
+            self._refuse(problems)
+            return
         events, broken = provider.scripted(self.path)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -65,6 +90,15 @@ class _Handler(BaseHTTPRequestHandler):
         if not broken:
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
+
+    def _refuse(self, problems: list[str]) -> None:
+        error = {"type": "invalid_request_error", "message": "; ".join(problems)}
+        body = json.dumps({"type": "error", "error": {**error, "param": None, "code": None}}).encode()
+        self.send_response(400)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def _chunk(self, text: str) -> None:
         raw = text.encode()
