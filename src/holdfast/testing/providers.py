@@ -15,15 +15,16 @@ from holdfast.testing.provider_anthropic import anthropic_problems
 from holdfast.testing.provider_responses import responses_problems
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-CHAT_KEYS = {
+COMPLETIONS_KEYS = {
     "system": {"role", "content", "name"},
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
-    "tool": {"role", "content", "tool_call_id"},
+    "tool": {"role", "content", "tool_call_id", "name"},
     "assistant": {"role", "content", "name", "refusal", "tool_calls", "audio", "function_call", "annotations"},
 }
-"""Keys that the API takes. `annotations` is not among its parameters; it takes its own answers back whole."""
-CHAT_BLOCKS = {
+"""Keys that the API takes. Two are not among its parameters: `annotations`, as it takes its own answers back whole, and
+the `name` of a result, which agents send all the time."""
+COMPLETIONS_BLOCKS = {
     "text": {"type", "text", "prompt_cache_breakpoint"},
     "image_url": {"type", "image_url", "prompt_cache_breakpoint"},
     "input_audio": {"type", "input_audio", "prompt_cache_breakpoint"},
@@ -75,7 +76,7 @@ def _content_problems(content: Any, at: str) -> list[str]:
             problems.append(f"{at}.content[{index}]: blank text")
         if block.get("type") == "image_url" and _blank((block.get("image_url") or {}).get("url")):
             problems.append(f"{at}.content[{index}]: an image without a url")
-        allowed = (CHAT_BLOCKS | _VENDOR_BLOCKS).get(str(block.get("type")))
+        allowed = (COMPLETIONS_BLOCKS | _VENDOR_BLOCKS).get(str(block.get("type")))
         if allowed is None:
             problems.append(f"{at}.content[{index}]: unknown type {block.get('type')!r}")
         else:
@@ -90,10 +91,10 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in CHAT_KEYS:
+        if role not in COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
-        allowed = CHAT_KEYS[role] | (_VENDOR_KEYS if role == "assistant" else set())
+        allowed = COMPLETIONS_KEYS[role] | (_VENDOR_KEYS if role == "assistant" else set())
         problems += [f"{at}: unknown key {key!r}" for key in message.keys() - allowed]
         problems += [f"{at}: {key} is null" for key in message if message[key] is None and key != "content"]
         if role == "tool":
