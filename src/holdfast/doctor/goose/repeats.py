@@ -1,5 +1,7 @@
 """Rows of goose that share a message's id: stored again as they were, or one answer in pieces."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,17 +24,21 @@ def split_runs(rows: Sequence[Row]) -> list[range]:
 def repeated_rows(rows: Sequence[Row]) -> list[int]:
     """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which two may be alike."""
     pieces = {index for run in split_runs(rows) for index in run}
-    met: dict[str, list[list[Any]]] = {}
+    met: dict[str, set[str]] = {}
     found = []
     for index, row in enumerate(rows):
         if row.message_id is None or row.content is None or index in pieces:
             continue
-        said = met.setdefault(row.message_id, [])
-        if row.content in said:
+        said, gist = met.setdefault(row.message_id, set()), _gist(row.content)
+        if gist in said:
             found.append(index)
-        else:
-            said.append(row.content)
+        said.add(gist)
     return found
+
+
+def _gist(content: list[Any]) -> str:
+    """The same for blocks that are equal: rows of one id are looked up, not compared with each other."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def told_once(rows: Sequence[Row]) -> tuple[Row, ...]:
