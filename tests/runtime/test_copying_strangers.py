@@ -92,8 +92,8 @@ def test_debts_that_no_turn_of_the_log_owes_are_not_copied(path: Path, target: P
     with holdfast.open(path) as store:
         with store.session("k").turn("hi", reply_to="ann") as turn:
             turn.say("hello")
-    columns = "SELECT x'abababababababababababababababab', session, 99, 'mallory', 5 FROM outbox"
-    craft(path, f"INSERT INTO outbox (id, session, turn, reply_to, at) {columns}")
+    columns = "SELECT x'abababababababababababababababab', session, 99, 'mallory', 5, tenant FROM outbox"
+    craft(path, f"INSERT INTO outbox (id, session, turn, reply_to, at, tenant) {columns}")
     copy(path, target)
     with holdfast.open(target) as store:
         assert [owed.reply_to for owed in store.outbox()] == ["ann"]
