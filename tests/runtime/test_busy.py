@@ -590,8 +590,8 @@ def test_a_reader_that_goes_away_stops_nothing(store, where):
 def test_stop_ends_only_the_session_it_names(store):
     """I-16."""
     with store.turn("a", "one") as kept:
-        store.session("b").turn("two")
-        assert store.session("b").stop() is True
+        stopped = store.session("b").turn("two")
+        assert store.session("b").stop() is True and stopped.stopped
         assert kept.stopped is False
         kept.say("One.")
     assert ends(store, store.session("a").id) == {1: ["completed"]}

@@ -54,7 +54,8 @@ def test_a_turn_that_starts_while_a_session_is_being_ended_is_ended_with_it(sess
     rival = other.session("k")
     for moment, _ in enumerate(moments(session._work.end("enough"))):
         if moment == 0:
-            rival.turn("quick", on_busy="refuse")
+            quick = rival.turn("quick", on_busy="refuse")
+    assert quick.stopped
     assert list(ends(other, session.id).values()) == [["interrupted"]]
     assert rival.info().state == "ended"
 

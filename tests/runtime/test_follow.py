@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -332,6 +333,29 @@ def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: S
 
 def waiting(news: News) -> Plan[None]:
     yield Listen(news, 10 * LIMIT_S)
+
+
+def test_a_chunk_is_not_told_before_the_start_of_its_turn(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I-15: the turn starts, and speaks, between a follower's look at the log and its look at the journal."""
+    session.append("before")
+    room = session._work.room
+    follower, page, spoken = Follower(room, None), room.page, []
+
+    def late(after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Any]:
+        found = page(after, limit, bodies=bodies)
+        if not spoken:
+            turn = session.turn("Hi")
+            stream = turn.deliver(iter(["Hel", "lo"]))
+            spoken.extend([turn, stream, next(stream)])
+        return found
+
+    monkeypatch.setattr(room, "page", late)
+    events = follower.step()
+    assert [event.kind for event in events] == ["entry"] * len(events)
+    events += follower.step()
+    kinds = [event.entry.kind if event.entry is not None else "chunk" for event in events]
+    assert kinds.index("turn") < kinds.index("chunk")
+    assert spoken[2] == "Hel" and "Hel" in texts(events).values()
 
 
 def test_two_followers_do_not_disturb_each_other(session: Session) -> None:

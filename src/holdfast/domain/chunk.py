@@ -11,6 +11,7 @@ A delta is a triple `(kind, index, value)`:
     part        value: the provider's own block, verbatim, opened or complete at `index`
     meta        value: facts about the message (finish, usage, model, id), later ones win
     done        value: the provider's own final payload, or None; the stream has said its end
+    raw         value: a chunk that its format could not read, as JSON data or as its repr; it takes no part in the fold
 """
 
 from collections.abc import Iterable
@@ -69,3 +70,27 @@ def unpack(row: bytes) -> list[Delta]:
 def shown(deltas: Iterable[Delta]) -> str:
     """The text of these deltas that is handed on to be shown."""
     return "".join(delta[2] for delta in deltas if delta[0] in SHOWN)
+
+
+def sound(deltas: Iterable[Delta]) -> list[Delta]:
+    """These deltas with each that the journal can't hold turned into a `raw` one: words that are no string, values
+    that are no JSON.
+    """
+    return [delta if _is_sound(delta) else ("raw", 0, raw(delta)) for delta in deltas]
+
+
+def raw(value: Any) -> Any:
+    """The value as JSON data, or as its repr where it can't be that."""
+    try:
+        return thaw(freeze(value))
+    except Exception:
+        return repr(value)
+
+
+def _is_sound(delta: Delta) -> bool:
+    try:
+        kind, index, value = delta
+        freeze(value)
+    except Exception:
+        return False
+    return isinstance(kind, str) and isinstance(index, int) and (kind not in GROWING or isinstance(value, str))

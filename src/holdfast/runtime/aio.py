@@ -6,7 +6,6 @@ anything waits, and drives it on the event loop.
 
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Sequence
-from contextlib import aclosing, suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -17,7 +16,8 @@ from holdfast.domain.routing import Policy
 from holdfast.domain.turn import CallId, CallToRun, ToolCall
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
-from holdfast.runtime.aio_source import AsyncSource
+from holdfast.runtime.aio_delivery import AsyncDelivery
+from holdfast.runtime.block import AsyncBlock, Leaving, enter
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import World
 from holdfast.runtime.compacting import Compaction, Summary
@@ -36,7 +36,7 @@ from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
 from holdfast.runtime.summing import SessionInfo, TurnInfo
 from holdfast.runtime.transcript import TELLING
-from holdfast.runtime.working import TurnWork, ending_of
+from holdfast.runtime.working import TurnWork
 
 
 @bordered
@@ -46,30 +46,15 @@ class AsyncTurn:
     def __init__(self, work: TurnWork) -> None:
         self._work = work
         self.id = work.id
+        self._block: Any = None
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Awaitable[Context]:
         """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
         return arun(self._work.context(format, prefill=prefill))
 
-    async def deliver(self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text") -> AsyncIterator[str]:
+    def deliver(self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text") -> AsyncDelivery:
         """Stores a streamed answer and yields its text, each piece after it is durable."""
-        work = self._work
-        stream = work.open_stream(format)
-        source = aiter(AsyncSource(chunks, work.room.world.tick))
-        try:
-            async with aclosing(source) as batches:  # type: ignore[type-var]
-                async for batch in batches:
-                    chunk, text = stream.take(batch)
-                    if chunk is not None:
-                        await arun(work.store_chunk(chunk))
-                    if text:
-                        yield text
-            stream.finish()
-        except BaseException:
-            with suppress(HoldfastError):  # what is on its way out is raised on, a cancellation above all
-                await arun(work.close_stream(stream))
-            raise
-        await arun(work.close_stream(stream))
+        return AsyncDelivery(self._work, chunks, format)
 
     def say(self, text: str) -> Awaitable[str]:
         """Stores text as a whole message and gives it back to be shown."""
@@ -125,20 +110,24 @@ class AsyncTurn:
 
     async def __aenter__(self) -> "AsyncTurn":
         self._work.hold.take()
+        enter(self, self._work)
         return self
 
-    async def __aexit__(
+    async def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            end, reason = self._work.clean_end
-            await arun(self._work.leave(end, reason))
-            return
-        end, reason, text = ending_of(error)
+        """Ends the turn."""
         try:
-            await arun(self._work.leave(end, reason, text))
+            await arun(self._work.leave_block(error))
         except HoldfastError as trouble:
+            if error is None:
+                raise
             error.add_note(f"The turn could not be ended either: {trouble}")
+        except BaseException:
+            self._work.hand_over()
+            raise
+
+    __aexit__ = Leaving(_leave, AsyncBlock)
 
 
 class Starting:
@@ -147,6 +136,7 @@ class Starting:
     def __init__(self, plan: Plan[TurnWork]) -> None:
         self._plan = plan
         self._turn: AsyncTurn | None = None
+        self._block: Any = None
 
     def __await__(self) -> Generator[Any, Any, AsyncTurn]:
         return self._start().__await__()
@@ -156,13 +146,17 @@ class Starting:
 
     async def __aenter__(self) -> AsyncTurn:
         self._turn = await self._start()
+        enter(self, self._turn._work)
         return self._turn
 
-    async def __aexit__(
+    async def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Ends the turn."""
         assert self._turn is not None
-        await self._turn.__aexit__(kind, error, trace)
+        await self._turn._leave(kind, error, trace)
+
+    __aexit__ = Leaving(_leave, AsyncBlock)
 
 
 @bordered

@@ -39,6 +39,8 @@ class CallBook:
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
         with self._lock:
+            if any(call.message == message for call in self._calls):
+                return  # it was noted before: somebody was interrupted
             self._calls += [OpenCall(call.id, message, index) for index, call in enumerate(note.calls)]
         for call_id in note.answers if note.target is None else ():
             self.answer(call_id)

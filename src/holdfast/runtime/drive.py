@@ -15,8 +15,8 @@ through and then raises at that `yield`, so a plan always knows whether what it 
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Generator
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engine.protocol import Engine, Outcome, Ticket
@@ -47,13 +47,43 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Signal:
+    """An event that can be waited for. Unlike `threading.Event` it is made of C code where it locks: whoever is
+    interrupted while it waits leaves no lock behind, for which the writer would then wait.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._told: SimpleQueue[None] = SimpleQueue()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            self._told.put(None)
+
+    def clear(self) -> None:
+        self._is_set = False
+        with contextlib.suppress(Empty):
+            while True:
+                self._told.get_nowait()
+
+    def wait(self, seconds: float) -> None:
+        """Returns when it is set or this long has passed; now and then a little early."""
+        if not self._is_set:
+            with contextlib.suppress(Empty):
+                self._told.get(timeout=seconds)
+
+
 class News:
     """Whether a session has had news since this was last cleared. It is told from its making until it is closed, also
     while its owner reads: who clears it, then reads and then listens hears of all that the reading has missed.
     """
 
     def __init__(self, engine: Engine, session: str) -> None:
-        self.told = threading.Event()
+        self.told = Signal()
         self.then: Callable[[], Any] | None = None
         """Called with the news, from any thread."""
         self.close = engine.watch(session, self._tell)
@@ -79,14 +109,29 @@ class Listen(NamedTuple):
 
 
 def run(plan: Plan[T]) -> T:
-    """Drives a plan on this thread."""
+    """Drives a plan on this thread. An interrupt is raised in the plan, wherever it comes, so that the plan can clean
+    up; what it does then is driven to its end too.
+    """
     try:
-        request = next(plan)
+        return _drive(plan)
+    except BaseException as cut:
+        if _is_suspended(plan):  # it came between two steps of the plan
+            _drive(plan, cut)
+        raise
+
+
+def _is_suspended(plan: Any) -> bool:
+    return plan.gi_frame is not None and not plan.gi_running
+
+
+def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
+    try:
+        request = next(plan) if error is None else plan.throw(error)
         while True:
             try:
                 answer = _wait(request)
-            except BaseException as error:
-                request = plan.throw(error)
+            except BaseException as told:
+                request = plan.throw(told)
             else:
                 request = plan.send(answer)
     except StopIteration as stop:

@@ -1,14 +1,18 @@
 """The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead
-process.
+process, and takes care of what its owner has left: turns without an end, streams that nobody reads any more.
 
-It knows turns by weak reference: a turn that its owner has dropped without ending it is ended here, as interrupted. A
-turn that was left while the store could not take its end is kept, and left again until the store can.
+It knows them by weak references. Code of ours never runs when an object is dropped: Python swallows what is raised
+there, Ctrl-C included. A dropped object leaves a note (`Tie`), made by C code alone, and the keeper deals with it on
+its own thread, where no signal arrives; a caller who looks at the session before that does it first. What is done about
+a note can be cut off anywhere and done again, and the note stays until it is done.
 """
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from holdfast.errors import HoldfastError
@@ -34,49 +38,74 @@ class Held(Protocol):
         ...
 
 
+class Tie(weakref.ref[Any]):
+    """A weak reference that puts itself on the keeper's list when its object is dropped. Forget it, and it won't."""
+
+    __slots__ = ("key", "then", "wake")
+    then: Callable[[], Any]
+    """What is to be done about it then."""
+    key: int
+    wake: Any
+
+
 class Keeper:
     """One thread for all turns of one store; it starts with the first. `leases` has what is seen of those of others."""
 
     def __init__(self, tick: Callable[[], float]) -> None:
         self._tick = tick
         self.leases = Leases(tick)
-        self._turns: dict[int, tuple[weakref.ref[Held], float]] = {}
-        self._orphans: list[Callable[[], None]] = []
+        self._turns: dict[int, tuple[Tie, float]] = {}
+        self._dropped: deque[Tie] = deque()
         self._left: dict[tuple[str, int], Held] = {}
         self._given_up: set[tuple[str, int]] = set()
-        self._news = threading.Condition()
+        # Not a condition: one that is interrupted while it is entered stays locked.
+        self._news: SimpleQueue[Any] = SimpleQueue()
+        self._sweeping = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._works = 0
+
+    def tie(self, held: Any, then: Callable[[], Any]) -> Tie:
+        """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold `held` itself."""
+        wake = weakref.ref(held, self._news.put)
+        tie = Tie(held, self._dropped.append)
+        tie.key, tie.then, tie.wake = id(held), then, wake
+        return tie
 
     def hold(self, turn: Held, orphaned: Callable[[], None]) -> None:
-        """Renews until `drop`. `orphaned` is called, on the keeper's thread, if the turn is forgotten while it runs."""
-        key = id(turn)
-
-        def gone(_: object) -> None:
-            # Called by the garbage collector, at any moment: take no lock, only leave a note.
-            if self._turns.pop(key, None) is not None:
-                self._orphans.append(orphaned)
-
-        due = self._tick() + turn.lease_s / 3
-        self._turns[key] = (weakref.ref(turn, gone), due)
+        """Renews until `drop`. `orphaned` is called if the turn is forgotten while it runs."""
+        self._turns[id(turn)] = (self.tie(turn, orphaned), self._tick() + turn.lease_s / 3)
         self._look_out(turn.lease_s)
 
     def _look_out(self, lease_s: float) -> None:
         """There is a turn with this lease: have rounds made in time for it."""
-        with self._news:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
-                self._thread.start()
-            elif lease_s < 3:
-                self._news.notify()
+        if self._closed:
+            return
+        if self._thread is None or not self._thread.is_alive():  # its start may have been interrupted
+            self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+            self._thread.start()
+        elif lease_s < 3:
+            self.wake()
 
     def drop(self, turn: Held) -> None:
+        """The turn is over."""
         self._turns.pop(id(turn), None)
+
+    def forsake(self, turn: Held) -> None:
+        """Treats the turn as one that was forgotten, though somebody may hold it still."""
+        tie, _ = self._turns.pop(id(turn), (None, 0.0))
+        if tie is not None:
+            self._dropped.append(tie)
+            self._news.put(tie)
 
     def leave(self, name: tuple[str, int], turn: Held) -> None:
         """Its owner has left this turn, and its end is not stored yet. `name` is its session and its number."""
-        self.drop(turn)
         self._left[name] = turn
+        self.drop(turn)
+
+    def wake(self) -> None:
+        """Has a round made at once."""
+        self._news.put(None)
 
     def take_left(self, session: str, turn: int | None) -> Held | None:
         """The turn, if it was left so; whoever takes it sees to its end."""
@@ -84,11 +113,15 @@ class Keeper:
 
     def end_left(self) -> None:
         """Ends all that were left, if the store can take it now."""
-        for session, number in list(self._left):
-            turn = self.take_left(session, number)
-            if turn is not None:
-                with suppress(HoldfastError):
-                    run(turn.leave_again())
+        if not self._left:
+            return
+        with self._sweeping:
+            for session, number in list(self._left):
+                turn = self.take_left(session, number)
+                if turn is not None:
+                    with suppress(HoldfastError):
+                        run(turn.leave_again())
+                self._works += 1
 
     def give_up(self, seizure: tuple[str, int]) -> None:
         """This process has seized a turn, by session and fence, and could neither end it nor let go of it."""
@@ -102,40 +135,63 @@ class Keeper:
 
     def held(self) -> list[Held]:
         """The turns that are still running."""
-        turns = [reference() for reference, _ in list(self._turns.values())]
+        turns = [tie() for tie, _ in list(self._turns.values())]
         return [turn for turn in turns if turn is not None]
 
     def close(self) -> None:
-        with self._news:
-            self._closed = True
-            self._news.notify()
+        """Stops, after what was dropped until now."""
+        self._closed = True
+        self._news.put(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        self.sweep()
 
     def _run(self) -> None:
         while not self._closed:
             self.round()
             soonest = min((due for _, due in list(self._turns.values())), default=self._tick() + 1)
-            with self._news:
-                if not self._closed:
-                    self._news.wait(min(max(soonest - self._tick(), 0.01), 1.0))
+            with suppress(Empty):
+                self._news.get(timeout=min(max(soonest - self._tick(), 0.01), 1.0))
 
     def round(self) -> None:
         """Ends what was forgotten or left, and renews what is due."""
-        while self._orphans:
-            self._orphans.pop()()
+        if self._dropped:
+            self.sweep()
         self.end_left()
         now = self._tick()
-        for key, (reference, due) in list(self._turns.items()):
-            turn = reference()
+        for key, (tie, due) in list(self._turns.items()):
+            turn = tie()
             if turn is None or due > now:
                 continue
             if turn.renew():
-                self._turns[key] = (reference, now + turn.lease_s / 3)
+                if key in self._turns:
+                    self._turns[key] = (tie, now + turn.lease_s / 3)
             else:
                 self._turns.pop(key, None)
             del turn
+
+    @property
+    def works(self) -> int:
+        """How often something was dealt with. A state that was read before this changed may be of before that."""
+        return self._works
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something was dropped, or is being dealt with."""
+        return bool(self._dropped) or self._sweeping.locked()
+
+    def sweep(self) -> None:
+        """Deals with all that was dropped until now; when it returns, that was done."""
+        with self._sweeping:
+            while self._dropped:
+                tie = self._dropped[0]
+                with suppress(Exception):  # the next one who looks at the session finds what could not be done
+                    tie.then()
+                self._works += 1
+                self._dropped.popleft()
+                if self._turns.get(tie.key, (None,))[0] is tie:
+                    del self._turns[tie.key]
 
 
 class Part(Keeper):
@@ -152,6 +208,26 @@ class Part(Keeper):
 
     def drop(self, turn: Held) -> None:
         self._whole.drop(turn)
+
+    def tie(self, held: Any, then: Callable[[], Any]) -> Tie:
+        return self._whole.tie(held, then)
+
+    def forsake(self, turn: Held) -> None:
+        self._whole.forsake(turn)
+
+    def wake(self) -> None:
+        self._whole.wake()
+
+    @property
+    def works(self) -> int:
+        return self._whole.works
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._whole.is_at_work
+
+    def sweep(self) -> None:
+        self._whole.sweep()
 
     def leave(self, name: tuple[str, int], turn: Held) -> None:
         self._own.add(turn)

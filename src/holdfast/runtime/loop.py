@@ -16,6 +16,7 @@ from holdfast.engine.protocol import Ticket
 from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read
 
 T = TypeVar("T")
+LOOK_S = 0.05
 
 
 async def arun(plan: Plan[T]) -> T:
@@ -76,7 +77,8 @@ async def _landed(ticket: Ticket) -> Any:
     except asyncio.CancelledError:
         while not ticket.done:  # a cancelled caller must know what became of its commit; commits are short
             with contextlib.suppress(asyncio.CancelledError):
-                await landing.expect(ticket)
+                # Looked at now and then: nobody cancels it again if the call that would wake it is interrupted.
+                await asyncio.wait([landing.expect(ticket)], timeout=LOOK_S)
         raise
     return ticket.result()
 
@@ -121,10 +123,15 @@ class _Landing:
         _tell(self._loop, self._drain)
 
     def _drain(self) -> None:
-        while self._landed:
-            future = self._landed.popleft()
-            if not future.done():
-                future.set_result(None)
+        try:
+            while self._landed:
+                future = self._landed[0]
+                if not future.done():
+                    future.set_result(None)
+                self._landed.popleft()  # not before it was told: an interrupt may come between any two steps
+        except BaseException:
+            self._loop.call_soon(self._drain)
+            raise
 
 
 def _landing(loop: asyncio.AbstractEventLoop) -> _Landing:

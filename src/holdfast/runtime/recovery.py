@@ -8,6 +8,7 @@ seizer was killed between the two) does the same again.
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.domain.entry import End, TurnEnded
 from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write, Written
@@ -29,17 +30,21 @@ def is_dead(room: Room, state: SessionState) -> bool:
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
     """The session's state, once no dead turn stands in it, nor one that this process has left."""
+    keeper = room.keeper
     while True:
+        if keeper.is_at_work:
+            yield Read(keeper.sweep)
+        works = keeper.works
         state = yield Read(room.state)
         if room.engine.read_only:
             return state
-        left = room.keeper.take_left(room.id, state.turn)
+        left = keeper.take_left(room.id, state.turn)
         if left is not None:
             with contextlib.suppress(TurnInterrupted):
                 yield from left.leave_again()
-        elif is_dead(room, state) or room.keeper.gave_up((room.id, state.fence)):
+        elif is_dead(room, state) or keeper.gave_up((room.id, state.fence)):
             yield from settle(room, state, end="abandoned", reason=_cause(state))
-        else:
+        elif state.turn is None or (keeper.works == works and not keeper.is_at_work):
             return state
 
 
@@ -87,7 +92,7 @@ def settle(
 def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[Write]:
     """The write that ends a seized turn: its one end, what it had delivered, and what it gives back."""
     assert state.turn is not None
-    rows = yield Read(lambda: _journal(room, state))
+    rows = yield Read(partial(journal, room, state.journal))
     log = yield Read(room.log)
     with room.lock:
         of_turn = log.of_turn(state.turn)
@@ -125,15 +130,15 @@ def _leave(room: Room, fence: int, cut: BaseException) -> Plan[None]:
         room.keeper.give_up((room.id, fence))
 
 
-def _journal(room: Room, state: SessionState) -> list[Row]:
+def journal(room: Room, after: int = 0) -> list[Row]:
+    """The journal rows of this session, from this position on."""
     rows: list[Row] = []
-    position = state.journal
     while True:
-        page = room.engine.journal(room.id, after=position, limit=2000)
+        page = room.engine.journal(room.id, after=after, limit=2000)
         rows.extend(page)
         if len(page) < 2000:
             return rows
-        position = page[-1].position
+        after = page[-1].position
 
 
 def _cause(state: SessionState) -> str:

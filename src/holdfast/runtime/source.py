@@ -8,9 +8,9 @@ bounded.
 
 import contextvars
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
+from queue import SimpleQueue
 from typing import Any
 
 EAGER_AFTER = 8
@@ -84,12 +84,14 @@ def _ahead(source: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 class _Pump:
-    """Reads ahead on a thread of its own."""
+    """Reads ahead on a thread of its own. The two talk by queues made of C code: a reader that is interrupted leaves no
+    lock behind.
+    """
 
     def __init__(self, source: Iterator[Any]) -> None:
         self._source = source
-        self._chunks: deque[Any] = deque()
-        self._news = threading.Condition()
+        self._chunks: SimpleQueue[Any] = SimpleQueue()
+        self._taken: SimpleQueue[int] = SimpleQueue()
         self._ended = self._stopped = False
         self.error: BaseException | None = None
         context = contextvars.copy_context()
@@ -97,36 +99,40 @@ class _Pump:
 
     def take(self) -> list[Any]:
         """All that has come, at least one chunk; nothing at the end."""
-        with self._news:
-            while not self._chunks and not self._ended:
-                self._news.wait()
-            batch = list(self._chunks)
-            self._chunks.clear()
-            self._news.notify_all()
-            return batch
+        if self._ended:
+            return []
+        get = self._chunks.get
+        batch = [get()]
+        batch += [get() for _ in range(self._chunks.qsize())]
+        self._taken.put(len(batch))
+        if batch[-1] is _END:
+            self._ended = True
+            batch.pop()
+        return batch
 
     def stop(self) -> None:
-        with self._news:
-            self._stopped = True
-            self._news.notify_all()
+        self._stopped = True
+        self._taken.put(0)
 
     def _run(self) -> None:
         try:
+            ahead = 0
             for chunk in self._source:
-                with self._news:
-                    self._chunks.append(chunk)
-                    self._news.notify_all()
-                    while len(self._chunks) >= AHEAD_MAX and not self._stopped:
-                        self._news.wait()
-                    if self._stopped:
-                        break
+                self._chunks.put(chunk)
+                ahead += 1
+                while not self._stopped and (ahead >= AHEAD_MAX or not self._taken.empty()):
+                    ahead -= self._taken.get()
+                if self._stopped:
+                    break
         except BaseException as error:
             self.error = error
         if self._stopped:
             _close(self._source, self._source)
-        with self._news:
-            self._ended = True
-            self._news.notify_all()
+        self._chunks.put(_END)
+
+
+_END = object()
+"""The last thing that comes."""
 
 
 def _close(*sources: Any) -> None:

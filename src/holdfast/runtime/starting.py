@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, note_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
-from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.engine.protocol import Accepted, Commit, Refused, SessionState, Start, Waiting, Write, Written
 from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
-from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
+from holdfast.runtime.drive import Pause, Plan, Read
 from holdfast.runtime.holder import myself
 from holdfast.runtime.leases import WAITER_S
 from holdfast.runtime.own_turns import is_held_here
@@ -80,18 +80,13 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
                     yield from _missed(room, wish)
                     continue
                 write = first_write(room, wish, waiting)
-                outcome = yield from commit_start(room, (write,))
-                if isinstance(outcome, Written):
-                    return started(room, wish, outcome.turn, took=bool(write.takes))
+                outcome = yield from commit_start(room, wish, (write,), took=bool(write.takes))
+                if isinstance(outcome, TurnWork):
+                    return outcome
                 yield from _refused(room, wish, outcome)
     except BaseException as cut:
         yield from _stop_waiting(room, wish, cut)
         raise
-
-
-def started(room: Room, wish: Wish, number: int, *, took: bool) -> TurnWork:
-    """The turn of this wish, running."""
-    return TurnWork(room, number, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took)
 
 
 def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
@@ -111,23 +106,33 @@ def first_write(room: Room, wish: Wish, waiting: list[Waiting]) -> Write:
         drafts=(*own, room.draft("turn", note, turn=STARTING)),
         idle=True,
         event=wish.event(room),
-        start=Start(myself(), wish.lease_s),
+        start=Start(wish.waiter, wish.lease_s),
         takes=takes,
     )
 
 
-def commit_start(room: Room, commit: Commit) -> Plan[Outcome]:
-    """Starts the turn; if the caller is interrupted just then, the turn that nobody got is left at once."""
-    ticket = room.engine.submit(commit)
+def commit_start(room: Room, wish: Wish, commit: Commit, *, took: bool) -> Plan[TurnWork | Refused]:
+    """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the commit and the turn
+    in its hands, the keeper finds out whether it was started, and lets go of it.
+    """
+    work = TurnWork(
+        room, holder=wish.waiter, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took
+    )
     try:
-        return (yield ticket)
-    except BaseException as error:
-        outcome = outcome_of(ticket)
+        outcome = yield room.engine.submit(commit)
         if isinstance(outcome, Written):
-            left = room.submit(fence=outcome.turn, seize=True, renew_s=0, ended_too=True)
-            if not isinstance(error, GeneratorExit):
-                yield left
+            work.begin(outcome.turn)
+            return work
+    except HoldfastError:
+        room.keeper.drop(work)
         raise
+    except BaseException as cut:
+        room.keeper.forsake(work)
+        if not isinstance(cut, GeneratorExit):
+            yield Read(room.keeper.sweep)  # the caller's own next turn is to find the session free
+        raise
+    room.keeper.drop(work)
+    return outcome
 
 
 def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:

@@ -1,7 +1,9 @@
 """A store: all sessions of one tenant in one place."""
 
+import atexit
 import contextlib
 import os
+import weakref
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -27,7 +29,7 @@ from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.session import Session, SessionWork
-from holdfast.runtime.starting import Wish, already, commit_start, first_write, start, started
+from holdfast.runtime.starting import Wish, already, commit_start, first_write, start
 from holdfast.runtime.tenancy import owned
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.working import TurnWork
@@ -43,6 +45,16 @@ if TYPE_CHECKING:
 
 LATEST_MAX = 10_000
 CANDIDATES_MAX = 10
+
+
+_open_stores: "weakref.WeakSet[StoreWork]" = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A process that ends by itself leaves no turn behind. The threads that write are still there now."""
+    for work in list(_open_stores):
+        work.end_turns("its process ended")
 
 
 class StoreWork:
@@ -78,6 +90,7 @@ class StoreWork:
         self._lineages = Lineages(self.engine)
         self._latest: dict[str, Room] = {}
         self._arrivals = Arrivals(self.world)
+        _open_stores.add(self)
 
     def _opened(self, where: str | os.PathLike[str], **options: Any) -> Engine:
         return cast(Engine, HeldEngine(open_engine(where, **options), self.keeper))
@@ -94,15 +107,23 @@ class StoreWork:
         """
         if os.getpid() != self._process:
             return
-        for turn in self.keeper.held():
-            with contextlib.suppress(HoldfastError):
-                run(turn.finish("interrupted", "the store was closed"))
-        self.keeper.end_left()
+        _open_stores.discard(self)
+        self.end_turns("the store was closed")
         self.keeper.close()
         if self._root is None:
             self.engine.close()
         else:
             self.engine = cast(Engine, ClosedEngine(self.engine.where))
+
+    def end_turns(self, reason: str) -> None:
+        """Ends the turns that this process still runs, as interrupted."""
+        if self._process != os.getpid():
+            return  # a fork of the process that runs them
+        self.keeper.sweep()
+        for turn in self.keeper.held():
+            with contextlib.suppress(HoldfastError):
+                run(turn.finish("interrupted", reason))
+        self.keeper.end_left()
 
     def room(self, state: SessionState) -> Room:
         return Room(self.engine, self.world, self.keeper, self._lineages, state)
@@ -147,9 +168,9 @@ class StoreWork:
             room, writes = yield Read(partial(self._replacement, state, key, reason))
             first = first_write(room, wish, list(writes[-1].admits))
             combined = _started(writes[-1], first)
-            outcome = yield from commit_start(room, (*writes[:-1], combined))
-            if isinstance(outcome, Written):
-                return started(room, wish, outcome.turn, took=bool(first.takes))
+            outcome = yield from commit_start(room, wish, (*writes[:-1], combined), took=bool(first.takes))
+            if isinstance(outcome, TurnWork):
+                return outcome
             if outcome.why == "accepted":
                 raise (yield Read(partial(already, room, wish.event_id or "", outcome.detail)))
 

@@ -1,18 +1,18 @@
 """The face of a turn for threads: a context manager whose every step is durable before it shows."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from holdfast.domain.turn import CallId, CallToRun
 from holdfast.errors import HoldfastError
+from holdfast.runtime.block import Leaving, enter
 from holdfast.runtime.border import bordered
 from holdfast.runtime.context import Context
+from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.drive import run
 from holdfast.runtime.message import Message
-from holdfast.runtime.source import batches
-from holdfast.runtime.working import TurnWork, ending_of
+from holdfast.runtime.working import TurnWork
 
 
 @bordered
@@ -22,35 +22,19 @@ class Turn:
     def __init__(self, work: TurnWork) -> None:
         self._work = work
         self.id = work.id
+        self._block: Any = None
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Context:
         """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
         return run(self._work.context(format, prefill=prefill))
 
-    def deliver(self, chunks: Iterable[Any], format: str = "text") -> Iterator[str]:
+    def deliver(self, chunks: Iterable[Any], format: str = "text") -> Delivery:
         """Stores a streamed answer and yields its text, each piece after it is durable.
 
         Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message is stored; a
         stream that is left before its end, or ends without the mark its format puts there, leaves a partial message.
         """
-        work = self._work
-        stream = work.open_stream(format)
-        source = batches(chunks, work.room.world.tick)
-        try:
-            for batch in source:
-                chunk, text = stream.take(batch)
-                if chunk is not None:
-                    run(work.store_chunk(chunk))
-                if text:
-                    yield text
-            stream.finish()
-        except BaseException:
-            source.close()
-            with suppress(HoldfastError):  # what is on its way out is raised on, Ctrl-C above all
-                run(work.close_stream(stream))
-            raise
-        source.close()
-        run(work.close_stream(stream))
+        return Delivery(self._work, chunks, format)
 
     def say(self, text: str) -> str:
         """Stores text as a whole message and gives it back to be shown."""
@@ -114,19 +98,21 @@ class Turn:
 
     def __enter__(self) -> "Turn":
         self._work.hold.take()
+        enter(self, self._work)
         return self
 
-    def __exit__(
+    def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            end, reason = self._work.clean_end
-            run(self._work.leave(end, reason))
-            return
-        end, reason, text = ending_of(error)
+        """Ends the turn."""
         try:
-            run(self._work.leave(end, reason, text))
+            run(self._work.leave_block(error))
         except HoldfastError as trouble:
-            error.add_note(
-                f"The turn could not be ended either: {trouble}"
-            )  # the block's own error is what is raised on
+            if error is None:
+                raise
+            error.add_note(f"The turn could not be ended either: {trouble}")  # the block's own error is re-raised
+        except BaseException:
+            self._work.hand_over()
+            raise
+
+    __exit__ = Leaving(_leave)

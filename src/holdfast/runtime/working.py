@@ -6,8 +6,8 @@ is stored all the same, under its own turn and marked late, and the caller is to
 """
 
 import contextlib
-import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,53 +16,59 @@ from msgspec.structs import replace
 from holdfast.domain.approval import Verdict, digests_of, judge_call
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Asked, CallStarted, Draft, End, Posted, Retracted, Taken, TurnEnded
-from holdfast.domain.ids import turn_id
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.routing import asking_scope
 from holdfast.domain.turn import Ask, CallId, CallToRun, addresses
-from holdfast.engine.protocol import Owing, Refused, Write, Written
+from holdfast.engine.protocol import Owing, Refused, Ticket, Written
 from holdfast.errors import HoldfastError, NotApproved, NotFound, OperatorNeeded, TurnInterrupted
-from holdfast.runtime.calling import CallBook, answered, to_run, was_asked
+from holdfast.runtime.calling import answered, to_run, was_asked
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.keeper import Tie
 from holdfast.runtime.message import Message
 from holdfast.runtime.own_turns import Hold
 from holdfast.runtime.posting import OwedWork, said_in
 from holdfast.runtime.room import Room, speak
-from holdfast.runtime.stream import Stream
+from holdfast.runtime.speaking import Speaking, cut_off
 
 
-class TurnWork:
+class TurnWork(Speaking):
     """The plans of a turn; `Turn` and `AsyncTurn` are its faces."""
 
     def __init__(
-        self, room: Room, number: int, *, format: str, lease_s: float, reply_to: str | None = None, took: bool = False
+        self,
+        room: Room,
+        *,
+        holder: str,
+        format: str,
+        lease_s: float,
+        reply_to: str | None = None,
+        took: bool = False,
     ) -> None:
-        self.room, self.number, self.format, self.lease_s = room, number, format, lease_s
+        super().__init__(room, holder=holder, format=format, lease_s=lease_s)
         self._reply_to, self._took = reply_to, took
-        self.id = turn_id(room.id, number)
-        self.ended = False
-        self._lock = threading.RLock()
-        self._streams: list[Stream] = []
-        self._unstored: list[Draft] = []  # messages that the store could not take; the turn's end has them
         self._leaving: tuple[End, str | None, str | None] = ("interrupted", None, None)
-        self._calls = CallBook()
-        self.hold = Hold(room.id, number)
-        self._cut_off = False
-        room.keeper.hold(self, _orphan(room, number))
+        self._block: Tie | None = None
+        # Before it is started: from then on it may be running, and whoever has asked for it may be interrupted.
+        room.keeper.hold(self, self._claim.release)
+
+    def begin(self, number: int) -> None:
+        super().begin(number)
+        self.hold = Hold(self.room.id, number)
 
     # What every write goes through.
 
     def _write(self, **write: Any) -> Plan[Written]:
-        """Stores under this turn's fence, or tells that the turn is over."""
-        if self.ended:
-            raise (yield from self.interrupted())
-        outcome = yield self.room.submit(fence=self.number, **write)
-        if isinstance(outcome, Refused):
-            self._over()
-            raise (yield from self.interrupted())
-        return outcome
+        """Stores under this turn's fence, after what its left streams have said; or tells that the turn is over."""
+        if self._streams:
+            yield from self.close_left()
+        return (yield from self._store(**write))
+
+    def _over(self) -> None:
+        super()._over()
+        self.room.keeper.drop(self)
+        self._block = None
 
     def _write_message(self, spoken: Spoken, id: bytes | None = None) -> Plan[str]:
         """Stores a finished message; late, if the turn is over by now."""
@@ -76,34 +82,10 @@ class TurnWork:
         self._calls.note(draft.id.hex(), spoken.note)
         return draft.id.hex()
 
-    def interrupted(self) -> Plan[TurnInterrupted]:
-        """The error that tells why this turn is over."""
-        log = yield Read(self.room.log)
-        turn = log.turns.get(self.number)
-        reason = (turn.reason or turn.end) if turn is not None and turn.end is not None else "another took over"
-        return TurnInterrupted(turn_id=self.id, reason=reason)
-
-    def _over(self) -> None:
-        self.ended = True
-        self.room.keeper.drop(self)
-
-    def renew(self) -> bool:
-        """Asks for more time; the keeper calls this and does not wait."""
-        if not self.ended:
-            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
-            ticket.then(lambda _: self._renewed(ticket))
-        return not self.ended
-
-    def _renewed(self, ticket: Any) -> None:
-        try:
-            if isinstance(ticket.result(), Refused):
-                self._over()
-        except Exception:
-            return  # the store could not say; the next round asks again
-
     # Speaking.
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Plan[Context]:
+        yield from self.close_left()
         return (yield Read(lambda: self.room.context(format or self.format, prefill=prefill)))
 
     def say(self, text: str) -> Plan[str]:
@@ -112,7 +94,7 @@ class TurnWork:
             raise (yield from self.interrupted())
         spoken = speak(text, self.format, role="assistant")
         yield from self._write(drafts=(self.room.message(spoken, turn=self.number),))
-        self._cut_off = False
+        self._cut_off = None
         return text
 
     def add(self, message: Any, *, format: str | None = None) -> Plan[str]:
@@ -120,7 +102,7 @@ class TurnWork:
 
     def _add(self, spoken: Spoken) -> Plan[str]:
         id = yield from self._write_message(spoken)
-        self._cut_off = False
+        self._cut_off = None
         return id
 
     def add_all(self, messages: Sequence[Any], *, format: str | None = None) -> Plan[list[str]]:
@@ -143,35 +125,8 @@ class TurnWork:
             raise
         for draft, each in zip(drafts, spoken, strict=True):
             self._calls.note(draft.id.hex(), each.note)
-        self._cut_off = False
+        self._cut_off = None
         return [draft.id.hex() for draft in drafts]
-
-    def open_stream(self, format: str) -> Stream:
-        room = self.room
-        stream = Stream(mint(room.world, room.world.now()), format=format, into=self.format)
-        with self._lock:
-            self._streams.append(stream)
-        return stream
-
-    def store_chunk(self, chunk: Any) -> Plan[None]:
-        yield from self._write(chunk=chunk)
-
-    def close_stream(self, stream: Stream) -> Plan[None]:
-        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has made it already."""
-        with self._lock:
-            if stream not in self._streams:
-                return
-            self._streams.remove(stream)
-        spoken = stream.message()
-        self._cut_off = not stream.complete
-        if spoken is not None and not self.ended:
-            draft = self.room.message(spoken, turn=self.number, id=stream.id)
-            try:
-                yield from self._write(drafts=(draft,))
-            except OperatorNeeded:
-                self._unstored.append(draft)
-                raise
-            self._calls.note(draft.id.hex(), spoken.note)
 
     # Tools.
 
@@ -268,6 +223,7 @@ class TurnWork:
         """The calls that are to be run now."""
         if self.ended:
             raise (yield from self.interrupted())
+        yield from self.close_left()
         return (yield Read(lambda: to_run(self.room, self.number, self._calls.begun())))
 
     def result(self, call_id: Checked, content: Any, *, error: bool = False) -> Plan[str]:
@@ -297,6 +253,7 @@ class TurnWork:
 
     def inbox(self) -> Plan[list[Message]]:
         """Takes what came in meanwhile."""
+        yield from self.close_left()
         while True:
             waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
             free = tuple(w.message for w in waiting if self.room.keeper.leases.is_free(self.room.id, w))
@@ -316,6 +273,7 @@ class TurnWork:
 
     def retract(self, reason: str = "retried") -> Plan[None]:
         """Takes this turn's answer out of the model's view; the user did see it, and the transcript keeps it."""
+        yield from self.close_left()
         log = yield Read(self.room.log)
         with self.room.lock:
             ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
@@ -339,13 +297,13 @@ class TurnWork:
         """How this turn ends if nothing went wrong: a stream left before its end, with nothing said after, cuts it
         off.
         """
-        return (
-            ("interrupted", "its last message was cut off") if self._cut_off or self._streams else ("completed", None)
-        )
+        reasons = [self._cut_off, *map(cut_off, self._streams)]
+        reason = next((reason for reason in reasons if reason is not None), None)
+        return ("completed", None) if reason is None else ("interrupted", reason)
 
     def finish(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
         """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before."""
-        if self.ended:
+        if self.ended or not self.number:
             return
         try:
             owes = (yield from self._owes()) if end == "completed" else ()
@@ -357,21 +315,38 @@ class TurnWork:
         yield from self._finish(end, reason, error, owes)
 
     def _finish(self, end: End, reason: str | None, error: str | None, owes: tuple[Owing, ...] = ()) -> Plan[None]:
-        with self._lock:
-            streams, self._streams = self._streams, []
-            drafts, self._unstored = self._unstored, []
-        for stream in streams:
-            spoken = stream.message()
-            if spoken is not None:
-                drafts.append(self.room.message(spoken, turn=self.number, id=stream.id))
-        note = TurnEnded(end, reason=reason, error=error)
-        last = self.room.draft("end", note, turn=self.number)
-        try:
-            yield from self._write(drafts=(*drafts, last), finish=True, owes=owes)
-        except OperatorNeeded:
-            self._unstored = drafts
-            raise
+        if self.ended:
+            raise (yield from self.interrupted())
+        last = self.room.draft("end", TurnEnded(end, reason=reason, error=error), turn=self.number)
+        ticket = None
+        while ticket is None:
+            for stream in list(self._streams):
+                if not (yield from self._is_entered(stream)):
+                    yield from self._drafted(stream)
+            ticket = self._submit_end(last, owes)
+        outcome = yield ticket
+        open_streams = [stream for stream in self._streams if not stream.closed]
         self._over()
+        if isinstance(outcome, Refused):
+            raise (yield from self.interrupted())
+        for stream in open_streams:
+            stream.let_go()
+
+    def _submit_end(self, last: Draft, owes: tuple[Owing, ...]) -> Ticket | None:
+        """Submits the turn's end with what its open streams have said; None when somebody else is storing one of them:
+        the end waits for that.
+        """
+        with self._lock:
+            streams = [stream for stream in self._streams if stream.draft is not None]
+            if any(stream.submitted for stream in streams):
+                return None
+            drafts = [stream.draft for stream in streams if stream.draft is not None]
+            for stream in streams:
+                stream.submitted = True
+            ticket = self.room.submit(fence=self.number, drafts=(*drafts, last), finish=True, owes=owes)
+            for stream in streams:
+                stream.ticket = ticket
+        return ticket
 
     def leave(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
         """The block is left: `finish`. If the store can't take the turn's end now, it is stored as soon as it can, by
@@ -380,10 +355,29 @@ class TurnWork:
         self._leaving = (end, reason, error)
         try:
             yield from self.finish(end, reason, error)
-        except BaseException:
+        except HoldfastError:
             if not self.ended:
                 self.room.keeper.leave((self.room.id, self.number), self)
+                self._block = None
             raise
+        except BaseException:
+            self.hand_over()
+            raise
+
+    def leave_block(self, error: BaseException | None) -> Plan[None]:
+        """The turn's block is left, by this exception or cleanly."""
+        return (yield from self.leave(*((*self.clean_end, None) if error is None else ending_of(error))))
+
+    def hand_over(self) -> None:
+        """Whoever ends this turn was interrupted: the keeper does it, and at once, for the store is well."""
+        if not self.ended:
+            self.room.keeper.leave((self.room.id, self.number), self)
+            self._block = None
+            self.room.keeper.wake()
+
+    def watch_block(self, block: Any) -> None:
+        """When this is dropped while the turn runs, the turn is left."""
+        self._block = self.room.keeper.tie(block, partial(_unblocked, weakref.ref(self)))
 
     def leave_again(self) -> Plan[None]:
         """Leaves as it was left."""
@@ -397,7 +391,7 @@ class TurnWork:
 
     def _debts(self) -> tuple[Owing, ...]:
         log = self.room.log()
-        if not self._unstored and not said_in(self.room, log, self.number):
+        if not any(stream.said for stream in self._streams) and not said_in(self.room, log, self.number):
             return ()
         with self.room.lock:
             asked = addresses(log.of_turn(self.number), self._reply_to)
@@ -427,11 +421,8 @@ def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
     return "interrupted", name, None
 
 
-def _orphan(room: Room, number: int) -> Callable[[], None]:
-    """Ends a turn that nobody holds any more. Journal rows make the partial message when somebody looks: only the
-    fence falls here, so that this never waits."""
-
-    def end() -> None:
-        room.engine.submit((Write(room.id, fence=number, seize=True, renew_s=0, ended_too=True),))
-
-    return end
+def _unblocked(work: "weakref.ref[TurnWork]") -> None:
+    """The turn's block was left without an end."""
+    turn = work()
+    if turn is not None and not turn.ended:
+        run(turn.leave("interrupted", "its block was left"))

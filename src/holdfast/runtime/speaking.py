@@ -1,0 +1,228 @@
+"""The part of a turn that speaks: its streams, from their first chunk until their messages are stored (I-5).
+
+A stream is on its turn's list from its first chunk until its entry is known to be in the log. What stores it can be cut
+off at any point and is done again: by whatever the turn stores next, by the turn's end, or by the keeper when nobody
+reads the stream any more. It is submitted once, under the turn's lock; one whose submission was interrupted is looked
+for in the log, behind a commit that comes after it.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from holdfast.domain.entry import note_of
+from holdfast.domain.ids import turn_id
+from holdfast.engine.protocol import Refused, Write, Written
+from holdfast.errors import OperatorNeeded, TurnInterrupted
+from holdfast.runtime.calling import CallBook
+from holdfast.runtime.clock import mint
+from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.recovery import journal
+from holdfast.runtime.room import Room
+from holdfast.runtime.stream import Stream, as_shown
+
+
+class Speaking:
+    """A running turn: what it writes under its fence, and its streams."""
+
+    def __init__(self, room: Room, *, holder: str, format: str, lease_s: float) -> None:
+        self.room, self.format, self.lease_s = room, format, lease_s
+        self.number, self.id = 0, ""
+        self.ended = False
+        self._lock = threading.RLock()
+        self._streams: list[Stream] = []
+        self._calls = CallBook()
+        self._cut_off: str | None = None
+        self._claim = Claim(room, holder)
+
+    def begin(self, number: int) -> None:
+        """It is running, under this number."""
+        self.number = self._claim.number = number
+        self.id = turn_id(self.room.id, number)
+
+    def _store(self, **write: Any) -> Plan[Written]:
+        if self.ended:
+            raise (yield from self.interrupted())
+        outcome = yield self.room.submit(fence=self.number, **write)
+        if isinstance(outcome, Refused):
+            self._over()
+            raise (yield from self.interrupted())
+        return outcome
+
+    def interrupted(self) -> Plan[TurnInterrupted]:
+        """The error that tells why this turn is over."""
+        log = yield Read(self.room.log)
+        turn = log.turns.get(self.number)
+        reason = (turn.reason or turn.end) if turn is not None and turn.end is not None else "another took over"
+        return TurnInterrupted(turn_id=self.id, reason=reason)
+
+    def refuse(self) -> Plan[None]:
+        """Tells that this turn is over."""
+        raise (yield from self.interrupted())
+
+    def _over(self) -> None:
+        self.ended = True
+        for stream in self._streams:
+            stream.tie = None
+
+    def renew(self) -> bool:
+        """Asks for more time; the keeper calls this and does not wait."""
+        if not self.ended and self.number:
+            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
+            ticket.then(lambda _: self._renewed(ticket))
+        return not self.ended
+
+    def _renewed(self, ticket: Any) -> None:
+        try:
+            if isinstance(ticket.result(), Refused):
+                self._over()
+        except Exception:
+            return  # the store could not say; the next round asks again
+
+    # Streams.
+
+    def open_stream(self, format: str) -> Stream:
+        room = self.room
+        return Stream(mint(room.world, room.world.now()), format=format, into=self.format)
+
+    def attend(self, stream: Stream, reader: Any, let_go: Callable[[], None]) -> None:
+        """The stream begins. When its reader is dropped, `let_go` is called and the stream is closed."""
+        stream.let_go = let_go
+        with self._lock:
+            self._streams.append(stream)
+        stream.tie = self.room.keeper.tie(reader, partial(_left, weakref.ref(self), stream))
+
+    def tell(self, stream: Stream, chunks: Iterable[Any]) -> Plan[str]:
+        """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
+        chunk, text = stream.take(chunks)
+        if chunk is not None:
+            yield from self._store(chunk=chunk)
+        return text
+
+    def close_stream(self, stream: Stream) -> Plan[None]:
+        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has made it already.
+
+        The stream is on the turn's list until its entry is known to be stored: cut off at any point, this is done again
+        by whatever the turn stores next, and by its end at the latest.
+        """
+        stream.closed = True
+        yield from self.close_left(but=stream)
+        if self.ended or stream not in self._streams:
+            return
+        yield from self.enter(stream)
+        if stream.ticket is not None:
+            yield stream.ticket
+        yield from self._is_entered(stream)
+
+    def close_left(self, but: Stream | None = None) -> Plan[None]:
+        """Closes the streams that nobody reads any more, so that what is said next stands after them."""
+        for stream in [] if self.ended else list(self._streams):
+            if stream is not but and stream.is_left:
+                yield from self.enter(stream)
+                yield from self._is_entered(stream)
+
+    def enter(self, stream: Stream) -> Plan[None]:
+        """Submits the stream's message, if it has one and was not submitted yet; does not wait for it."""
+        if (yield from self._is_entered(stream)):
+            return
+        yield from self._drafted(stream)
+        with self._lock:
+            if stream in self._streams and stream.draft is not None and not stream.submitted:
+                stream.submitted = True
+                stream.ticket = self.room.submit(fence=self.number, drafts=(stream.draft,))
+
+    def _drafted(self, stream: Stream) -> Plan[None]:
+        """The stream's message, put together; as it was shown, where it can't be."""
+        if stream.draft is None:
+            try:
+                spoken = stream.message()
+            except Exception:
+                stream.unread = True
+                rows = yield Read(partial(journal, self.room))
+                spoken = as_shown([row for row in rows if row.message == stream.id])
+            stream.draft = None if spoken is None else self.room.message(spoken, turn=self.number, id=stream.id)
+            self._cut_off = cut_off(stream)
+            if stream.draft is None:
+                self._forget(stream)
+
+    def _is_entered(self, stream: Stream) -> Plan[bool]:
+        """Whether the stream's message is in the log, if it was submitted at all. Takes it off the list then."""
+        with self._lock:
+            if stream not in self._streams:
+                return True
+            submitted, ticket = stream.submitted, stream.ticket
+        if not submitted:
+            return False
+        if ticket is None or not ticket.done:  # behind it, if it is on its way: a ticket is waited for by one alone
+            yield self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
+        try:
+            outcome = ticket.result() if ticket is not None else None
+        except OperatorNeeded:
+            outcome = None
+        if isinstance(outcome, Refused):
+            self._over()
+            raise (yield from self.interrupted())
+        if outcome is None and not (yield from self._is_in_log(stream.id)):
+            with self._lock:
+                if stream.ticket is ticket:
+                    stream.submitted, stream.ticket = False, None
+            return False
+        self._entered(stream)
+        return True
+
+    def _is_in_log(self, id: bytes) -> Plan[bool]:
+        log = yield Read(self.room.log)
+        with self.room.lock:
+            return any(message.id == id.hex() for message in log.of_turn(self.number))
+
+    def _entered(self, stream: Stream) -> None:
+        """The stream's message is stored."""
+        if stream.draft is not None:
+            self._calls.note(stream.id.hex(), note_of("message", stream.draft.note))
+        self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        stream.tie = None
+        with self._lock:
+            if stream in self._streams:
+                self._streams.remove(stream)
+
+
+class Claim:
+    """A turn by the name under which it was asked for, so that it can be let go of though nobody knows its number."""
+
+    def __init__(self, room: Room, holder: str) -> None:
+        self.room, self.holder = room, holder
+        self.number = 0
+
+    def release(self) -> None:
+        """Nobody holds this turn any more. Journal rows make the partial message when somebody looks: only the fence
+        falls here. Where it is not known whether the turn was started, that is waited for.
+        """
+        number = self.number or self._find()
+        if number:
+            free = Write(self.room.id, fence=number, seize=True, renew_s=0, ended_too=True)
+            self.room.engine.submit((free,)).result()
+
+    def _find(self) -> int:
+        # Behind the commit that starts it, if that was submitted at all; what this one asks for is always refused.
+        self.room.engine.submit((Write(self.room.id, fence=-1, fleeting=True),)).result()
+        state = self.room.engine.state(self.room.id)
+        return (state.turn or 0) if state is not None and state.holder == self.holder else 0
+
+
+def cut_off(stream: Stream) -> str | None:
+    """Why a turn is not completed whose last message is this one; None when it is whole."""
+    if stream.complete:
+        return None
+    return "its last message could not be read" if stream.unread else "its last message was cut off"
+
+
+def _left(work: "weakref.ref[Speaking]", stream: Stream) -> None:
+    """Nobody reads this stream any more."""
+    stream.let_go()
+    turn = work()
+    if turn is not None and not turn.ended:
+        run(turn.enter(stream))

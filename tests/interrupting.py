@@ -1,0 +1,72 @@
+"""Interrupting a piece of code at its k-th line, for tests that do it at every line.
+
+    point = Interrupt(at=12, by=KeyboardInterrupt)
+    with point:
+        life()
+    point.reached                       # whether there was a twelfth line
+
+Lines are those of the library that the calling thread runs, as it comes by them; the last `at` of them raises. That is
+where a signal may come, and more: Python looks for signals at the beginnings of functions, in loops and after calls.
+Lines of `with` are left out: one is come by again as the block is left, where no signal is looked for, and an error
+there would leave a lock locked.
+Code that runs when an object is dropped is interrupted as well, and Python swallows what is raised there: `reached`
+tells whether the interrupt was raised at all, and the test whether it came out.
+"""
+
+import os
+import sys
+from linecache import getline
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import holdfast
+
+LIBRARY = str(Path(holdfast.__file__).parent)
+SWEEP = os.environ.get("HOLDFAST_SWEEP", "") not in ("", "0")
+"""With this in the environment, every line is tried; without, one in some, always the same ones."""
+
+
+class Interrupt:
+    """One interrupt, to come at line number `at`. With `at` 0 lines are only counted."""
+
+    def __init__(self, *, at: int = 0, by: type[BaseException] = KeyboardInterrupt) -> None:
+        self.at, self.by = at, by
+        self.lines = 0
+        self.where = ""
+
+    @property
+    def reached(self) -> bool:
+        return bool(self.where)
+
+    def __enter__(self) -> "Interrupt":
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(LIBRARY):
+            return None
+        self._line(frame)
+        return self._trace
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            self._line(frame)
+        return self._trace
+
+    def _line(self, frame: FrameType) -> None:
+        if getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(("with ", "async with ")):
+            return
+        self.lines += 1
+        if self.lines == self.at:
+            self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+            sys.settrace(None)
+            raise self.by
+
+
+def points(lines: int, *, step: int) -> list[int]:
+    """The lines to be tried of so many."""
+    return list(range(1, lines + 1, 1 if SWEEP else step))

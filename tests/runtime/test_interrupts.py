@@ -1,0 +1,172 @@
+"""Ctrl-C and SystemExit at every line between the start of a turn and its end (I-5, I-6, FAULTS A3).
+
+Whatever line it comes at: it is raised and not swallowed, what was delivered is a prefix of what is stored, the turn
+has one end, and the same handle starts the next turn at once, though the variables of the interrupted one still stand.
+"""
+
+import asyncio
+import gc
+
+import holdfast
+from holdfast.testing.examine import broken
+from interrupting import Interrupt, points
+from looking import ends, other_handle
+
+STEP = 17
+CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
+
+
+def chat(words):
+    return {"choices": [{"index": 0, "delta": {"content": words}}]}
+
+
+END = {"choices": [{"index": 0, "delta": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
+
+
+class Life:
+    """One turn, lived in a session of its own; `shown` has what was delivered of each message."""
+
+    def __init__(self, session):
+        self.session, self.shown = session, []
+
+    def tell(self, text):
+        self.shown[-1] += text
+
+    def speak(self):
+        self.shown.append("")
+
+
+def whole(life):
+    """Streams to their end, a tool, a word."""
+    with life.session.turn("Hi") as turn:
+        life.speak()
+        for text in turn.deliver(iter([chat("Once "), chat("upon "), END]), format="openai.chat"):
+            life.tell(text)
+        turn.result("c1", "seen")
+        life.speak()
+        for text in turn.deliver(["a ", "time"]):
+            life.tell(text)
+
+
+def left(life):
+    """Streams that are left, one dropped and one held, and a word after."""
+    with life.session.turn("Hi") as turn:
+        life.speak()
+        for text in turn.deliver(iter(["Once ", "never"])):
+            life.tell(text)
+            break
+        life.speak()
+        life.tell(turn.say("upon"))
+        life.speak()
+        held = turn.deliver(iter(["a ", "time"]))
+        life.tell(next(held))
+
+
+def pushed(life):
+    """A source that pushes."""
+    with life.session.turn("Hi") as turn:
+        life.speak()
+        stream = turn.stream()
+        for word in ("Once ", "upon ", "a time"):
+            life.tell(stream.push(word))
+        stream.close()
+
+
+async def async_whole(life):
+    async with life.session.turn("Hi") as turn:
+        life.speak()
+        async for text in turn.deliver([chat("Once "), chat("upon "), END], format="openai.chat"):
+            life.tell(text)
+        await turn.result("c1", "seen")
+        life.speak()
+        async for text in turn.deliver(["a ", "time"]):
+            life.tell(text)
+
+
+async def async_left(life):
+    async with life.session.turn("Hi") as turn:
+        life.speak()
+        async for text in turn.deliver(["Once ", "never"]):
+            life.tell(text)
+            break
+        life.speak()
+        life.tell(await turn.say("upon"))
+        held = turn.deliver(["a ", "time"])
+        life.speak()
+        life.tell(await anext(held))
+
+
+def judge(store, life, where):
+    """What holds after any interrupt, by the same handle and at once."""
+    session = life.session
+    with session.turn("next", on_busy="refuse") as turn:
+        turn.say("well")
+    stored = [message.text for message in session.transcript() if message.role == "assistant"]
+    assert stored.pop() == "well", where
+    shown = [words for words in life.shown if words]
+    assert len(stored) >= len(shown), (where, shown, stored)
+    for words, text in zip(shown, stored, strict=False):
+        assert text.startswith(words), (where, shown, stored)
+    assert all(len(each) == 1 for each in ends(store, session.id).values()), where
+
+
+def test_an_interrupt_at_any_line_of_a_turn(path):
+    sweep(path, [whole, left], by=[KeyboardInterrupt, SystemExit])
+
+
+def sweep(path, lives, by):
+    with holdfast.open(path, durability="process") as store:
+        for doing in lives:
+            count = Interrupt()
+            with count:
+                doing(Life(store.session(f"{doing.__name__} 0")))
+            for number, at in enumerate(points(count.lines, step=STEP)):
+                life = Life(store.session(f"{doing.__name__} {at}"))
+                point = Interrupt(at=at, by=by[number % len(by)])
+                raised = None
+                try:
+                    with point:
+                        doing(life)
+                except BaseException as error:
+                    raised = type(error)
+                assert not point.reached or raised is point.by, f"{point.where}: {raised}"
+                assert point.reached or raised is None
+                judge(store, life, f"{doing.__name__} at {at}, {point.where}")
+        assert broken(store) == []
+
+
+def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
+    with other_handle(path, durability="process") as eye:
+        for doing in (async_whole, async_left):
+            count = Interrupt()
+            async_life(path, doing, "0", count)
+            for number, at in enumerate(points(count.lines, step=STEP)):
+                point = Interrupt(at=at, by=[KeyboardInterrupt, SystemExit][number % 2])
+                key, shown, raised = async_life(path, doing, str(at), point)
+                where = f"{doing.__name__} at {at}, {point.where}"
+                assert not point.reached or raised in (point.by, asyncio.CancelledError), f"{where}: {raised}"
+                life = Life(eye.session(key))
+                life.shown = shown
+                judge(eye, life, where)
+        assert broken(eye) == []
+
+
+def async_life(path, doing, name, point):
+    """One life on a loop of its own, as `asyncio.run` runs it; its key, what was shown, and what came out."""
+    key, lives, raised = f"{doing.__name__} {name}", [], None
+
+    async def main():
+        async with holdfast.open_async(path, durability="process") as store:
+            lives.append(Life(await store.session(key)))
+            with point:
+                await doing(lives[0])
+
+    gc.collect()  # what the life before has left on its closed loop is not this one's
+    gc.disable()
+    try:
+        asyncio.run(main())
+    except BaseException as error:
+        raised = type(error)
+    finally:
+        gc.enable()
+    return key, lives[0].shown, raised
