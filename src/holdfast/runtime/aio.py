@@ -109,7 +109,6 @@ class AsyncTurn:
         return arun(self._work.stopped())
 
     async def __aenter__(self) -> "AsyncTurn":
-        self._work.hold.take()
         enter(self, self._work)
         return self
 

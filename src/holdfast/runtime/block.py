@@ -48,7 +48,14 @@ class Leaving:
 
 
 def enter(owner: Any, work: TurnWork) -> None:
-    """The block is entered. A `with` statement has looked up its end just before; others may have none."""
-    block = owner._block() if owner._block is not None else None
-    if block is not None:
-        work.watch_block(block)
+    """The block is entered. A `with` statement has looked up its end just before; others may have none. If this is
+    interrupted, no block will ever end the turn.
+    """
+    try:
+        work.hold.take()
+        block = owner._block() if owner._block is not None else None
+        if block is not None:
+            work.watch_block(block)
+    except BaseException:
+        work.hand_over()
+        raise

@@ -97,7 +97,6 @@ class Turn:
         return run(self._work.stopped())
 
     def __enter__(self) -> "Turn":
-        self._work.hold.take()
         enter(self, self._work)
         return self
 
