@@ -1,0 +1,162 @@
+"""How calls grow: with the number of sessions in a store, and with the length of a history.
+
+What a gateway calls costs the same in a store of a thousand sessions and of a hundred thousand, on PostgreSQL of a
+million in ten thousand tenants (I-27). Calls on one session grow with its history, whatever that is made of, at most as
+n log n. A figure is the time in the largest store as a multiple of that in the smallest; for a history, that divided by
+how much n log n has grown. A quick run leaves the largest sizes out.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import holdfast
+from bench import shim
+from bench.database import database
+from bench.figure import Figure, Run, median
+from bench.large_postgres import fill
+from holdfast.testing.histories import HISTORIES, Builder
+
+SESSIONS = (1_000, 10_000, 100_000)
+SESSIONS_POSTGRES = (1_000, 100_000, 1_000_000)
+TENANTS_POSTGRES = 10_000
+HISTORY = (1_000, 4_000, 16_000)
+SAMPLES = 21
+
+Call = Callable[[holdfast.Store, int], object]
+
+KEYED: dict[str, Call] = {
+    "session(key)": lambda store, n: store.session(f"key {n}", create=False),
+    "get(prefix)": lambda store, n: store.get(store.session(f"key {n}", create=False).id[:20]),
+    "turn(key)": lambda store, n: store.turn(f"key {n}", "hello").__exit__(None, None, None),
+    "accept": lambda store, n: store.accept(f"key {n}", "hello"),
+    "append": lambda store, n: store.session(f"key {n}", create=False).append("a word"),
+    "context": lambda store, n: store.session(f"key {n}", create=False).context(),
+    "info": lambda store, n: store.session(f"key {n}", create=False).info(),
+    "sessions(), 50": lambda store, n: store.sessions(),
+    "sessions(running)": lambda store, n: store.sessions(state="running"),
+    "sessions(ended)": lambda store, n: store.sessions(state="ended"),
+    "sessions(key)": lambda store, n: store.sessions(key=f"key {n}"),
+    "search, few": lambda store, n: store.search(f"question {n}"),
+    "search, many": lambda store, n: store.search("harbour"),
+    "pending": lambda store, n: store.pending(),
+    "outbox": lambda store, n: store.outbox(),
+    "erase(preview)": lambda store, n: store.erase(store.session(f"key {n}", create=False).id, preview=True),
+}
+
+READING: dict[str, Callable[[holdfast.Store, holdfast.Session], Any]] = {
+    "context": lambda store, session: session.context(),
+    "context, anthropic": lambda store, session: session.context("anthropic"),
+    "transcript": lambda store, session: list(session.transcript()),
+    "info": lambda store, session: session.info(),
+    "turns": lambda store, session: session.turns(),
+    "calls": lambda store, session: session.calls(),
+    "pending": lambda store, session: session.pending(),
+    "check": lambda store, session: store.check(),
+}
+
+
+def measure(run: Run) -> list[Figure]:
+    if run.world == "slowed":
+        return []  # a slower sync changes nothing about what grows
+    return [*_sqlite(run), *_postgres(run), *_histories(run)]
+
+
+def _sqlite(run: Run) -> Iterator[Figure]:
+    sizes = SESSIONS[:2] if run.quick else SESSIONS
+    with shim.scratch() as folder:
+        columns = []
+        for size in sizes:
+            path = os.path.join(folder, f"{size}.db")
+            _fill(path, size)
+            with holdfast.open(path, durability="process") as store:
+                columns.append(_timed(lambda n, store=store: store, size))
+        yield from _compared(run, "SQLite", sizes, columns)
+
+
+def _fill(path: str, sessions: int) -> None:
+    """A question and an answer each; every hundredth is running, every tenth has ended, every fiftieth is a fork."""
+    with holdfast.open(path, durability="process") as store:
+        for n in range(sessions):
+            session = store.session(f"key {n}")
+            session.append_all([f"question {n} in the harbour", {"role": "assistant", "content": f"answer {n}"}])
+            if n % 50 == 49:
+                session.fork(key=f"fork {n}")
+            if n % 10 == 5:
+                session.end("done")
+        store.search("harbour")
+
+
+def _postgres(run: Run) -> Iterator[Figure]:
+    sizes = SESSIONS_POSTGRES[:2] if run.quick else SESSIONS_POSTGRES
+    columns = []
+    for size in sizes:
+        tenants = max(1, TENANTS_POSTGRES * size // SESSIONS_POSTGRES[-1])
+        with database(run) as dsn:
+            with holdfast.open(dsn):
+                pass
+            fill(dsn, sessions=size, tenants=tenants)
+            with holdfast.open(dsn) as store:
+                columns.append(_timed(lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size))
+    yield from _compared(run, "PostgreSQL", sizes, columns)
+
+
+def _timed(store_of: Callable[[int], holdfast.Store], size: int) -> dict[str, float]:
+    """Seconds by call, each the median over sessions from the whole store, none of which has ended."""
+    numbers = [at * (size // SAMPLES) // 10 * 10 for at in range(SAMPLES)]
+    return {name: median(_samples(call, store_of, numbers)) for name, call in KEYED.items()}
+
+
+def _samples(call: Call, store_of: Callable[[int], holdfast.Store], numbers: Iterable[int]) -> Iterator[float]:
+    for number in numbers:
+        store = store_of(number)
+        call(store, number)
+        began = time.perf_counter()
+        call(store, number)
+        yield time.perf_counter() - began
+
+
+def _compared(
+    run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]
+) -> Iterator[Figure]:
+    for name in KEYED:
+        times = [column[name] for column in columns]
+        by = ", ".join(f"{size:,}: {took * 1e3:.2f} ms" for size, took in zip(sizes, times, strict=True))
+        title = f"{where}: {name}, {sizes[-1]:,} ÷ {sizes[0]:,} sessions"
+        yield run.figure(title, times[-1] / times[0], "×", at_most=2, by=by)
+
+
+def _histories(run: Run) -> Iterator[Figure]:
+    sizes = HISTORY[:2] if run.quick else HISTORY
+    grown = sizes[-1] * math.log(sizes[-1]) / (sizes[0] * math.log(sizes[0]))
+    for build in HISTORIES:
+        columns = [_of_history(build, size) for size in sizes]
+        ratios = {name: columns[-1][name] / columns[0][name] / grown for name in columns[0]}
+        worst = max(ratios, key=lambda name: ratios[name])
+        by = f"{worst}: " + ", ".join(
+            f"{size:,}: {column[worst] * 1e3:.1f} ms" for size, column in zip(sizes, columns, strict=True)
+        )
+        title = f"history of {build.__name__.replace('_', ' ')}: the worst call ÷ n log n"
+        yield run.figure(title, ratios[worst], "×", at_most=1.5, by=by)
+
+
+def _of_history(build: Builder, size: int) -> dict[str, float]:
+    with shim.scratch() as folder:
+        path = os.path.join(folder, "history.db")
+        with holdfast.open(path, durability="process") as store:
+            began = time.perf_counter()
+            build(store, store.session("key"), size)
+            found = {"writing it": time.perf_counter() - began}
+        for name, call in READING.items():
+            found[name] = min(_read(path, call) for _ in range(3))
+    return found
+
+
+def _read(path: str, call: Callable[[holdfast.Store, holdfast.Session], Any]) -> float:
+    with holdfast.open(path, durability="process") as store:
+        session = store.session("key")
+        began = time.perf_counter()
+        call(store, session)
+        return max(time.perf_counter() - began, 5e-3)  # what takes less says nothing
