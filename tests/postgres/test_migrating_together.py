@@ -42,7 +42,7 @@ STEP = """
 """
 LATER = f"""
     from holdfast.engine.postgres import migrating
-    migrating.SCHEMA_VERSION = {SCHEMA_VERSION + 1}
+    migrating.SCHEMA_VERSION = migrating.LEAST = {SCHEMA_VERSION + 1}
     migrating.MIGRATIONS[{SCHEMA_VERSION + 1}] = {STEP!r}
 """
 
@@ -139,3 +139,65 @@ def test_a_role_with_rights_to_rows_only_lives_a_whole_life(database: str, rows_
     with holdfast.open(rows_only) as store:
         assert untrue(store, life.told, tried=life.tried) + broken(store) == []
         assert (store.check(), life.troubles) == ([], [])
+
+
+ADDS = f"""
+    from holdfast.engine.postgres import migrating
+    migrating.SCHEMA_VERSION = {SCHEMA_VERSION + 1}
+    migrating.MIGRATIONS[{SCHEMA_VERSION + 1}] = "ALTER TABLE binding ADD COLUMN more integer"
+"""
+
+
+def test_a_release_works_on_beside_the_next_one_if_that_says_so(database: str):
+    """A rolling upgrade: the tables are of the next version, which lets programs of this one work on."""
+    with holdfast.open(database) as store:
+        store.session("k").append("before")
+        with procs.child(ADDS + MIGRATES, database) as later:
+            later.wait_for("ready")
+            later.tell("migrate")
+            later.wait_for("migrated")
+            store.session("k").append("during")
+            with holdfast.open(database) as again:
+                again.session("k").append("after")
+            later.tell("end")
+            later.end()
+        assert [message.text for message in store.session("k").transcript()] == ["before", "during", "after"]
+
+
+OF_VERSION_1 = """
+    UPDATE session SET head = head + 1, active_at = 5, last_at = 5, stamp = 7 WHERE tenant = 'default'
+"""
+
+
+def test_programs_of_the_version_before_are_refused_before_they_harm(database: str):
+    """They write columns that have other names now: nothing of their commit is done."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(migrating.MIGRATIONS[1])  # type: ignore[arg-type]
+        connection.execute("INSERT INTO store VALUES ('format', '1')")
+        connection.execute(
+            "INSERT INTO session (tenant, id, key, epoch, head, fence, opened_at, active_at, last_at, stamp) "
+            "VALUES ('default', gen_random_uuid(), 'k', 1, 1, 0, 3, 3, 3, 3)"
+        )
+        connection.execute("INSERT INTO binding SELECT tenant, key, id, 1 FROM session")
+        opened = '{"key":"k","epoch":1}'
+        connection.execute(
+            f"INSERT INTO entry SELECT tenant, id, 1, 'opened', NULL, '\\x01', 3, '{opened}', '' FROM session"  # type: ignore[arg-type]
+        )
+        with holdfast.open(database) as store:
+            assert [listed.key for listed in store.sessions()] == ["k"]
+            with pytest.raises(psycopg.errors.UndefinedColumn):
+                connection.execute(OF_VERSION_1)
+            store.session("k").append("of this one")
+            assert [hit.session_id for hit in store.search("this")] == [store.session("k").id]
+            assert store.check() == []
+
+
+def test_readers_look_at_the_version_too(database: str):
+    with holdfast.open(database) as store:
+        store.session("k").append("before")
+        ask(database, "UPDATE store SET value = '99' WHERE name LIKE 'format%' RETURNING 1")
+        idle = store._work.engine._readers._idle  # type: ignore[attr-defined]
+        while idle:
+            idle.pop().close()
+        with pytest.raises(SchemaMismatch):
+            store.sessions()

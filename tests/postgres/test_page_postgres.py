@@ -77,3 +77,14 @@ def test_a_dump_that_is_restored_is_the_same_store(cluster: Cluster, replicated:
     with holdfast.open(there) as store:
         assert [(message.id, message.text) for message in store.get(session.id).transcript()] == told
         assert broken(store) == []
+
+
+def test_a_table_that_is_partitioned_as_on_the_page_is_a_store(replicated: str, owner):
+    owner.execute(block("partitioning"))
+    with holdfast.open(replicated) as store:
+        for number in range(8):
+            with store.turn(f"k{number}", "hello") as turn:
+                turn.say("hi")
+        assert store.check() == [] and len(store.search("hello")) == 8
+        assert store.info().files["entry"] > 0
+        assert [message.text for message in store.session("k3").transcript()] == ["hello", "hi"]

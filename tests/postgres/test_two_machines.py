@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 import procs
-from holdfast.errors import AlreadyAccepted, SessionBusy, SessionEnded
+from holdfast.errors import AlreadyAccepted, SessionBusy, SessionEnded, TurnInterrupted
 from looking import ends
 
 EVENTS = 25
@@ -187,3 +187,16 @@ def test_an_accepted_message_is_known_to_both(database, store):
             turn.say("hi")
     assert store.session("k").pending() == []
     assert [message.text for message in store.session("k").transcript()] == ["hello", "hi"]
+
+
+def test_a_writer_that_was_stopped_elsewhere_stores_no_further_chunk(database, store):
+    """I-7: one chunk after the other, each a statement of its own; another machine stops the turn between two."""
+    session = store.session("k")
+    with holdfast.open(database) as elsewhere, pytest.raises(TurnInterrupted):
+        with session.turn("go on") as turn:
+            pieces = turn.deliver(iter(["one ", "two ", "three"]))
+            assert [next(pieces), next(pieces)] == ["one ", "two "]
+            elsewhere.session("k").stop("enough")
+            assert next(pieces) is None, "it was shown"
+    said = [message.text for message in session.transcript() if message.role == "assistant"]
+    assert said == ["one two "] and [len(each) for each in ends(store, session.id).values()] == [1]

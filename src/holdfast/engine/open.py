@@ -73,6 +73,15 @@ def migrate_store(
     return bring_up(name, lock_s=lock_s)
 
 
+def vacuum_store(where: str | os.PathLike[str], *, tick: Callable[[], float]) -> int:
+    """Has a server write its tables anew, without what was erased; the bytes that this has freed."""
+    if not is_postgres(where):
+        problem = "it is a file, and what was erased from it is in none of its pages"
+        raise StoreUnavailable(where=os.fsdecode(where), problem=problem, remedy="There is nothing to do")
+    freed: int = _postgres().vacuum(os.fsdecode(where), tick=tick)
+    return freed
+
+
 def _place(where: str | os.PathLike[str]) -> str:
     return real_path(os.fsdecode(where).removeprefix("sqlite:///"))
 

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from holdfast.engine.open import migrate_store, real_path
+from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.runtime.clock import RealWorld
@@ -25,6 +25,11 @@ def migrate(where: str | os.PathLike[str]) -> Migrated:
     """Brings a store of an older release up to date. Opening it does the same."""
     world = RealWorld()
     return Migrated(*migrate_store(where, tick=world.tick, chance=world.chance))
+
+
+def vacuum(where: str | os.PathLike[str]) -> int:
+    """Has a PostgreSQL server write its tables anew, without what was erased; the bytes that this has freed."""
+    return vacuum_store(where, tick=RealWorld().tick)
 
 
 def info(engine: Engine) -> Plan[StoreInfo]:

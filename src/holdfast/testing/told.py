@@ -43,7 +43,7 @@ class Record:
     def __init__(self, store: Store) -> None:
         sessions = [store.get(state.id) for state in store._work.engine.find(store.tenant, "", SESSIONS_MAX)]
         self._entries: dict[str, list[Entry]] = {session.id: list(session.entries()) for session in sessions}
-        self._owed = {owed.id for owed in store.outbox(limit=SESSIONS_MAX)}
+        self._owed = {debt.id.hex() for debt in store._work.engine.outbox(store.tenant, limit=SESSIONS_MAX)}
         self._calls = {(f"{s.id}:{call.turn}", call.call_id): call.state for s in sessions for call in s.calls()}
         copies = list(chain.from_iterable(session.transcript() for session in sessions))
         self._labels = {message.id for message in copies if message.labels}

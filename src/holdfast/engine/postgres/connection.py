@@ -7,6 +7,7 @@ connection is let go, never cancelled, because a COMMIT may be waiting for other
 """
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -24,7 +25,10 @@ from holdfast.engine.addressing import shown
 from holdfast.engine.postgres.arrays import register
 from holdfast.engine.postgres.primary import Identity, Primary
 from holdfast.engine.postgres.queries import QUERIES
+from holdfast.engine.postgres.trouble import OnlyReads
 from holdfast.errors import StoreUnavailable
+
+_log = logging.getLogger("holdfast")
 
 SERVER_NEEDED = 130000
 PLANNED_ANEW = frozenset(("found", "sessions_found"))
@@ -95,13 +99,15 @@ class Address:
 
     def _connect(self, prepared: bool, server: dict[str, Any]) -> psycopg.Connection[Any]:
         """A connection that can write."""
-        connection = psycopg.connect(
-            self._dsn,
-            autocommit=True,
-            prepare_threshold=1 if prepared else None,
-            **self._options,
-            **{name: value for name, value in server.items() if value},
-        )
+        options = self._options | {name: value for name, value in server.items() if value}
+        try:
+            connection = psycopg.connect(
+                self._dsn, autocommit=True, prepare_threshold=1 if prepared else None, **options
+            )
+        except psycopg.OperationalError as error:
+            if "session is read-only" in str(error) and self._is_leading(options):
+                raise OnlyReads("default_transaction_read_only is on") from error
+            raise
         connection.adapters.register_loader("uuid", _UuidAsText)
         register(connection)
         connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type whatever the value: one statement
@@ -111,6 +117,14 @@ class Address:
             problem = f"its server has version {version // 10000}"
             raise StoreUnavailable(where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer")
         return connection
+
+    def _is_leading(self, options: dict[str, Any]) -> bool:
+        """Whether it is a primary that lets us only read: then waiting for another would not help."""
+        asked = options | {"target_session_attrs": "any"}
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True, **asked) as connection:
+            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+            return row is not None and not row[0]
+        return False
 
 
 class Line:
@@ -160,6 +174,10 @@ class Line:
         prepare = False if name in PLANNED_ANEW else None
         with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
             return connection.execute(QUERIES[name], values, binary=True, prepare=prepare).fetchall()
+
+    def run_slowly(self, name: str) -> None:
+        """A command without an answer, which may take its time."""
+        self.connection.execute(QUERIES[name], prepare=False)
 
     def run_all(self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False) -> list[list[tuple[Any, ...]]]:
         """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""
@@ -237,6 +255,7 @@ class Watchdog:
             with self._gate:
                 silent = [line for line in list(self._lines) if self._is_silent(line)]
             for line in silent:
+                _log.warning("no answer for %g s: the connection is let go", self.answer_s)
                 line.hang_up()
                 line.forgo()
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from holdfast.domain.entry import Entry
 from holdfast.engine.codec import event_name, join, names_in
 from holdfast.engine.postgres import migrating, upkeep
@@ -28,6 +30,7 @@ from holdfast.engine.postgres.scribe import Scribe
 from holdfast.engine.postgres.searching import Searching
 from holdfast.engine.postgres.siding import Sidings
 from holdfast.engine.postgres.tenants import Tenants
+from holdfast.engine.postgres.trouble import translate
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
@@ -391,6 +394,23 @@ def bring_up(
         scribe.close()
         watchdog.close()
     return found or 0, migrating.SCHEMA_VERSION
+
+
+def vacuum(dsn: str, *, tick: Callable[[], float]) -> int:
+    """Has the server write the tables that hold words anew, so that what was erased is in none of their files. The
+    number of bytes that this has freed. It needs the rights of their owner, and locks one table after the other.
+    """
+    address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
+    try:
+        line = address.line(watchdog)
+        try:
+            return upkeep.vacuum(line)
+        finally:
+            line.close()
+    except psycopg.Error as error:
+        raise translate(error, address.shown) from error
+    finally:
+        watchdog.close()
 
 
 _open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()

@@ -19,6 +19,10 @@ from holdfast.engine.postgres.trouble import is_missing, refusal, translate, ver
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 SCHEMA_VERSION = 2
+LEAST = 2
+"""The oldest version whose programs may still work on these tables: the next release may be here already while this
+one runs on, if what it has added does not matter to this one.
+"""
 ATTEMPTS_MAX = 5
 
 _RACES = (
@@ -50,7 +54,7 @@ def _prepare(line: Line, where: str) -> int | None:
         try:
             with line.asking() as connection:
                 found = refuse_newer(connection, where)
-            if found != SCHEMA_VERSION:
+            if found is None or found < SCHEMA_VERSION:
                 _bring_up(line, where, found)
             return found
         except _RACES as error:  # another machine is at it, or has just done it: look again
@@ -72,7 +76,7 @@ def _prepare(line: Line, where: str) -> int | None:
 def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
     """The version of the store, if this release knows it."""
     found = version(connection)
-    if found is not None and found > SCHEMA_VERSION:
+    if found is not None and found > SCHEMA_VERSION < (version(connection, "format_least") or found):
         raise SchemaMismatch(where=where, found=found, known=SCHEMA_VERSION)
     return found
 
@@ -94,10 +98,10 @@ def refuse_other(read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], w
         raise StoreUnavailable(where=where, problem=problem, remedy=remedy)
 
 
-def version(connection: psycopg.Connection[Any]) -> int | None:
-    """The version of the store in this database; None when there is none."""
+def version(connection: psycopg.Connection[Any], fact: str = "format") -> int | None:
+    """The version of the store in this database, or the least that may work on it; None when there is none."""
     try:
-        row = connection.execute(QUERIES["get_fact"], {"name": "format"}).fetchone()
+        row = connection.execute(QUERIES["get_fact"], {"name": fact}).fetchone()
     except psycopg.Error as error:
         if is_missing(error):
             return None
@@ -118,7 +122,8 @@ def _bring_up(line: Line, where: str, found: int | None) -> None:
                 connection.execute(QUERIES["limits"], {"lock": "0", "whole": "0", "once": True})
             for script in _steps(connection, where, found):
                 _script(connection, script)
-            connection.execute(QUERIES["set_fact"], {"name": "format", "value": str(SCHEMA_VERSION)})
+            for name, value in (("format", SCHEMA_VERSION), ("format_least", LEAST)):
+                connection.execute(QUERIES["set_fact"], {"name": name, "value": str(value)})
         line.harmless = False
         with line.asking():
             connection.execute(QUERIES["commit"])

@@ -1,5 +1,6 @@
 """Patience: how long to try again, and how long to wait in between."""
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -8,6 +9,10 @@ import psycopg
 from holdfast.engine.postgres.trouble import out_of_patience, verdict
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
+TOLD_AT = 4
+"""The first tries are everyday life; from this one on it is told."""
+
+_log = logging.getLogger("holdfast")
 
 
 class Patience:
@@ -30,6 +35,18 @@ class Patience:
         waited_s = max(self._tick() - self._since, self._slept)
         if waited_s >= self._limit_s:
             raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
+        if self._tries == TOLD_AT:
+            _log.warning("%s: trying again, after %s", self._where, kind_of(error))
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (0.5 + self._chance(1)[0] / 255)
         threading.Event().wait(pause_s)
         self._slept += pause_s
+
+    def over(self) -> None:
+        """It was done."""
+        if self._tries >= TOLD_AT:
+            _log.info("%s: it goes on, after %d tries", self._where, self._tries)
+
+
+def kind_of(error: psycopg.Error) -> str:
+    """What an error is, for a log: nothing that was written, and no address."""
+    return f"{type(error).__name__} {error.sqlstate}" if error.sqlstate else type(error).__name__

@@ -8,12 +8,15 @@ connections that are there already.
 That can't fence a server that nobody else can reach: two primaries that each take writes are the cluster's to prevent.
 """
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
+
+_log = logging.getLogger("holdfast")
 
 GRACE_S = 0.5
 """How long the others have to answer after the first one that can be written."""
@@ -62,7 +65,10 @@ class Primary:
         with self._gate:
             if self._newest is None or self._newest.system != identity.system:
                 self._newest = identity
+            if identity.timeline > self._newest.timeline:
+                _log.warning("a new primary leads, on timeline %d", identity.timeline)
             if identity.timeline < self._newest.timeline:
+                _log.warning("a server on timeline %d is refused: it has been replaced", identity.timeline)
                 raise Outdated(
                     f"it is on timeline {identity.timeline}, and its successor on timeline {self._newest.timeline}: "
                     "it has been replaced"

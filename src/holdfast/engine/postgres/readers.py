@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
+from holdfast.engine.postgres.migrating import refuse_newer
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
 from holdfast.errors import StoreUnavailable
@@ -37,7 +38,10 @@ class Readers:
         patience: Patience | None = None
         while True:
             try:
-                return self.once(name, values, slow=slow, check=check)
+                rows = self.once(name, values, slow=slow, check=check)
+                if patience is not None:
+                    patience.over()
+                return rows
             except psycopg.Error as error:
                 if error.sqlstate in UNPREPARED:
                     self._prepared = False
@@ -73,7 +77,14 @@ class Readers:
             if not self._address.primary.is_outdated(line.identity):
                 return line
             line.close()
-        return self._address.line(self._watchdog, prepared=self._prepared)
+        line = self._address.line(self._watchdog, prepared=self._prepared)
+        try:
+            with line.asking() as connection:
+                refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
+        except BaseException:
+            line.close()
+            raise
+        return line
 
     def _give(self, line: Line) -> None:
         self._idle.append(line)

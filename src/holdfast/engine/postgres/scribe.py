@@ -166,6 +166,8 @@ class Scribe:
                 self._make_sure()
                 done = self._swiftly(commits) if swiftly else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
                 if done is not None:
+                    if patience is not None:
+                        patience.over()
                     return done
             except psycopg.Error as error:
                 self._recover(commits, error, doubts)

@@ -6,6 +6,7 @@ goes there too, so that its order is kept. A siding has a thread and a connectio
 and is gone when its last commit is answered.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from holdfast.engine.protocol import Commit
 from holdfast.engine.writer import Later
 
 SIDINGS_MAX = 8
+
+_log = logging.getLogger("holdfast")
 
 
 class Carrier(Protocol):
@@ -63,6 +66,7 @@ class Sidings:
             if not sessions.intersection(stuck):
                 return None
             siding = self._opened()
+            _log.warning("somebody holds the row of %s; its commits wait aside", ", ".join(sorted(sessions)))
         for id in sessions:  # the other sessions of the commit wait with it
             self._aside.setdefault(id, siding)
         later = Later()

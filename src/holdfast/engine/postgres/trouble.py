@@ -56,6 +56,11 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "54": ("a value is larger than PostgreSQL can hold", "Store large parts elsewhere and refer to them"),
     "55": ("another program holds a lock", "Let that program finish, then try again"),
     "57": ("its server was stopped or interrupted", "Check the server, then try again; what was acknowledged is safe"),
+    "nobody": ("nobody listens there", "Check host and port in the address, and that the server runs"),
+    "reads": (
+        "this role, or this database, only reads",
+        "Use another role, set default_transaction_read_only to off, or open the store with read_only=True",
+    ),
     "pooler": (
         "the pooler in between does not take a part of this address",
         "Take `options` out of it; what it sets can be set for the role: ALTER ROLE … SET search_path = …",
@@ -69,11 +74,16 @@ _REFUSALS = {
     "28": r"authentication failed|pg_hba\.conf|not permitted to log in|role \"[^\"]*\" does not exist|no such user"
     r"|no password supplied|certificate verify failed|does not support SSL",
     "3D": r"database \"[^\"]*\" does not exist|no such database|permission denied for database",
+    "nobody": r"Connection refused|could not translate host name|failed to resolve host",
     "pooler": r"unsupported startup parameter",
 }
 """What servers and poolers say to whom they don't let in, by the code's class: libpq passes on no code from there."""
 
 _ATTEMPT = re.compile(r"^- host: (.*?), hostaddr: .*?: ", re.MULTILINE)
+
+
+class OnlyReads(psycopg.OperationalError):
+    """A primary that lets this role read and no more."""
 
 
 class Stalled(psycopg.OperationalError):
@@ -100,6 +110,8 @@ def refusal(error: psycopg.Error) -> str:
     """
     if error.sqlstate is not None:
         return ""
+    if isinstance(error, OnlyReads):
+        return "reads"
     said: dict[str, set[str]] = {}
     for server, words in _attempts(str(error)):
         reasons = [reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.engine.postgres.arrays import Texts
+from holdfast.engine.postgres.connection import Line
 from holdfast.engine.postgres.migrating import SCHEMA_VERSION
 from holdfast.engine.postgres.replication import Replication
 from holdfast.engine.upkeep import Problem, StoreInfo
@@ -15,6 +16,8 @@ TABLES = (
 )  # fmt: skip
 COUNTED_BYTES_MAX = 4 << 20
 """Larger tables are not counted: the server's statistics tell about how many rows they have."""
+WORDED = ("entry", "blob", "words", "journal", "inbox", "outbox")
+"""Where what people said may be."""
 RESTORE = "Keep a copy of the store, then take what is lost from a backup"
 REPORT = "Keep a copy of the store and report this; it is a defect"
 
@@ -71,3 +74,12 @@ def _problems(read: Read, where: str, replication: Replication) -> Iterator[Prob
                 rule=name.replace("_", "-"), place=f"session {session}", problem=problem, invariant=invariant,
                 remedy=remedy, session=session,
             )  # fmt: skip
+
+
+def vacuum(line: Line) -> int:
+    """Writes the tables that hold words anew; the bytes that this has freed."""
+    before = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    for name in WORDED:
+        line.run_slowly(f"vacuum_{name}")
+    after = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    return sum(before.values()) - sum(after.values())

@@ -80,3 +80,27 @@ WHERE entry.parted AND NOT EXISTS (
 SELECT binding.session, binding.key FROM binding
 LEFT JOIN session ON session.tenant = binding.tenant AND session.id = binding.session
 WHERE session.key IS DISTINCT FROM binding.key OR session.epoch IS DISTINCT FROM binding.epoch LIMIT 1000;
+
+-- name: vacuum_entry
+-- Written anew, without what was erased.
+VACUUM (FULL) entry;
+
+-- name: vacuum_blob
+-- Written anew, without what was erased.
+VACUUM (FULL) blob;
+
+-- name: vacuum_words
+-- Written anew, without what was erased.
+VACUUM (FULL) words;
+
+-- name: vacuum_journal
+-- Written anew, without what was erased.
+VACUUM (FULL) journal;
+
+-- name: vacuum_inbox
+-- Written anew, without what was erased.
+VACUUM (FULL) inbox;
+
+-- name: vacuum_outbox
+-- Written anew, without what was erased.
+VACUUM (FULL) outbox;

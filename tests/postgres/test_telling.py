@@ -1,0 +1,61 @@
+"""What an operator is told: at once where waiting would not help, and in the log, without a word of what is stored."""
+
+import logging
+import time
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import StoreUnavailable
+from holdfast.runtime.clock import RealWorld
+from holdfast.runtime.store import open_store
+from servers import free_port
+
+
+class Impatient(RealWorld):
+    """A world in which nobody may wait."""
+
+    def chance(self, size: int) -> bytes:
+        assert size > 1, "it waits for something that won't come"
+        return super().chance(size)
+
+
+def test_a_port_at_which_nobody_listens_is_told_at_once():
+    for place in (f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"):
+        with pytest.raises(StoreUnavailable, match="nobody listens"):
+            open_store(f"postgresql://postgres@{place}/agents", world=Impatient())
+
+
+def test_a_role_that_only_reads_is_told_at_once(database: str):
+    holdfast.open(database).close()
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"ALTER ROLE postgres IN DATABASE {name} SET default_transaction_read_only = on")  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable, match="only reads"):
+        open_store(database, world=Impatient())
+
+
+def test_trouble_is_logged_without_what_is_stored(database: str, caplog: pytest.LogCaptureFixture):
+    """A row that somebody holds, and a connection that is cut: both are told, and neither tells a key or a word."""
+    caplog.set_level(logging.INFO, logger="holdfast")
+    with holdfast.open(database, tenant="acme-secret") as store:
+        session = store.session("key-secret")
+        with psycopg.connect(database) as connection:
+            connection.execute("SELECT 1 FROM session FOR UPDATE")
+            ticket = store._work.engine.submit(_write(session, "word-secret"))
+            end = time.monotonic() + 60
+            while not caplog.records and time.monotonic() < end:
+                time.sleep(0.05)
+        ticket.result(60)
+    told = "\n".join(record.getMessage() for record in caplog.records)
+    assert f"somebody holds the row of {session.id}" in told
+    assert {record.name for record in caplog.records} == {"holdfast"} and "secret" not in told
+
+
+def _write(session: holdfast.Session, text: str) -> object:
+    from holdfast.engine.protocol import Write
+    from holdfast.runtime.room import speak
+
+    room = session._work.room
+    return (Write(room.id, drafts=(room.message(speak(text, "openai.chat"), turn=None),)),)
