@@ -165,7 +165,9 @@ READS = 'connection to server at "{}" failed: session is read-only'
     [
         ([("a", WRONG)], "28"),
         ([("a", ABSENT)], "3D"),
-        ([("a", REFUSED)], ""),
+        ([("a", REFUSED)], "nobody"),
+        ([("a", REFUSED), ("b", REFUSED)], "nobody"),
+        ([("a", REFUSED), ("b", READS)], ""),
         ([("a", ABSENT), ("b", REFUSED)], ""),
         ([("a", ABSENT), ("b", READS)], ""),
         ([("a", WRONG), ("b", WRONG)], "28"),

@@ -116,6 +116,10 @@ def refusal(error: psycopg.Error) -> str:
     for server, words in _attempts(str(error)):
         reasons = [reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)]
         said.setdefault(server, set()).update(reasons)  # a server has several addresses; one that answers is enough
+    if all(reasons == {"nobody"} for reasons in said.values()):
+        return "nobody"
+    if {"nobody"} in said.values():
+        return ""  # a server that is down has not said anything
     return "" if not all(said.values()) else min(min(reasons) for reasons in said.values())
 
 
