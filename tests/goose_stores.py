@@ -276,6 +276,14 @@ def cut_stream(store: GooseStore) -> None:
     store.say("assistant", text("The pear is a"), usage=False)
 
 
+def unanswered_prompt(store: GooseStore) -> None:
+    """Killed before anything of an answer was stored, and once more after the next prompt."""
+    store.ask("Mow row 4.")
+    store.ask("Are you there?")
+    store.say("assistant", text("I am."))
+    store.ask("Then mow row 5.")
+
+
 def unfinished_turn(store: GooseStore) -> None:
     store.ask("What is in the shed?")
     store.say("assistant", call("call_u1"))
@@ -398,6 +406,7 @@ DAMAGED: dict[Callable[[GooseStore], None], str] = {
     duplicate_rows: "duplicate-rows",
     token_split_rows: "token-split-rows",
     lost_turn: "lost-turn",
+    unanswered_prompt: "unanswered-prompt",
     cut_stream: "cut-stream",
     unfinished_turn: "unfinished-turn",
     merged_users: "merged-users",

@@ -210,6 +210,8 @@ def tools(book: Book) -> None:
     book.say(name, "assistant", "Operation interrupted.", finish_reason=None)
     book.say(name, "user", "Start the dredger.")
     ask(book, name, "call_0")
+    result(book, name, "call_0")
+    book.say(name, "assistant", "It runs.")
 
 
 def compacted(book: Book) -> list[int]:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,8 +121,8 @@ def test_of_a_beginning_at_rest_only_its_open_end_is_told(tmp_path, case):
         rows = chart.rows[:length]
         paid = tuple(one for one in chart.ledger if rows and one.created <= rows[-1].created)
         for sign in signs(Chart(chart.session, rows, paid)):
-            assert sign.rule in ("goose/orphan-tool-request", "goose/unfinished-turn")
-            assert sign.place == rows[-1].place
+            assert sign.rule in ("goose/orphan-tool-request", "goose/unfinished-turn", "goose/unanswered-prompt")
+            assert sign.place in [row.place for row in rows[-2:]]
 
 
 def test_what_follows_a_compaction_is_healthy_at_every_length(tmp_path):
@@ -142,13 +144,38 @@ def test_the_open_end_of_a_store_that_somebody_has_open_may_be_under_way(tmp_pat
     assert rules_in(path) == [DAMAGED[case]]
 
 
-def test_a_prompt_that_waits_for_its_reply_is_not_lost(tmp_path):
+def test_a_prompt_that_is_being_answered_is_not_lost(tmp_path):
     path = tmp_path / "sessions.db"
     with GooseStore(path) as store:
         store.session("20260921_1")
         one_call(store)
         store.ask("And apple trees?")
+    (chart,) = charts(path)
+    assert signs(msgspec.structs.replace(chart, live=True)) == ()
+    assert rules_in(path) == ["unanswered-prompt"]
+
+
+def test_prompts_typed_for_one_turn_are_answered_together(tmp_path):
+    path = built(tmp_path / "sessions.db", two_prompts)
     assert rules_in(path) == []
+
+
+def test_an_answer_is_cut_when_the_same_model_counts_its_tokens_elsewhere(tmp_path):
+    path = tmp_path / "sessions.db"
+    asked = {"provider": "openai", "requestedModel": "pear"}
+    counts = ({"inputTokens": 10, "outputTokens": 5}, {"elapsedMs": 17})
+    with GooseStore(path) as store:
+        for number, usage in enumerate(counts, 1):
+            store.session(f"20260921_{number}")
+            store.ask("Tell me more.")
+            about = {"userVisible": True, "agentVisible": True, "inference": asked, "usage": usage}
+            store.say("assistant", text("The pear is a"), metadata_json=json.dumps(about))
+    found = examined(path)
+    assert found["20260921_1"] == () and [sign.rule for sign in found["20260921_2"]] == ["goose/cut-stream"]
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM messages WHERE session_id = '20260921_1'")
+    connection.close()
+    assert rules_in(path) == []  # a model that never counts
 
 
 def test_a_lost_reply_is_told_at_the_prompt_in_whose_time_it_was_paid_for(tmp_path):

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_stores import DAMAGE, HEALTHY, Book, damaged, healthy, plain
+from hermes_stores import DAMAGE, HEALTHY, Book, ask, damaged, healthy, plain
 from holdfast.doctor.finding import Sign
 from holdfast.doctor.hermes.patient import HermesPatient
 from holdfast.doctor.hermes.rules import RULES
+from holding import kept_open
 
 ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -53,7 +54,31 @@ def test_every_beginning_of_a_healthy_session_gives_no_finding(tmp_path, make):
         path = tmp_path / f"{count}.db"
         path.write_bytes(whole)
         cut_session(path, session, row)
-        assert examine(path) == []
+        with kept_open(path):
+            assert examine(path) == []
+
+
+def test_a_call_that_a_session_ends_on_is_open_when_no_program_has_the_store(tmp_path):
+    book = Book(tmp_path / "state.db")
+    name = book.session("sick")
+    book.say(name, "user", "When is high water?")
+    ask(book, name, "call_3")
+    book.close()
+    with kept_open(tmp_path / "state.db"):
+        assert examine(tmp_path / "state.db") == []
+    [sign] = examine(tmp_path / "state.db")
+    assert sign.rule == "hermes/tool-call-without-result"
+
+
+def test_a_route_to_a_lost_session_is_told_when_that_session_or_its_chat_is_asked_for(tmp_path):
+    path = damaged(tmp_path / "state.db", "ghost_route")
+    patient = HermesPatient(path)
+    [ghost] = [sign for one in patient.examine() for sign in one.signs if sign.rule == "hermes/ghost-route"]
+    lost = ghost.measured.split("session ")[1].split(",")[0]
+    told = [sign for one in patient.examine(lost) for sign in one.signs]
+    assert ghost in told
+    assert [sign for one in patient.examine("nobody") for sign in one.signs] == []
+    patient.close()
 
 
 def book_rows(path: Path) -> list[tuple[str, int]]:

@@ -1,8 +1,6 @@
 """Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and none is left."""
 
 import json
-import subprocess
-from contextlib import contextmanager
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +11,7 @@ from holdfast.doctor.kinds import open_patient
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.foreign.items import Item
 from holdfast.foreign.story import Line
+from holding import kept_open
 
 programs = pytest.mark.parametrize("program", stores.PROGRAMS, ids=lambda program: program.kind)
 damages = pytest.mark.parametrize(
@@ -45,17 +44,6 @@ def rules_of(patient):
 @damages
 def test_a_defect_is_named_and_nothing_else(patients, program, rule, damage):
     assert rules_of(patients(program, damage(program))) == [f"{program.kind}/{rule}"]
-
-
-@contextmanager
-def kept_open(path):
-    """Another process has the file open, as the program that writes it does."""
-    path.touch()
-    with open(path, "rb") as file, subprocess.Popen(["sleep", "600"], stdin=file) as process:
-        try:
-            yield
-        finally:
-            process.kill()
 
 
 @programs

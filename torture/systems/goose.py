@@ -54,11 +54,12 @@ SENT: dict[str, list[str]] = {
     "duplicate_tool_result": [SHED, "shell() shell()", "saw", "saw", SAW],
     "duplicate_rows": ["How many pear trees?", "I will look. shell()", "41", "There are 41."],
     "token_split_rows": ["Say hello to the bees.", "Hello bees, bye bye."],
-    "lost_turn": ["Mow rows 1 to 3, then report. Are you done?", "I have not started."],
+    "lost_turn": ["Mow rows 1 to 3, then report.", STOPPED, "Are you done?", "I have not started."],
     "cut_stream": [
         *("How many pear trees?", "I will look. shell()", "41", "There are 41.", "Tell me more."),
         "The pear is a[interrupted: the answer above was cut off and is not complete]",
     ],
+    "unanswered_prompt": ["Mow row 4.", STOPPED, "Are you there?", "I am.", "Then mow row 5.", STOPPED],
     "unfinished_turn": [SHED, "shell()", "saw", STOPPED],
     "merged_users": ["How many pear trees? And apple trees?", "41 and 12."],
     "metadata_clobbered": [f"{SHED} A call listed the shed: a saw.", SAW],
@@ -135,7 +136,65 @@ def _kill_in_a_tool(goose: "Goose") -> list[str]:
     return _carried_on(Goose(goose.command, goose.home / "another", goose.model), out, expected)
 
 
-OWN: tuple[Callable[["Goose"], list[str]], ...] = (_turns, _compaction, _export_and_import, _kill_in_a_tool)
+def _kill_in_an_answer(goose: "Goose", loop: str = "") -> list[str]:
+    """The prompt is stored, and nothing of the answer."""
+    goose.do("run", "-t", "Hello there.", "--name", "own")
+    arguments = ("run", "-t", "HOLD it.", "--name", "own", "--resume", "--with-builtin", "developer")
+    process = goose.start(*arguments, loop=loop)
+    reached = goose.model.halfway.wait(LIMIT_S)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    goose.model.go_on.set()
+    return _found(goose, {"goose/unanswered-prompt"}) if reached else ["the model was not asked"]
+
+
+def _kill_in_an_answer_of_the_newer_loop(goose: "Goose") -> list[str]:
+    return _kill_in_an_answer(goose, loop="1")
+
+
+def _kill_in_the_first_answer(goose: "Goose") -> list[str]:
+    process = goose.start("run", "-t", "HOLD it.", "--name", "own", "--with-builtin", "developer")
+    reached = goose.model.halfway.wait(LIMIT_S)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    goose.model.go_on.set()
+    return _found(goose, {"goose/unanswered-prompt"}) if reached else ["the model was not asked"]
+
+
+def _turn_after_a_kill(goose: "Goose") -> list[str]:
+    problems = _kill_in_an_answer(goose)
+    goose.do("run", "-t", "Are you there?", "--name", "own", "--resume")
+    return problems or _found(goose, {"goose/unanswered-prompt"})
+
+
+def _error_of_the_model(goose: "Goose") -> list[str]:
+    goose.do("run", "-t", "BREAK it.", "--name", "own", "--with-builtin", "developer")
+    return _found(goose, {"goose/unanswered-prompt"})
+
+
+def _stream_that_was_cut(goose: "Goose") -> list[str]:
+    goose.do("run", "-t", "Hello there.", "--name", "another")
+    goose.do("run", "-t", "CUT it.", "--name", "own", "--with-builtin", "developer")
+    return _found(goose, {"goose/cut-stream"})
+
+
+def _found(goose: "Goose", expected: set[str]) -> list[str]:
+    found = _findings(goose.store)
+    return [] if found == expected else [f"found {sorted(found)}, expected {sorted(expected)}"]
+
+
+OWN: tuple[Callable[["Goose"], list[str]], ...] = (
+    _turns,
+    _compaction,
+    _export_and_import,
+    _kill_in_a_tool,
+    _kill_in_an_answer,
+    _kill_in_an_answer_of_the_newer_loop,
+    _kill_in_the_first_answer,
+    _turn_after_a_kill,
+    _error_of_the_model,
+    _stream_that_was_cut,
+)
 
 
 # Stores that were broken.
@@ -247,6 +306,7 @@ class Model:
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
+        self.halfway, self.go_on = threading.Event(), threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.model = self  # type: ignore[attr-defined]
@@ -284,6 +344,10 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         model: Model = self.server.model  # type: ignore[attr-defined]
         deltas = model.answer(request)
+        asked = str(request["messages"][-1].get("content")) if request.get("tools") else ""
+        if "BREAK" in asked:
+            self.send_error(400, "it is broken")
+            return
         head = {"id": f"chatcmpl-{len(model.requests)}-{time.time_ns()}", "model": "pear"}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         if not request.get("stream"):
@@ -296,7 +360,22 @@ class _Handler(BaseHTTPRequestHandler):
         chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
         chunks += [{**head, "choices": ends}, {**head, "choices": [], "usage": usage}]
         events = [*(json.dumps(chunk) for chunk in chunks), "[DONE]"]
+        holds = "HOLD" in asked and not model.halfway.is_set()
+        if holds or "CUT" in asked:
+            self._half(model, events[0], holds=holds)
+            return
         self._send("text/event-stream", "".join(f"data: {event}\n\n" for event in events).encode())
+
+    def _half(self, model: Model, event: str, *, holds: bool) -> None:
+        """The beginning of a stream, and then silence, or the end of the connection."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(f"data: {event}\n\n".encode())
+        self.wfile.flush()
+        model.halfway.set()
+        if holds:
+            model.go_on.wait(LIMIT_S)
 
     def _send(self, kind: str, body: bytes) -> None:
         self.send_response(200)

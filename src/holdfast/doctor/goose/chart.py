@@ -16,7 +16,7 @@ ROLES = ("user", "assistant")
 class Chart(msgspec.Struct, frozen=True):
     """One session: its rows in the order in which goose reads them, and what its ledger says was paid for. `live`: some
     process has the store open, so that what is last may be under way. `rewritten` tells what shows that its rows were
-    written anew.
+    written anew. `counted` names the models whose answers tell their tokens in other sessions of the store.
     """
 
     session: Session
@@ -24,6 +24,7 @@ class Chart(msgspec.Struct, frozen=True):
     ledger: tuple[Paid, ...] = ()
     live: bool = False
     rewritten: str = ""
+    counted: frozenset[str] = frozenset()
 
     def sign(self, rule: str, place: str, measured: str) -> Sign:
         return Sign(f"goose/{rule}", self.session.id, place, measured)
@@ -82,6 +83,12 @@ def is_empty(row: Row) -> bool:
 def output_tokens(row: Row) -> Any:
     usage = (row.metadata or {}).get("usage")
     return usage.get("outputTokens") if isinstance(usage, dict) else None
+
+
+def model_of(row: Row) -> str:
+    """The model that gave an answer, as far as goose noted it."""
+    asked = (row.metadata or {}).get("inference")
+    return f"{asked.get('provider')}/{asked.get('requestedModel')}" if isinstance(asked, dict) else ""
 
 
 def last_for_model(rows: tuple[Row, ...]) -> int | None:

@@ -27,6 +27,7 @@ from holdfast.doctor.goose.healing_turns import (
     duplicate_thinking,
     merged_users,
     token_split_rows,
+    unanswered_prompt,
     unfinished_turn,
 )
 from holdfast.doctor.goose.making import Mended
@@ -56,6 +57,7 @@ _REMEDIES: tuple[Callable[[Chart], Mended], ...] = (
     summary_deleted,
     compacted_without_summary,
     cut_stream,
+    unanswered_prompt,
     unfinished_turn,
 )
 _RULES = {rule.name: rule for rule in RULES}

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.doctor.goose.chart import CONTEXT, Chart, is_context
 from holdfast.doctor.goose.making import Mended, change, made, marked, short, with_rows
 from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
-from holdfast.doctor.goose.signs_turns import cut_answer, doubled_thinking, is_merged, unfinished
+from holdfast.doctor.goose.signs_turns import cut_answer, doubled_thinking, is_merged, unanswered, unfinished
 from holdfast.foreign.goose.records import Row
 
 CUT = "[interrupted: the answer above was cut off and is not complete]"
@@ -36,7 +36,7 @@ def token_split_rows(chart: Chart) -> Mended:
 
 
 def cut_stream(chart: Chart) -> Mended:
-    index = cut_answer(chart.rows)
+    index = cut_answer(chart)
     if index is None:
         return chart, []
     row = chart.rows[index]
@@ -53,6 +53,18 @@ def unfinished_turn(chart: Chart) -> Mended:
     said = made(chart, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
     rows = [*chart.rows[: index + 1], said, *chart.rows[index + 1 :]]
     return with_rows(chart, rows), [change(chart, "unfinished-turn", row, "the session ends here", STOPPED)]
+
+
+def unanswered_prompt(chart: Chart) -> Mended:
+    rows = list(chart.rows)
+    changes = []
+    for index in reversed(unanswered(chart)):
+        row, after = chart.rows[index], index + 1
+        while after < len(rows) and is_context(rows[after]):
+            after += 1
+        rows[after:after] = [made(chart, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])]
+        changes.append(change(chart, "unanswered-prompt", row, "nothing answers it", STOPPED))
+    return with_rows(chart, rows), changes[::-1]
 
 
 def merged_users(chart: Chart) -> Mended:

@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.doctor.finding import Change, Sign
 from holdfast.doctor.goose import writing
-from holdfast.doctor.goose.chart import Chart
+from holdfast.doctor.goose.chart import Chart, model_of, output_tokens
 from holdfast.doctor.goose.healing import heal
 from holdfast.doctor.goose.rules import RULES
 from holdfast.doctor.goose.signs import signs
@@ -30,6 +30,7 @@ class GoosePatient:
     def __init__(self, path: Path) -> None:
         self._shelf = GooseShelf(path)
         self.path = self._shelf.path
+        self._models: frozenset[str] | None = None
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         for found in self._shelf.book.sessions():
@@ -58,7 +59,20 @@ class GoosePatient:
     def chart(self, session: Session) -> Chart:
         """All that is known of a session."""
         book, live = self._shelf.book, self._shelf.live
-        return Chart(session, tuple(book.rows(session)), book.ledger(session), live, book.rewritten(session))
+        rows = tuple(book.rows(session))
+        chart = Chart(session, rows, book.ledger(session), live, book.rewritten(session))
+        answers = [row for row in rows if row.role == "assistant"]
+        if answers and model_of(answers[-1]) and output_tokens(answers[-1]) is None:
+            return msgspec.structs.replace(chart, counted=self._counted())
+        return chart
+
+    def _counted(self) -> frozenset[str]:
+        """The models whose answers tell their tokens somewhere in the store; looked for once, and only when asked."""
+        if self._models is None:
+            book = self._shelf.book
+            rows = (row for session in book.sessions() for row in book.rows(session) if row.role == "assistant")
+            self._models = frozenset(model_of(row) for row in rows if output_tokens(row) is not None)
+        return self._models
 
 
 class GooseHealed:

@@ -16,6 +16,7 @@ from holdfast.doctor.goose.chart import (
     is_prompt,
     is_result,
     last_for_model,
+    model_of,
     output_tokens,
     words,
 )
@@ -39,6 +40,10 @@ def turn_signs(chart: Chart) -> Iterator[Sign]:
     for index in lost_replies(chart):
         measured = f"Nothing answers this prompt, and the ledger has {len(paid_replies(chart))} paid replies."
         yield chart.sign("lost-turn", rows[index].place, measured)
+    lost = set(lost_replies(chart))
+    for index in unanswered(chart):
+        if index not in lost:
+            yield chart.sign("unanswered-prompt", rows[index].place, "Nothing answers this prompt.")
     yield from _ends(chart)
     for row in rows:
         if is_merged(row):
@@ -50,9 +55,9 @@ def turn_signs(chart: Chart) -> Iterator[Sign]:
 def _ends(chart: Chart) -> Iterator[Sign]:
     if chart.live:
         return
-    cut = cut_answer(chart.rows)
+    cut = cut_answer(chart)
     if cut is not None:
-        yield chart.sign("cut-stream", chart.rows[cut].place, "It tells no output tokens; answers before it do.")
+        yield chart.sign("cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do.")
     last = unfinished(chart.rows)
     if last is not None:
         yield chart.sign("unfinished-turn", chart.rows[last].place, "The session ends on a tool's result.")
@@ -79,8 +84,26 @@ def lost_replies(chart: Chart) -> list[int]:
     return (timely or bare)[-missing:]
 
 
-def cut_answer(rows: tuple[Row, ...]) -> int | None:
-    """The last answer that all see, if it lacks the count of tokens that those before it have."""
+def unanswered(chart: Chart) -> list[int]:
+    """Prompts that began a turn of which nothing was stored: goose puts its context behind such a prompt, and nothing
+    else follows. Two prompts in a row without it were typed for one turn.
+    """
+    rows = chart.rows
+    prompts = [index for index, row in enumerate(rows) if is_prompt(row) and not (row.problem or row.content_problem)]
+    found = []
+    for index, end in zip(prompts, [*prompts[1:], len(rows)], strict=False):
+        is_last = end == len(rows)
+        following = rows[index + 1 : end]
+        if all(map(is_context, following)) and (following or is_last) and not (is_last and chart.live):
+            found.append(index)
+    return found
+
+
+def cut_answer(chart: Chart) -> int | None:
+    """The last answer that all see, if it lacks the count of tokens that those before it have, or those that the same
+    model gave elsewhere.
+    """
+    rows = chart.rows
     seen = [
         index
         for index, row in enumerate(rows)
@@ -90,6 +113,7 @@ def cut_answer(rows: tuple[Row, ...]) -> int | None:
         return None
     last = seen[-1]
     counted = any(row.role == "assistant" and output_tokens(row) is not None for row in rows[:last])
+    counted = counted or model_of(rows[last]) in chart.counted
     is_told = any(is_made(row) and row.role == "assistant" for row in rows[last + 1 : last + 2])
     in_pieces = any(last in run for run in split_runs(rows))
     return last if counted and not is_told and not in_pieces else None

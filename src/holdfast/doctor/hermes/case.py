@@ -27,7 +27,7 @@ class Case(msgspec.Struct, frozen=True):
     `before` is the context of the session that this one continues. `is_continued` tells whether another one continues
     it, `route` which session its chat is in now, `following` which came after it in its chat. `deliveries` are the
     answers that went out to the chat, `unstored` those of them that no row has. Where rows could not be read it is
-    `torn`: nothing can be said of what lies on both sides of a gap.
+    `torn`: nothing can be said of what lies on both sides of a gap. `live`: some program has the store open.
     """
 
     session: Session
@@ -44,11 +44,17 @@ class Case(msgspec.Struct, frozen=True):
     torn: tuple[tuple[int, int], ...] = ()
     has_stops: bool = False
     newest: float = 0.0
+    live: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing can follow its last row any more; a compaction ends a session, and not its last turn."""
         return self.session.ended_at is not None and self.session.end_reason != "compression"
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody is at work in it: it is over, or no program has the store open."""
+        return self.is_over or (self.session.ended_at is None and not self.live)
 
     def is_torn(self, row: Row, following: Row | None) -> bool:
         """Whether something that could not be read may lie between two rows, or behind the last."""

@@ -44,8 +44,9 @@ class HermesPatient:
                 found = signs(ward.case(one))
                 unread = tuple(map(_told, store.file.problems_of(one.id)))
                 yield Examined(one.id, store.size(one.id), (*found, *unread))
-        if session is None:
-            yield Examined("", 0, tuple(_of_the_store(store)))
+        of_the_store = tuple(_of_the_store(store, session))
+        if session is None or of_the_store:
+            yield Examined("", 0, of_the_store)
 
     def healed(self, accepts: Accepts) -> "HealedHermes":
         if self._store is None:
@@ -61,17 +62,19 @@ class HermesPatient:
             self._store.close()
 
 
-def _of_the_store(store: HermesStore) -> Iterator[Sign]:
-    """What is wrong with no session that is there."""
+def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Sign]:
+    """What is wrong with no session that is there; of that, what concerns one of them, or its chat, if asked."""
+    asked = store.sessions.get(session or "")
     for route in store.routes:
-        if route.session not in store.sessions:
+        concerns = session in (None, route.session) or (asked is not None and asked.key == route.key)
+        if concerns and route.session not in store.sessions:
             measured = f"{route.key} leads to session {route.session}, which is not in this store."
             yield Sign("hermes/ghost-route", "", f"gateway_routing.session_key={route.key}", measured)
     for lock in store.locks:
-        if lock.session not in store.sessions and lock.expires_at < store.newest:
+        if session in (None, lock.session) and lock.session not in store.sessions and lock.expires_at < store.newest:
             measured = f"The lock on {lock.session}, which is not there, ran out before the newest row of the store."
             yield Sign("hermes/stale-compression-lock", "", f"compression_locks.session_id={lock.session}", measured)
-    for problem in store.file.problems:
+    for problem in store.file.problems if session is None else ():
         if problem.session is None or problem.session not in store.sessions:
             yield _told(problem)
 

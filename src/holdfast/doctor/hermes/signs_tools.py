@@ -34,7 +34,7 @@ def unpaired(view: View) -> Iterator[Trouble]:
         is_loose = asked is None
         opened = [(row, call) for call in asked or () if call_ids(call)]
         carried = []
-    if view.case.is_over and opened and not view.case.is_torn(opened[0][0], None):
+    if view.case.is_at_rest and opened and not view.case.is_torn(opened[0][0], None):
         yield from _left_open(opened, twins)
 
 

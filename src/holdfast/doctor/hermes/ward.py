@@ -66,6 +66,7 @@ class Ward:
             torn=self._torn(session.id),
             has_stops=store.has_stops,
             newest=store.newest,
+            live=store.live,
         )
 
     def route(self, session: Session) -> Session | None:

@@ -14,7 +14,7 @@ import apsw
 
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.hermes.records import SUMMARY_STARTS, Delivery, Lock, Route, Row, Session, parsed, parts
-from holdfast.foreign.private import PrivateCopy, is_sqlite, read_start
+from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.foreign.sqlite_file import SqliteFile
 
 KNOWN_KEY = "holdfast.beyond-recovery"
@@ -52,6 +52,7 @@ class HermesStore:
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
+        self.live = is_live(path)
         self._copy = PrivateCopy(path)
         try:
             self.file = SqliteFile(self._copy.path)
