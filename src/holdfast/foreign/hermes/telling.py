@@ -22,6 +22,8 @@ FOLDED, WAS = "folded_into", "was"
 """Labels of a row that a healer folded into another: it says nothing that the other does not. A copy that a compaction
 made also has the flags it had, for its summary's sake.
 """
+_OWN_KEYS = ("call_id", "response_item_id")
+"""What Hermes notes in a call, and takes off before it sends it."""
 _ROLES = ("user", "assistant", "tool", "system")
 _OWN_COLUMNS = {"id", "title", "system_prompt", "started_at", "ended_at", "end_reason", "session_key"}
 
@@ -138,8 +140,8 @@ def payload(row: Row) -> dict[str, Any]:
     kept: dict[str, Any] = {} if known else {"role": row.role}
     asked = calls(row)
     if asked:
-        said["tool_calls"] = asked
-    elif asked is None:
+        said["tool_calls"] = [{key: call[key] for key in call if key not in _OWN_KEYS} for call in asked]
+    if asked is None or said.get("tool_calls", asked) != asked:
         kept["tool_calls"] = row.tool_calls
     if row.tool_call_id is not None:
         said["tool_call_id"] = row.tool_call_id
