@@ -27,7 +27,9 @@ NAME = USUAL_FORMAT
 REASONING_KEYS = ("reasoning_content", "reasoning")
 _OF_ONE_MESSAGE = (*REASONING_KEYS, "reasoning_details")
 _BY_CLIENTS = frozenset({"parsed", "parsed_arguments"})
-"""Keys that the `openai` client adds to what the server said. Callers that put streams together leave an `index`."""
+"""Keys that the `openai` client adds to what the server said."""
+_CALL_BY_CLIENTS = _BY_CLIENTS | {"index", "call_id", "response_item_id"}
+"""What callers leave in a call: those that put streams together its index, Hermes the ids of another API."""
 
 
 def calls_in(payload: dict[str, Any]) -> list[dict[str, Any]]:
@@ -100,7 +102,7 @@ class ChatWriter:
         words = _text(said.get(field)) if kind == "custom" else whole_arguments(said.get(field))
         fitting = {**said, "name": function_name(_text(said.get("name"))), field: words}
         fitting = {key: value for key, value in fitting.items() if key not in _BY_CLIENTS}
-        more = {key: value for key, value in call.items() if key not in ("index", *_BY_CLIENTS)}
+        more = {key: value for key, value in call.items() if key not in _CALL_BY_CLIENTS}
         return {**more, "id": given, "type": kind, kind: fitting}
 
     def _tool(self, step: Step) -> dict[str, Any]:
