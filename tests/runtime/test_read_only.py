@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -16,6 +17,9 @@ import procs
 from holdfast import Store
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 from holdfast.testing.faults import LASTING, WRITING, Faults
+
+if TYPE_CHECKING:
+    from clusters import Cluster
 
 LIVES = """
     import os
@@ -268,3 +272,27 @@ def test_a_full_disk_can_be_read_though_a_turn_could_not_be_ended(tmp_path: Path
             assert [listed.key for listed in store.sessions()] == ["k"]
             faults.heal()
             assert session.info().state == "open"
+
+
+def test_a_hot_standby_is_read(cluster: "Cluster", replicated: str) -> None:
+    """I-18: a server that can't be written at all."""
+    from servers import waiting_until
+
+    with holdfast.open(replicated) as store, store.turn("k", "a question about whales") as turn:
+        turn.say("an answer")
+    with holdfast.open(replicated) as store:
+        assert len(store.search("whales")) == 1
+    standby = cluster.standbys[0]
+    parts = psycopg.conninfo.conninfo_to_dict(replicated)
+    where = standby.dsn(str(parts["dbname"]))
+    for _ in waiting_until("the standby has it all"):
+        try:
+            with holdfast.open(where, read_only=True) as store:
+                if store.session("k").info().state == "open" and store.search("whales"):
+                    break
+        except holdfast.errors.HoldfastError:
+            continue
+    with holdfast.open(where, read_only=True) as store:
+        read_all(store)
+        with pytest.raises(ReadOnlyStore):
+            store.session("k").append("x")

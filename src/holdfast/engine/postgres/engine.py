@@ -365,7 +365,7 @@ class PostgresEngine:
         return upkeep.info(self._read_slowly, self.where, self.replication())
 
     def check(self) -> list[Problem]:
-        return upkeep.check(self._read_slowly, self.where, self.replication())
+        return upkeep.check(self._read_slowly, self.where, None if self.read_only else self.replication())
 
     def backup(self, to: str) -> Backup:
         remedy = "Use `pg_dump` for one store, or the server's own base backups"

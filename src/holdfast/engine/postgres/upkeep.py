@@ -58,13 +58,15 @@ def info(read: Read, where: str, replication: Replication) -> StoreInfo:
     )
 
 
-def check(read: Read, where: str, replication: Replication) -> list[Problem]:
-    """What `Engine.check` tells. Pages are the server's affair."""
+def check(read: Read, where: str, replication: Replication | None) -> list[Problem]:
+    """What `Engine.check` tells. Pages are the server's affair; how commits are replicated is that of the one which
+    writes.
+    """
     return list(_problems(read, where, replication))
 
 
-def _problems(read: Read, where: str, replication: Replication) -> Iterator[Problem]:
-    if replication.weakness is not None:
+def _problems(read: Read, where: str, replication: Replication | None) -> Iterator[Problem]:
+    if replication is not None and replication.weakness is not None:
         problem, remedy = replication.weakness
         yield Problem(rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy)
     for name, (sentence, invariant, remedy) in _LAWS.items():
