@@ -148,7 +148,7 @@ BROKEN = {
     "chunks of nobody": ("INSERT INTO journal_a VALUES (9999, 999, 1, x'00', 0, x'00')", "I-5"),
     "two ends": (f"UPDATE entry SET kind = 'end', note = NULL, body = NULL WHERE session = {FIRST} AND seq = 7", "I-6"),
     "no end": (f"UPDATE entry SET kind = 'call' WHERE kind = 'end' AND turn = {TURN}", "I-6"),
-    "an end of the running turn": (f"UPDATE session SET turn = {TURN} WHERE n = {FIRST}", "I-6"),
+    "an end of the running turn": (f"UPDATE session SET turn = {TURN}, fence = {TURN} WHERE n = {FIRST}", "I-6"),
     "a running turn that never started": (f"UPDATE session SET fence = 99, turn = 99 WHERE n = {FIRST}", "I-6"),
     "two sessions of a key": ("UPDATE session SET ended = 0 WHERE key = 'gone'", "I-8"),
     "a base that is not there": (f"UPDATE session SET base = 999 WHERE n = {FIRST}", "I-11"),
