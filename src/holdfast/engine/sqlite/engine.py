@@ -29,7 +29,7 @@ from holdfast.engine.protocol import (
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.erasing import scrub
 from holdfast.engine.sqlite.files import Files
-from holdfast.engine.sqlite.forking import concern, unconcern
+from holdfast.engine.sqlite.forking import Gate, concern, unconcern
 from holdfast.engine.sqlite.leases import Clock, Kept, clock_of
 from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
 from holdfast.engine.sqlite.lock import FairLock
@@ -75,7 +75,7 @@ class SqliteEngine:
         self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
         self._forked = False
-        self._inside = threading.RLock()
+        self._inside = Gate()
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
         try:

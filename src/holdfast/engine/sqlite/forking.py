@@ -16,6 +16,10 @@ QUIET_S = 5.0
 """So long a fork waits for a piece of work in SQLite."""
 
 
+POLITE_S = 0.2
+"""So long others wait for a fork: who holds one lock and wants another must not wait for ever."""
+
+
 class Forked(Protocol):
     """What knows of connections that a child must not have."""
 
@@ -28,7 +32,34 @@ class Forked(Protocol):
         ...
 
 
-opening = threading.RLock()
+_calm = threading.Event()
+_calm.set()
+
+
+class Gate:
+    """A lock that its own thread may take again. While a fork waits, others let it go first: one who works all the time
+    would keep it out.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not _calm.is_set():
+            _calm.wait(POLITE_S)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def acquire(self, timeout: float) -> bool:
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+opening = Gate()
 """Held while a connection is made, before anybody else knows of it."""
 _concerned: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _files: set[int] = set()
@@ -56,14 +87,16 @@ def keep_from_children(file: int) -> Callable[[], None]:
 
 
 def _before() -> None:
+    _calm.clear()
     for gate in (opening, *(gate for one in list(_concerned) for gate in one.gates())):
         if gate.acquire(timeout=QUIET_S):
             _held.append(gate)
 
 
-def _release() -> None:
+def _after() -> None:
     while _held:
         _held.pop().release()
+    _calm.set()
 
 
 def _in_child() -> None:
@@ -73,7 +106,9 @@ def _in_child() -> None:
     for file in _files:
         os.close(file)
     _files.clear()
-    _release()
+    global _calm
+    _calm = threading.Event()  # a thread that is not here may have held the lock of the old one
+    _after()
 
 
-os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

@@ -26,7 +26,7 @@ from holdfast.engine.protocol import Commit, Outcome, WordsOf
 from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
 from holdfast.engine.sqlite.damage import told
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.forking import concern, unconcern
+from holdfast.engine.sqlite.forking import Gate, concern, unconcern
 from holdfast.engine.sqlite.headers import read_header
 from holdfast.engine.sqlite.leases import clock_of
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION
@@ -117,7 +117,7 @@ class Onlookers:
             reader = connect(self._path, seen)
         except apsw.Error as error:
             raise translate(error, self._path) from error
-        self._all[reader] = threading.RLock()
+        self._all[reader] = Gate()
         self._local.known = (reader, seen)
         return reader, seen
 

@@ -15,6 +15,7 @@ import apsw
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.damage import told
 from holdfast.engine.sqlite.files import Files
+from holdfast.engine.sqlite.forking import Gate, opening
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import InvalidMessage, StoreUnavailable
@@ -64,8 +65,9 @@ class Readers:
         """A connection for one long piece of reading, closed at its end."""
         self.files.check()
         try:
-            reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-            self._all[reader] = threading.RLock()
+            with opening:
+                reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+                self._all[reader] = Gate()
             try:
                 connecting.check_version(reader, self._path)
                 yield reader
@@ -78,9 +80,10 @@ class Readers:
         """This thread's connection."""
         reader: apsw.Connection | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-            self._local.reader, self._local.version = reader, -1
-            self._local.gate = self._all[reader] = threading.RLock()
+            with opening:
+                reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+                self._local.reader, self._local.version = reader, -1
+                self._local.gate = self._all[reader] = Gate()
         return reader
 
     def close(self) -> None:
