@@ -150,6 +150,14 @@ def test_a_store_in_memory_is_refused_with_what_to_use_in_tests(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_librarys_event_loop_is_told_what_to_use(tmp_path: Path) -> None:
+    """Awaited by trio, or by hand: there is no loop of asyncio."""
+    opening = holdfast.open_async(tmp_path / "a.db").__await__()
+    with pytest.raises(BadArgument, match="asyncio"):
+        next(opening)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_temporary_store_is_a_real_one_and_leaves_nothing_behind() -> None:
     from holdfast.testing import temporary_store
 

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.message import MessageNote, freeze, thaw
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, InvalidMessage
 
 Kind = Literal[
     "opened",
@@ -234,6 +234,7 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "erased": Erased,
 }
 
+_KINDS = {note: kind for kind, note in NOTES.items()}
 _encode = msgspec.json.Encoder().encode
 _decoders = {kind: msgspec.json.Decoder(note).decode for kind, note in NOTES.items()}
 _plain_notes: dict[tuple[str, bytes], Any] = {}
@@ -241,12 +242,22 @@ _PLAIN_NOTES_MAX = 4096
 
 
 def noted(note: msgspec.Struct) -> bytes:
-    """A note as bytes; nothing at all when it says nothing but defaults."""
+    """A note as bytes; nothing at all when it says nothing but defaults. It is read back by the decoder that will read
+    it from the log: a note that could not be is refused here, before it is written (I-25).
+    """
     try:
         text = _encode(note)
     except UnicodeEncodeError:
         text = freeze(msgspec.to_builtins(note, str_keys=True))
-    return b"" if text == b"{}" else text
+    except TypeError as error:
+        raise InvalidMessage(problem=f"its note can't be written ({error})", place="note") from None
+    if text == b"{}":
+        return b""
+    try:
+        note_of(_KINDS[type(note)], text)
+    except Damaged as error:
+        raise InvalidMessage(problem=error.problem, place="note") from None
+    return text
 
 
 def note_of(kind: str, note: bytes) -> Any:
@@ -265,6 +276,15 @@ def note_of(kind: str, note: bytes) -> Any:
             _plain_notes.clear()
         _plain_notes[kind, note] = value
     return value
+
+
+def opened_of(entry: Entry) -> Opened:
+    """The note of a session's first entry; one that says nothing where it can't be read (I-25)."""
+    try:
+        note: Opened = note_of("opened", entry.note) if entry.kind == "opened" else Opened()
+    except Damaged:
+        return Opened()
+    return note
 
 
 def _converted(kind: str, value: Any) -> Any:

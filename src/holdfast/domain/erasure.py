@@ -9,6 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.entry import (
+    NOTES,
+    Asked,
     CallStarted,
     Closed,
     Compacted,
@@ -26,17 +28,33 @@ from holdfast.domain.entry import (
     noted,
 )
 from holdfast.domain.message import MessageNote
+from holdfast.errors import Damaged
 
 
 def tombstone(entry: Entry) -> bytes:
     """The note that stays when this entry is erased."""
     left = _LEFT.get(entry.kind)
-    return noted(left(note_of(entry.kind, entry.note))) if left is not None else b""
+    if left is None:
+        return b""
+    try:
+        return noted(left(note_of(entry.kind, entry.note)))
+    except Damaged:  # what can't be read is erased all the same (I-25)
+        return noted(_BLANK.get(entry.kind, NOTES[entry.kind])())
 
 
 def _message(note: MessageNote) -> MessageNote:
     return MessageNote(role=note.role, plain=False, late=note.late, usage=note.usage, erased=True)
 
+
+_BLANK: dict[str, Any] = {
+    "message": lambda: MessageNote(plain=False, erased=True),
+    "call": lambda: CallStarted("", ""),
+    "ask": lambda: Asked("", "", ""),
+    "decision": lambda: Decided("", "", False, ""),
+    "label": lambda: Labelled(""),
+    "post": lambda: Posted("", "failed"),
+}
+"""What is left of an entry that can't be read, where a note can't say nothing."""
 
 _LEFT: dict[str, Any] = {
     "opened": lambda note: Opened(note.key, note.epoch, note.previous, note.parent, note.parent_seq),

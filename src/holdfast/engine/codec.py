@@ -77,14 +77,20 @@ def is_skeleton(body: bytes) -> bool:
 
 def names_in(skeleton: bytes) -> list[int]:
     """The names of the parts that this body refers to."""
-    return [name for _, name in _head(skeleton)[0]] if is_skeleton(skeleton) else []
+    try:
+        return [name for _, name in _head(skeleton)[0]] if is_skeleton(skeleton) else []
+    except (ValueError, msgspec.DecodeError):
+        return []
 
 
 def join(skeleton: bytes, read: Callable[[int], bytes | None]) -> bytes:
     """The body that was split. A part that is not there any more is said to be missing, in its place."""
     if not is_skeleton(skeleton):
         return skeleton
-    places, rest = _head(skeleton)
+    try:
+        places, rest = _head(skeleton)
+    except (ValueError, msgspec.DecodeError):
+        return skeleton  # damaged: whoever reads the body finds out, for this entry alone (I-25)
     whole: list[bytes] = []
     done = 0
     for place, name in places:

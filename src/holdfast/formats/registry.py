@@ -4,7 +4,7 @@ from importlib import import_module
 
 from holdfast.domain.message import thaw
 from holdfast.domain.repair import Piece
-from holdfast.errors import InvalidMessage
+from holdfast.errors import Damaged, InvalidMessage
 from holdfast.formats.format import Format
 from holdfast.formats.objects import plain
 
@@ -50,4 +50,7 @@ def register(format: Format) -> None:
 
 def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
-    return get(format_name).read(thaw(body))
+    payload = thaw(body)
+    if not isinstance(payload, dict | list):
+        raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is no message")
+    return get(format_name).read(payload)

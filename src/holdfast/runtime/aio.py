@@ -26,7 +26,7 @@ from holdfast.runtime.drive import News, Plan
 from holdfast.runtime.erasing import Erasure
 from holdfast.runtime.follow import Event, following, next_events
 from holdfast.runtime.listing import Listed, Page
-from holdfast.runtime.loop import arun, obtained, seen_through
+from holdfast.runtime.loop import arun, insist_on_asyncio, obtained, seen_through
 from holdfast.runtime.message import Message
 from holdfast.runtime.pending import PendingMessage
 from holdfast.runtime.posting import Owed, Receipt
@@ -445,6 +445,7 @@ class Opening:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
+        insist_on_asyncio()
         work = await obtained(lambda: StoreWork(self._where, **self._options), let_go=StoreWork.close)
         return AsyncStore(work)
 

@@ -25,5 +25,8 @@ def _arguments(room: Room, callers: list[Seen]) -> Iterator[tuple[str, list[str]
     for seen in callers:
         if not seen.body and seen.seq not in bodies:
             bodies = {entry.seq: entry.body for entry in room.page(seen.seq - 1)}
-        parts = parts_of(seen.note, seen.body or bodies[seen.seq])
-        yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]
+        try:
+            parts = parts_of(seen.note, seen.body or bodies[seen.seq])
+            yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]
+        except Exception:  # a payload that can't be read: what was called is noted, with what is not (I-25)
+            yield seen.id, ["" for _ in seen.note.calls]

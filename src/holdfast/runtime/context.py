@@ -18,6 +18,7 @@ from holdfast.domain.fold import Log
 from holdfast.domain.message import thaw_all
 from holdfast.domain.repair import CONTINUE, Seen, repair
 from holdfast.domain.view import Ties, live, settled, stands_alone
+from holdfast.errors import Damaged
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
 from holdfast.formats.shaping import is_plain_dialogue
@@ -153,8 +154,19 @@ class Contexts:
         steps = repair(live(tail, running), registry.read)
         used, first = set(kept.used), not kept.payloads
         if prefill:
-            return kept, shape.shape(steps, used=used, first=first, goes_on=True)
-        return kept, shape.shape(steps, used=used, first=first)
+            shaped = shape.shape(steps, used=used, first=first, goes_on=True)
+        else:
+            shaped = shape.shape(steps, used=used, first=first)
+        _insist_on_messages([payload for payload, _ in shaped])
+        return kept, shaped
+
+
+def _insist_on_messages(payloads: list[Any]) -> set[type]:
+    """The types of these payloads; `Damaged` when one is none that a message has."""
+    kinds = set(map(type, payloads))
+    if not kinds <= {dict, list}:
+        raise Damaged(where="a payload", problem="it is no message any more")
+    return kinds
 
 
 class _Kept:
@@ -182,7 +194,7 @@ class _Kept:
 
     def _take_plain(self, messages: Sequence[Seen]) -> None:
         payloads = thaw_all([message.body for message in messages])
-        if list not in set(map(type, payloads)):
+        if list not in _insist_on_messages(payloads):
             self.payloads += payloads
             self.ids += [(message.id,) for message in messages]
             return

@@ -1,14 +1,48 @@
-"""Where damage lies in a session: a payload that is no longer what was stored is named by its entry (I-18).
+"""Entries that can't be read: each takes away nothing but itself (I-18, I-25).
 
-The engine tells what it can't read. What it reads and nobody can understand, because a block of the disk was lost in
-the middle of a text, is found when it is thawed; the place is looked for only then.
+Nothing is looked at twice in a healthy store. Only when a reading fails is every entry of that session vetted, and one
+that can't be read is shown as a placeholder in its place: a message that says so, or, where the log needs the entry for
+its structure, an entry of the same kind that says nothing more.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.message import thaw
+from holdfast.domain.entry import NOTES, Entry, note_of, noted
+from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.errors import Damaged
+from holdfast.formats import registry
+from holdfast.runtime.message import unreadable
+
+_STRUCTURE = frozenset({"opened", "turn", "take", "end", "closed", "erased", "retract"})
+
+
+def readable(entry: Entry, *, bodies: bool = True) -> Entry:
+    """The entry, or a placeholder if it can't be read. Without `bodies` only its note is looked at."""
+    try:
+        _read(entry, bodies=bodies)
+    except Exception:  # whatever it is that a stranger's bytes cause
+        return placeholder(entry)
+    return entry
+
+
+def placeholder(entry: Entry) -> Entry:
+    """What is shown in the place of an entry that can't be read."""
+    if entry.kind in _STRUCTURE:
+        return Entry(entry.seq, entry.kind, entry.turn, entry.id, entry.at, b"", b"")
+    note = noted(MessageNote(role="user", origin="unreadable"))
+    body = freeze({"role": "user", "content": unreadable(entry.seq)})
+    return Entry(entry.seq, "message", entry.turn, entry.id, entry.at, note, body)
+
+
+def _read(entry: Entry, *, bodies: bool) -> None:
+    note: Any = note_of(entry.kind, entry.note) if entry.kind in NOTES else None
+    if entry.kind == "message" and bodies and not note.erased:
+        registry.read(note.format, entry.body)
+    elif entry.kind == "compaction" and entry.body:
+        registry.read("openai.chat", entry.body)
+    elif entry.kind == "instructions" and entry.body and not isinstance(thaw(entry.body), str):
+        raise Damaged(where="instructions", problem="they are no text")
 
 
 def located(error: Damaged, where: str, session: str, page: Callable[[int], list[Entry]]) -> Damaged:
@@ -18,17 +52,8 @@ def located(error: Damaged, where: str, session: str, page: Callable[[int], list
     after = 0
     while entries := page(after):
         for entry in entries:
-            if not _is_readable(entry):
+            if readable(entry) is not entry:
                 problem = f"entry {entry.seq} of session `{session}` can't be read back: {error.problem}"
                 return Damaged(where=where, problem=problem)
         after = entries[-1].seq
     return Damaged(where=where, problem=f"session `{session}` can't be read back: {error.problem}")
-
-
-def _is_readable(entry: Entry) -> bool:
-    try:
-        note_of(entry.kind, entry.note) if entry.note else None
-        thaw(entry.body) if entry.body else None
-    except Damaged:
-        return False
-    return True

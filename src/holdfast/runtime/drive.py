@@ -131,11 +131,22 @@ def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
             try:
                 answer = _wait(request)
             except BaseException as told:
-                request = plan.throw(told)
+                request = plan.throw(bearable(told))
             else:
                 request = plan.send(answer)
     except StopIteration as stop:
         return stop.value
+
+
+def bearable(error: BaseException) -> BaseException:
+    """The error as it may be thrown into a plan. A generator takes a StopIteration for a defect of its own, so one that
+    came out of the caller's own function, or out of ours, is told as what it is.
+    """
+    if not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    told = RuntimeError(f"what a call of Holdfast was waiting for raised {type(error).__name__}")
+    told.__cause__ = error
+    return told
 
 
 def _wait(request: Any) -> Any:

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from holdfast.domain.entry import Erased, note_of
+from holdfast.domain.entry import Erased, opened_of
 from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket
 from holdfast.runtime.drive import Plan, Read
@@ -134,7 +134,9 @@ def _all_parents(engine: Engine, tenant: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for fork in engine.forks(tenant):
         opened = engine.entries(fork.id, after=fork.origin, limit=1)[0]
-        found[fork.id] = note_of("opened", opened.note).parent
+        parent = opened_of(opened).parent
+        if parent is not None:
+            found[fork.id] = parent
     return found
 
 

@@ -25,6 +25,7 @@ from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import Row
+from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Listen, News, Plan, Read, run
 from holdfast.runtime.message import parts_of, text_of
 from holdfast.runtime.room import Room
@@ -104,15 +105,14 @@ class Follower:
         name = entry.id.hex()
         known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
         self._finished.add(entry.id)
-        note = note_of("message", entry.note)
-        text = text_of(parts_of(note, entry.body))
+        entry, text = _said(entry)
         return Event(self._cursor(), "entry", entry, name, text[known:])
 
     def _chunk(self, row: Row) -> Event | None:
         if row.turn < self._turn or row.message in self._finished:
             return None
         name = row.message.hex()
-        text = shown(unpack(row.body))
+        text = _chunk_of(row)
         before = self._seen.get(name, 0)
         self._seen[name] = before + len(text)
         already = max(0, self._promised.get(name, 0) - before)
@@ -126,6 +126,20 @@ class Follower:
         for name, count in self._seen.items():
             seen[name] = max(count, seen.get(name, 0))
         return cursors.write(Cursor(self._room.id, self._seq, seen))
+
+
+def _said(entry: Entry) -> tuple[Entry, str]:
+    """A message's entry and its words; a placeholder and what that says where it can't be read (I-25)."""
+    entry = readable(entry)
+    return entry, text_of(parts_of(note_of("message", entry.note), entry.body))
+
+
+def _chunk_of(row: Row) -> str:
+    """What a journal row says; nothing when it can't be read, and the message itself tells it (I-25)."""
+    try:
+        return shown(unpack(row.body))
+    except Exception:
+        return ""
 
 
 def following(room: Room, after: str | None) -> Plan[Follower]:

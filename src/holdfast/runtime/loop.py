@@ -6,6 +6,7 @@ Kept apart from `drive` so that a program without asyncio does not load it.
 import asyncio
 import contextlib
 import os
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,8 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
-from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read
+from holdfast.errors import BadArgument
+from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read, bearable
 
 T = TypeVar("T")
 LOOK_S = 0.05
@@ -41,7 +43,7 @@ async def arun(plan: Plan[T]) -> T:
                 else:
                     answer = await _landed(request)
             except BaseException as error:
-                request = plan.throw(error)
+                request = plan.throw(bearable(error))
             else:
                 request = plan.send(answer)
     except StopIteration as stop:
@@ -50,7 +52,25 @@ async def arun(plan: Plan[T]) -> T:
 
 async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
     """Runs what may block on another thread."""
-    return await asyncio.get_running_loop().run_in_executor(_slow_readers() if slow else _readers(), work)
+    return await asyncio.get_running_loop().run_in_executor(_slow_readers() if slow else _readers(), _borne, work)
+
+
+def _borne(work: Callable[[], T]) -> T:
+    """What this gives. A future can't hold a StopIteration: its waiter would wait for ever."""
+    try:
+        return work()
+    except (StopIteration, StopAsyncIteration) as error:
+        raise bearable(error) from error
+
+
+def insist_on_asyncio() -> None:
+    """Raises `BadArgument` on the event loop of another library, which could not drive a store."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        other = "trio" if "trio" in sys.modules else "no event loop of asyncio"
+        takes = "asyncio (under trio, call holdfast.open and its sync methods in trio.to_thread.run_sync)"
+        raise BadArgument(parameter="open_async", takes=takes, given=other) from None
 
 
 async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:

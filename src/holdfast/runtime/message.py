@@ -7,7 +7,6 @@ import msgspec
 
 from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, Usage, thaw
 from holdfast.domain.repair import Seen
-from holdfast.errors import Damaged
 from holdfast.formats import registry
 
 
@@ -24,7 +23,7 @@ class Message:
 
     `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken it) or "erased" (its
     words are gone). `late`: stored by a turn that had been superseded. `payload` is exactly what was stored, in
-    `format`.
+    `format`; None when it is erased or damaged, and `text` says so then.
     """
 
     def __init__(
@@ -47,17 +46,19 @@ class Message:
 
     @property
     def payload(self) -> Any:
-        return None if self._seen.note.erased else self._read(thaw)
+        note = self._seen.note
+        return None if note.erased or note.origin == "unreadable" else self._read(thaw, None)
 
     @property
     def parts(self) -> list[Part]:
-        return self._read(lambda body: parts_of(self._seen.note, body))
+        return self._read(lambda body: parts_of(self._seen.note, body), [Text(unreadable(self.seq))])
 
-    def _read(self, work: Callable[[bytes], Any]) -> Any:
+    def _read(self, work: Callable[[bytes], Any], otherwise: Any) -> Any:
+        """What this makes of the payload. One that can't be read takes away nothing but itself (I-25)."""
         try:
             return work(self._seen.body)
-        except Damaged as error:
-            raise Damaged(where=f"entry {self.seq}, message {self.id}", problem=error.problem) from error
+        except Exception:  # whatever it is that damaged bytes cause
+            return otherwise
 
     @property
     def text(self) -> str:
@@ -78,6 +79,11 @@ class Message:
         said = [repr(_cut(text, 40))] if (text := text_of(parts)) else []
         said += [f"{part.name}({_cut(part.arguments, 40)})" for part in parts if isinstance(part, Call)]
         return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
+
+
+def unreadable(seq: int) -> str:
+    """What is shown in the place of an entry that can't be read."""
+    return f"[Entry {seq} can't be read: it is damaged in the store.]"
 
 
 def _cut(text: str, length: int) -> str:

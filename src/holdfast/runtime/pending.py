@@ -15,6 +15,7 @@ from holdfast.domain.entry import note_of
 from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, Pending, SessionState
 from holdfast.errors import BadArgument
+from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.listing import Page
 from holdfast.runtime.message import Message
@@ -30,7 +31,7 @@ class PendingMessage(Message):
     """A message that waits, with the session it waits in and that session's key."""
 
     def __init__(self, pending: Pending) -> None:
-        entry = pending.entry
+        entry = readable(pending.entry)
         note = note_of("message", entry.note)
         super().__init__(
             Seen(entry.id.hex(), entry.seq, None, note, entry.body, False, (), entry.at), turn=None, pending=True

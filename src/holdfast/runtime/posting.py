@@ -103,7 +103,11 @@ def said_in(room: Room, log: Log, turn: int) -> str:
 
 
 def owed(room: Room, debt: Debt) -> OwedWork:
-    """A debt with the words that are owed."""
+    """A debt with the words that are owed; those that can't be read are left out (I-25)."""
+    return room.reading(lambda: _owed(room, debt))
+
+
+def _owed(room: Room, debt: Debt) -> OwedWork:
     log = room.log()
     if debt.turn not in log.turns:
         log = room.history()

@@ -5,8 +5,8 @@ shaped beginning of each context that was asked for, so that a long session cost
 """
 
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,15 +17,16 @@ from holdfast.domain.message import Spoken, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.routing import scope_of
 from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, SessionState, Ticket, Write
-from holdfast.errors import Damaged, InvalidMessage, NotFound, SessionEnded
+from holdfast.errors import Damaged, HoldfastError, InvalidMessage, NotFound, SessionEnded
 from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.context import Context, Contexts
-from holdfast.runtime.damage import located
+from holdfast.runtime.damage import located, readable
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.message import Message
 
+T = TypeVar("T")
 PAGE = 2000
 
 
@@ -48,6 +49,7 @@ class Room:
         self.learned = self.went_back = 0  # the seqs up to which its holder has seen the view, and has rewound it
         self._labels: dict[str, dict[str, Any]] | None = None
         self._labelled = 0
+        self._is_vetting = False
         self.sums: Any = None
         """What `summing` has added up so far."""
         self.contexts = Contexts()
@@ -74,6 +76,24 @@ class Room:
 
     def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the end."""
+        page = self._page(after, limit, bodies=bodies)
+        return [readable(entry, bodies=bodies) for entry in page] if self._is_vetting else page
+
+    def reading(self, work: Callable[[], T]) -> T:
+        """What this reads. If it fails on something in the log, it is done again with every entry vetted: one that
+        can't be read takes away nothing but itself (I-25).
+        """
+        try:
+            return work()
+        except Exception as error:
+            if self._is_vetting or (isinstance(error, HoldfastError) and not isinstance(error, Damaged)):
+                raise
+        with self.lock:
+            self._is_vetting = True
+            self._forget()
+        return work()
+
+    def _page(self, after: int, limit: int, *, bodies: bool) -> list[Entry]:
         if after >= self.origin:
             return self.engine.entries(self.id, after=after, limit=limit, bodies=bodies)
         lineage = self.lineage()
@@ -97,18 +117,21 @@ class Room:
         """
         with self.lock:
             try:
-                self._forget_what_was_erased()
-                if not self._begun:
-                    self._begin()
-                while page := self.page(self._log.head):
-                    self._log.add(page)
-                    if self._log.lost:
-                        self._log, self._whole, self.contexts = Log(), True, Contexts()
-                    elif len(page) < PAGE and self._log.head > self.origin and not _is_full(page):
-                        break  # a short page of its own log is the last one
+                return self.reading(self._up_to_date)
             except Damaged as error:
                 raise self._damaged(error) from error
-            return self._log
+
+    def _up_to_date(self) -> Log:
+        self._forget_what_was_erased()
+        if not self._begun:
+            self._begin()
+        while page := self.page(self._log.head):
+            self._log.add(page)
+            if self._log.lost:
+                self._log, self._whole, self.contexts = Log(), True, Contexts()
+            elif len(page) < PAGE and self._log.head > self.origin and not _is_full(page):
+                break  # a short page of its own log is the last one
+        return self._log
 
     def _forget_what_was_erased(self) -> None:
         """A fork loses what any of those that it shares its past with has lost, though it was read before (I-21)."""
@@ -125,6 +148,7 @@ class Room:
 
     def _forget(self) -> None:
         self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()
+        self.sums = None
 
     def _damaged(self, error: Damaged) -> Damaged:
         """The error with its place; what was half read is forgotten, so that the next one who looks meets it too."""
@@ -135,15 +159,18 @@ class Room:
         """The log, up to date, from its first entry on: what the transcript is told from. After a compaction it is
         folded apart, without payloads.
         """
-        log = self.log()
         with self.lock:
-            if self._whole:
-                return log
-            if self._history is None:
-                self._history = Log()
-            while page := self.page(self._history.head, bodies=False):
-                self._history.add(page)
-            return self._history
+            return self.reading(self._whole_history)
+
+    def _whole_history(self) -> Log:
+        log = self.log()
+        if self._whole:
+            return log
+        if self._history is None:
+            self._history = Log()
+        while page := self.page(self._history.head, bodies=False):
+            self._history.add(page)
+        return self._history
 
     def _begin(self) -> None:
         """A load begins with the last compaction, not with the history."""
@@ -151,9 +178,14 @@ class Room:
         base = self._base()
         self._whole = base == 0
         if base:
-            note = note_of("compaction", self.page(base - 1, 1)[0].note)
-            told = self.page(note.instructions - 1, 1)[0].body if note.instructions else None
-            self._log.begin(note, thaw(told) if told else None)
+            [summary] = self.page(base - 1, 1)
+            if summary.kind != "compaction":  # which can't be read: then all of the history is shown
+                self._whole = True
+                return
+            note = note_of("compaction", summary.note)
+            told = self.page(note.instructions - 1, 1)[0] if note.instructions else None
+            said = told.body if told is not None and told.kind == "instructions" else b""
+            self._log.begin(note, thaw(said) if said else None)
 
     def _base(self) -> int:
         """The seq of the last compaction, this session's own or one that it shares."""
@@ -170,13 +202,16 @@ class Room:
 
     def context(self, format: str, *, prefill: bool = False) -> Context:
         """What the model sees now, in this format."""
-        log = self.log()
         with self.lock:
-            self.learned = log.head
             try:
-                return self.contexts.make(log, format, prefill=prefill)
+                return self.reading(lambda: self._context(format, prefill))
             except Damaged as error:
                 raise self._damaged(error) from error
+
+    def _context(self, format: str, prefill: bool) -> Context:
+        log = self.log()
+        self.learned = log.head
+        return self.contexts.make(log, format, prefill=prefill)
 
     def labels(self) -> dict[str, dict[str, Any]]:
         """What is noted about each message that has labels. Not to be changed by the reader; it grows."""
@@ -209,12 +244,16 @@ class Room:
 
     def told(self, seen: Seen) -> Seen:
         """The message with its payload, which a long history is folded without."""
-        return seen if seen.body else replace(seen, body=self.page(seen.seq - 1, 1)[0].body)
+        if seen.body:
+            return seen
+        [entry] = self.page(seen.seq - 1, 1)
+        note = note_of("message", entry.note) if self._is_vetting and entry.kind == "message" else seen.note
+        return replace(seen, note=note, body=entry.body)
 
-    def again(self, id: bytes) -> Draft:
-        """A message of this session, to be stored in the one that follows it."""
-        found = next(message for message in self.log().messages if message.id == id.hex())
-        return Draft("message", None, id, found.at, noted(found.note), found.body)
+    def again(self, id: bytes) -> Draft | None:
+        """A message of this session, to be stored in the one that follows it; None when it no longer waits here."""
+        found = next((message for message in self.log().messages if message.id == id.hex()), None)
+        return None if found is None else Draft("message", None, id, found.at, noted(found.note), found.body)
 
     def state(self) -> SessionState:
         state = self.engine.state(self.id)
@@ -248,7 +287,10 @@ class Room:
 
 
 def _put(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
-    note = note_of("label", entry.note)
+    try:
+        note = note_of("label", entry.note)
+    except Damaged:
+        return  # a label that can't be read is none (I-25)
     labels.setdefault(note.message, {}).update(note.labels)
 
 

@@ -76,6 +76,13 @@ def words_of(kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Ite
     """What can be found in an entry. `earlier` gives the notes of messages before it that have these bytes in them."""
     if kind != "message" or not body:
         return None
+    try:
+        return _words_of(note, body, earlier)
+    except Exception:  # one that can't be read has no words; the others are found (I-25)
+        return None
+
+
+def _words_of(note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]) -> Words:
     said: MessageNote = note_of("message", note)
     tools = dict.fromkeys(call.name for call in said.calls)
     for id in said.answers:

@@ -16,6 +16,7 @@ from holdfast.runtime.border import bordered
 from holdfast.runtime.branching import fork, rewind
 from holdfast.runtime.calls import calls
 from holdfast.runtime.context import Context
+from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.follow import Event, follow
 from holdfast.runtime.message import Message
@@ -161,26 +162,26 @@ class SessionWork:
 
     def calls(self) -> Plan[list[ToolCall]]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: calls(self.room)))
+        return (yield Read(lambda: self.room.reading(lambda: calls(self.room))))
 
     def info(self) -> Plan[SessionInfo]:
         state = yield from settle_to_read(self.room)
-        return (yield Read(lambda: info(self.room, state)))
+        return (yield Read(lambda: self.room.reading(lambda: info(self.room, state))))
 
     def turns(self, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: turns(self.room, after=after, limit=limit)))
+        return (yield Read(lambda: self.room.reading(lambda: turns(self.room, after=after, limit=limit))))
 
     def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
         if after == 0:
             yield from settle_to_read(self.room)
-        return (yield Read(lambda: messages(self.room, after=after, limit=limit)))
+        return (yield Read(lambda: self.room.reading(lambda: messages(self.room, after=after, limit=limit))))
 
     def head(self) -> Plan[int]:
         return (yield Read(lambda: self.room.state().head))
 
     def entries(self, after: int) -> Plan[list[Entry]]:
-        return (yield Read(lambda: self.room.page(after)))
+        return (yield Read(lambda: [readable(entry) for entry in self.room.page(after)]))
 
     def pending(self) -> Plan[list[Message]]:
         yield from settle_to_read(self.room)

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import STARTING, Draft, TurnStarted, note_of
+from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Accepted, Commit, Refused, SessionState, Start, Waiting, Write, Written
@@ -254,7 +254,7 @@ def _standing_in(room: Room, known: Accepted) -> Room:
         if any(message.id == known.message.hex() for message in carried.history().messages):
             return carried
         opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
-        previous = note_of("opened", opened.note).previous if opened is not None else None
+        previous = opened_of(opened).previous if opened is not None else None
         state = owned(room.engine, room.tenant, previous)
     if known.session == room.id:
         return room

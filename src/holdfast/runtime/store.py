@@ -165,7 +165,10 @@ class StoreWork:
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
                 return (yield from start(self.room(state), wish, on_ended=lambda room: self._current(key)))
             reason = self._reason(state, reset) or "replaced"
-            room, writes = yield Read(partial(self._replacement, state, key, reason))
+            replacement = yield Read(partial(self._replacement, state, key, reason))
+            if replacement is None:
+                continue
+            room, writes = replacement
             first = first_write(room, wish, list(writes[-1].admits))
             combined = _started(writes[-1], first)
             outcome = yield from commit_start(room, wish, (*writes[:-1], combined), took=bool(first.takes))
@@ -298,7 +301,10 @@ class StoreWork:
 
     def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[Room | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
-        room, writes = yield Read(partial(self._replacement, state, key, reason))
+        replacement = yield Read(partial(self._replacement, state, key, reason))
+        if replacement is None:
+            return None
+        room, writes = replacement
         outcome = yield self.engine.submit(tuple(writes))
         return None if isinstance(outcome, Refused) else room
 
@@ -308,7 +314,10 @@ class StoreWork:
         room, made = self.room(state), []
 
         def close(last: Write) -> Plan[Commit]:
-            new, (*closing, opening) = yield Read(lambda: self._replacement(room.state(), key, reason))
+            replacement = None
+            while replacement is None:
+                replacement = yield Read(lambda: self._replacement(room.state(), key, reason))
+            new, (*closing, opening) = replacement
             made.append(new)
             for one in closing:  # none when somebody else has ended it by now, and then this commit is refused
                 last = replace(last, drafts=(*last.drafts, *one.drafts), close=True, takes=one.takes)
@@ -318,8 +327,10 @@ class StoreWork:
         now = yield Read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
 
-    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]]:
-        """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new."""
+    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]] | None:
+        """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new. None
+        when somebody else has taken that along since the inbox was read.
+        """
         epoch = state.epoch + 1 if state is not None else 1
         new = SessionState(
             id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0,
@@ -333,7 +344,10 @@ class StoreWork:
             waiting = tuple(self.engine.inbox(state.id))
         if state is not None and (waiting or not state.ended):
             old = self.room(state)
-            drafts += [old.again(w.message) for w in waiting]
+            carried = [old.again(w.message) for w in waiting]
+            if None in carried:
+                return None
+            drafts += [draft for draft in carried if draft is not None]
             closed = old.draft("closed", Closed(reason, moved=tuple(w.message.hex() for w in waiting)))
             takes = tuple(w.message for w in waiting)
             # One that was ended before is closed once more, to say where what still waited in it has gone.

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from holdfast.domain.entry import End, Entry, note_of
 from holdfast.domain.message import Usage
 from holdfast.engine.protocol import SessionState
+from holdfast.errors import Damaged
+from holdfast.runtime.damage import readable
 from holdfast.runtime.room import Room
 from holdfast.runtime.transcript import opening
 
@@ -135,7 +137,11 @@ def title(room: Room, beginning: list[Entry] | None = None) -> str:
     """What the session is called: in the store that it comes from, or by the first thing that a user said. `beginning`
     are its first entries, if they were read.
     """
-    first = opening(room, room.page(0, OPENING) if beginning is None else beginning)
+    page = room.page(0, OPENING) if beginning is None else beginning
+    try:
+        first = opening(room, page)
+    except Damaged:
+        first = opening(room, [readable(entry) for entry in page])
     story: Any = next((message.labels["story"] for message in first if "story" in message.labels), {})
     named = story.get("title") if isinstance(story, dict) else None
     asked = next((message.text for message in first if message.role == "user"), "")

@@ -4,14 +4,18 @@ These are of the whole store, whichever tenant asks: they are for whoever looks 
 """
 
 import os
+from collections.abc import Iterator
 
 import msgspec
 
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
-from holdfast.engine.protocol import Engine
+from holdfast.engine.protocol import Engine, SessionState
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.runtime.clock import RealWorld
+from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
+
+PAGE = 1000
 
 
 class Migrated(msgspec.Struct, frozen=True):
@@ -39,7 +43,33 @@ def info(engine: Engine) -> Plan[StoreInfo]:
 
 def check(engine: Engine) -> Plan[list[Problem]]:
     """All that is wrong with it; nothing is written (I-18). It reads the whole store."""
-    return (yield Read(engine.check, slow=True))
+    problems = yield Read(engine.check, slow=True)
+    told = {problem.session for problem in problems}
+    return problems + (yield Read(lambda: list(_unreadable(engine, told)), slow=True))
+
+
+def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
+    """The entries that can't be read, of sessions that the engine has told nothing of (I-25)."""
+    for tenant in engine.tenants():
+        before = None
+        while states := engine.sessions(tenant, before=before, limit=PAGE):
+            before = (states[-1].active_at, states[-1].id)
+            for state in states:
+                if state.id not in told and not state.erased:
+                    yield from _unreadable_in(engine, state)
+
+
+def _unreadable_in(engine: Engine, state: SessionState) -> Iterator[Problem]:
+    after = state.origin
+    while page := engine.entries(state.id, after=after, limit=PAGE):
+        after = page[-1].seq
+        for entry in page:
+            if readable(entry) is not entry:
+                yield Problem(
+                    rule="unreadable-entry", place=f"session {state.id}, entry {entry.seq}",
+                    problem="its note or its payload can't be read", invariant="I-25",
+                    remedy="Restore it from a backup; until then a placeholder is shown in its place", session=state.id,
+                )  # fmt: skip
 
 
 def backup(engine: Engine, to: str | os.PathLike[str]) -> Plan[Backup]:
