@@ -184,3 +184,10 @@ def test_what_no_reader_knows_is_counted_in_every_report(tmp_path: Path) -> None
     assert "Not examined: 12 lines of type `telepathy`" in done.out + done.err
     told = command("import", path, "--into", tmp_path / "agent.db", "--json").json
     assert told["stores"][0]["not_examined"] == {"telepathy": 12}
+
+
+def test_a_path_where_there_is_nothing_is_told_as_that(tmp_path: Path) -> None:
+    done = command("doctor", tmp_path / "nope")
+    assert done.code == 3 and "There is nothing at this path." in done.out
+    (tmp_path / "words.txt").write_text("not at all")
+    assert "No reader knows what this is." in command("doctor", tmp_path / "words.txt").out

@@ -1,6 +1,7 @@
 """An exam: what is wrong with one store, told as findings."""
 
 import fnmatch
+import os
 from collections.abc import Collection
 
 import msgspec
@@ -38,7 +39,8 @@ def examine(kind: str, path: str, *, only: Collection[str] = (), session: str | 
     """Looks at one store. `only` names rules, with `*` for any; `session` one session of it."""
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
-        _tell(report, Sign("holdfast/not-a-store", "", path, "No reader knows what this is."), only)
+        problem = "No reader knows what this is." if os.path.lexists(path) else "There is nothing at this path."
+        _tell(report, Sign("holdfast/not-a-store", "", path, problem), only)
         return report
     try:
         report.live = is_live(path)
