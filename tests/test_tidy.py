@@ -140,6 +140,10 @@ def test_every_example_that_is_marked_runs():
     hold(documents.examples_run(ROOT))
 
 
+def test_the_examples_of_a_page_run_in_order():
+    hold(documents.examples_run_in_order(ROOT))
+
+
 def test_every_test_file_that_a_document_names_is_there():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     named = {(page.name, path) for page in pages for path in re.findall(r"\btests/[\w/]+\.py", page.read_text("utf-8"))}

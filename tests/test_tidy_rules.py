@@ -401,3 +401,20 @@ def test_marked_examples_run_with_the_library_in_an_empty_folder(project):
     broken = "\n<!-- runs -->\n\n```python\nraise KeyError('x')\n```\n"
     (problem,) = documents.examples_run(project({"README.md": marked + broken}))
     assert problem.startswith("README.md:") and "KeyError" in problem
+
+
+def test_an_example_that_prints_something_else_than_its_page_says_is_found(project):
+    block = "<!-- runs -->\n```python\nprint('one ')\nprint('two')\n```\n\n<!-- prints -->\n```\n{}\n```\n"
+    assert documents.examples_run(project({"README.md": block.format("one\ntwo")})) == []
+    (problem,) = documents.examples_run(project({"README.md": block.format("one\nthree")}))
+    assert problem.startswith("README.md:3 prints something else")
+
+
+def test_examples_that_fail_only_after_those_before_them_are_found(project):
+    block = "<!-- runs -->\n```python\nopen('made', 'x')\n```\n"
+    root = project({"README.md": block, "docs/a.md": block})
+    assert documents.examples_run_in_order(root) == []
+    root = project({"README.md": block + block, "docs/a.md": block})
+    assert documents.examples_run(root) == []
+    (problem,) = documents.examples_run_in_order(root)
+    assert problem.startswith("README.md:7 does not run") and "FileExistsError" in problem

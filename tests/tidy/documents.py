@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from tidy.tree import texts, tracked
@@ -18,6 +19,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
 )
 RUNS = re.compile(r"<!--\s*runs\s*-->\s*\Z")
+PRINTS = re.compile(r"\A\s*<!--\s*prints\s*-->\s*```\n(?P<output>.*?)^```$", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^ *\[[^\]]+\]:\s*(\S+)", re.M)
 
 
@@ -53,9 +55,9 @@ def links(root: Path) -> list[str]:
             goal = (page.parent / path).resolve() if path else page
             place = f"{page.relative_to(root).as_posix()} links to {target}"
             if not goal.is_relative_to(root.resolve()) or not goal.exists():
-                found.append(f"{place}, which is not there; mend the link.")
+                found.append(f"{place}, which is not there; fix the link.")
             elif heading and goal.suffix == ".md" and heading not in _headings(goal):
-                found.append(f"{place}, a heading that is not there; mend the link.")
+                found.append(f"{place}, a heading that is not there; fix the link.")
     return found
 
 
@@ -84,11 +86,12 @@ def _headings(page: Path) -> set[str]:
 
 @dataclass(frozen=True)
 class Example:
-    """A fenced Python block; `runs` when the page says so just above it."""
+    """A fenced Python block; `runs` when the page says so just above it, and `prints` what the page says just below."""
 
     place: str
     code: str
     runs: bool
+    prints: str | None
 
 
 def examples(root: Path) -> list[Example]:
@@ -101,7 +104,8 @@ def examples(root: Path) -> list[Example]:
                 line = text.count("\n", 0, block.start("code")) + 1
                 code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.M)
                 place = f"{page.relative_to(root.resolve()).as_posix()}:{line}"
-                found.append(Example(place, code, RUNS.search(text[: block.start()]) is not None))
+                runs, prints = RUNS.search(text[: block.start()]), PRINTS.match(text[block.end() :])
+                found.append(Example(place, code, runs is not None, prints and prints["output"]))
     return found
 
 
@@ -112,20 +116,44 @@ def examples_compile(root: Path) -> list[str]:
         try:
             compile(example.code, example.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         except SyntaxError as error:
-            found.append(f"{example.place} is not Python: {error.msg} in its line {error.lineno}; mend the example.")
+            found.append(f"{example.place} is not Python: {error.msg} in its line {error.lineno}; fix the example.")
     return found
 
 
 def examples_run(root: Path) -> list[str]:
-    """An example marked `<!-- runs -->` runs by itself, in a new process and an empty folder."""
+    """An example marked `<!-- runs -->` runs by itself, in a new process and an empty folder; what it prints is what a
+    block marked `<!-- prints -->` below it says.
+    """
     found = []
     for example in examples(root):
         if example.runs:
             with tempfile.TemporaryDirectory() as folder:
-                done = _run(root, example, folder)
-            if done.returncode != 0:
-                found.append(f"{example.place} does not run; mend it, or the library:\n{done.stdout}{done.stderr}")
+                found += _problems(root, example, folder)
     return found
+
+
+def examples_run_in_order(root: Path) -> list[str]:
+    """The examples of a page also run one after the other in one folder, as a reader may try them."""
+    found = []
+    for _, page in groupby(examples(root), key=lambda example: example.place.partition(":")[0]):
+        with tempfile.TemporaryDirectory() as folder:
+            for example in page:
+                found += _problems(root, example, folder) if example.runs else []
+    return found
+
+
+def _problems(root: Path, example: Example, folder: str) -> list[str]:
+    done = _run(root, example, folder)
+    if done.returncode != 0:
+        return [f"{example.place} does not run; fix it, or the library:\n{done.stdout}{done.stderr}"]
+    if example.prints is not None and _lines(done.stdout) != _lines(example.prints):
+        return [f"{example.place} prints something else than the page says; it printed:\n{done.stdout}"]
+    return []
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without blanks at their ends, which editors remove."""
+    return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 def _run(root: Path, example: Example, folder: str) -> subprocess.CompletedProcess[str]:
