@@ -1,4 +1,4 @@
-"""`python -m torture.systems.samples`: makes `tests/samples/claude` and `tests/samples/codex` anew, with the programs
+"""`python -m torture.systems.samples [NAME…]`: makes `tests/samples/<program>-<release>` anew, with the programs
 themselves.
 
 A sample is a folder with the files that the program left, and `sent.json`: the session, and what the program sent when
@@ -6,6 +6,7 @@ it was spoken to once more. What the programs say of themselves (instructions, s
 screens) is taken out, paths are those of an orchard, and nothing else is changed.
 """
 
+import argparse
 import json
 import shutil
 import sys
@@ -26,43 +27,74 @@ CODEX = (
     "calls side by side", "fork of a fork", "two compactions", "fork of a compacted one", "three turns rolled back",
     "patch", "ctrl-c in an answer", "kill -9 in a tool",
 )  # fmt: skip
+ENVIRONMENTS = Path(tempfile.gettempdir()) / "holdfast-systems"
 BARE = ("api-request", "api-request-blob", "api-request-shape", "atis-latch", "cost-state")
 STATES = ("turn_context", "world_state", "token_usage_record", "event_msg")
 
 
 def main() -> int:
-    environments = Path(tempfile.gettempdir()) / "holdfast-systems"
-    program = claude.program_in(environments / "claude")
+    parser = argparse.ArgumentParser(prog="torture.systems.samples", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MAKERS)} (default: all)")
+    parser.add_argument("--into", type=Path, default=SAMPLES, help="where they are written (default: %(default)s)")
+    options = parser.parse_args()
+    for name in options.names or MAKERS:
+        MAKERS[name](ENVIRONMENTS / name, options.into)
+    return 0
+
+
+def _of_claude(environment: Path, into: Path) -> None:
+    program = claude.program_in(environment)
     for name in CLAUDE:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
             its = claude.Claude(program, Path(folder), model)
             session = claude.SCENARIOS[name][0](its)
-            _keep("claude", name, session, Path(folder), its.home / ".claude" / "projects", its, claude.plain)
-    program = npm_folder(environments / "codex", codex.PACKAGE) / ".bin" / "codex"
+            files = its.home / ".claude" / "projects"
+            _keep(into / f"claude-{_release(claude)}" / _plain_name(name), Path(folder), files)
+            _keep_sent(into / f"claude-{_release(claude)}" / _plain_name(name), session, Path(folder), its, claude)
+
+
+def _of_codex(environment: Path, into: Path) -> None:
+    program = npm_folder(environment, codex.PACKAGE) / ".bin" / "codex"
     for name in CODEX:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
-            other = codex.Codex(program, Path(folder), model)
-            session = codex.SCENARIOS[name][0](other)
-            _keep("codex", name, session, Path(folder), other.home / ".codex" / "sessions", other, codex.plain)
-    return 0
+            its = codex.Codex(program, Path(folder), model)
+            session = codex.SCENARIOS[name][0](its)
+            files = its.home / ".codex" / "sessions"
+            _keep(into / f"codex-{_release(codex)}" / _plain_name(name), Path(folder), files)
+            _keep_sent(into / f"codex-{_release(codex)}" / _plain_name(name), session, Path(folder), its, codex)
 
 
-def _keep(kind: str, name: str, session: str, folder: Path, files: Path, program: Any, plain: Any) -> None:
-    into = SAMPLES / kind / name.replace(" ", "-")
+MAKERS = {"claude": _of_claude, "codex": _of_codex}
+
+
+def _release(program: Any) -> str:
+    return str(program.PACKAGE.rpartition("@")[2])
+
+
+def _plain_name(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def _keep(into: Path, folder: Path, files: Path) -> None:
+    """The files that a program left."""
     shutil.rmtree(into, ignore_errors=True)
     for path in sorted(path for path in files.rglob("*") if path.is_file()):
         below = path.relative_to(files)
-        below = Path("orchard", *below.parts[1:]) if kind == "claude" else below
+        below = Path("orchard", *below.parts[1:]) if below.parts[0].startswith("-") else below
         (into / below).parent.mkdir(parents=True, exist_ok=True)
         text = _elsewhere(path.read_text(), folder)
         if path.suffix == ".jsonl":
             lines = [_scrubbed(json.loads(line)) for line in text.splitlines()]
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (into / below).write_text(text)
-    sent = json.loads(_elsewhere(json.dumps(plain(program.sends_next(session)), ensure_ascii=False), folder))
+
+
+def _keep_sent(into: Path, session: str, folder: Path, program: Any, kind: Any) -> None:
+    """What the program sends when it is spoken to once more."""
+    sent = json.loads(_elsewhere(json.dumps(kind.plain(program.sends_next(session)), ensure_ascii=False), folder))
     told = {"session": session, "sent": [_cut(one) for one in sent]}
     (into / "sent.json").write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n")
-    print(f"{kind}: {name}", file=sys.stderr)
+    print(f"{into.parent.name}: {into.name}", file=sys.stderr)
 
 
 def _elsewhere(text: str, folder: Path) -> str:

@@ -11,6 +11,7 @@ from holdfast.cli.table import Column, table
 from holdfast.doctor.exam import Report
 from holdfast.doctor.finding import Finding, Rule
 from holdfast.doctor.rulebook import rulebook
+from holdfast.doctor.totals import Totals
 
 SCHEMA = 1
 """Of what is told to programs."""
@@ -26,8 +27,7 @@ COLUMNS = (
 
 
 def shown(reports: Sequence[Report], out: Output) -> None:
-    """All stores that were looked at."""
-    known = rulebook()
+    """All stores that were looked at; then what their findings mean, each rule once."""
     for report in reports:
         out.line((report.path, "strong"), f"  {_what(report)}")
         out.line("  ", *_verdict(report.findings))
@@ -35,13 +35,35 @@ def shown(reports: Sequence[Report], out: Output) -> None:
             out.line("  ", (wording.not_examined(report.not_examined), "hit"))
         for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
             out.line(*line)
-        for name in dict.fromkeys(finding.rule for finding in report.findings):
-            rule = known[name]
+        if report.findings and report is not reports[-1]:
             out.line()
-            out.line((name, "strong"))
-            _paragraph(out, rule.cause)
-            _paragraph(out, f"Remedy ({rule.policy}): {rule.remedy}")
+    known = rulebook()
+    for name in dict.fromkeys(finding.rule for report in reports for finding in report.findings):
+        rule = known[name]
         out.line()
+        out.line((name, "strong"))
+        _paragraph(out, rule.cause)
+        _paragraph(out, f"Remedy ({rule.policy}): {rule.remedy}")
+    out.line()
+
+
+def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> None:
+    """What several stores come to: how many are healthy, and how often each rule is broken."""
+    healthy, unreadable = come_to.healthy, come_to.unreadable
+    pieces = [f"{healthy:,} {'is' if healthy == 1 else 'are'} healthy"]
+    pieces += [f"{unreadable:,} can't be read"] if unreadable else []
+    pieces += [f"{come_to.live:,} in use"] if come_to.live else []
+    out.line((wording.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
+    sizes = f"{wording.many(come_to.sessions, 'session')}, {wording.many(come_to.messages, 'message')}"
+    out.line(f"  {sizes}, {wording.many(come_to.findings, 'finding')}")
+    findings = [finding for report in reports for finding in report.findings]
+    if findings:
+        out.line("  ", *_verdict(findings))
+    for name, count in come_to.rules.items():
+        stores = sum(any(finding.rule == name for finding in report.findings) for report in reports)
+        out.line(f"  {name}: {wording.many(count, 'finding')} in {wording.many(stores, 'store')}")
+    if come_to.not_examined:
+        out.line("  ", (wording.not_examined(come_to.not_examined), "hit"))
 
 
 def _what(report: Report) -> str:

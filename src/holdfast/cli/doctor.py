@@ -3,13 +3,16 @@
 import fnmatch
 from typing import Any
 
+from holdfast.cli import examining
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
-from holdfast.cli.diagnosis import SCHEMA, explained, no_such_rule, shown
+from holdfast.cli.diagnosis import SCHEMA, explained, no_such_rule, shown, shown_totals
 from holdfast.cli.healing import FORMS, heal
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.doctor import exam, kinds
 from holdfast.doctor.rulebook import rulebook
+from holdfast.doctor.totals import totals
+
+OUT = "write a healed copy here, or a folder with a copy of each store in PATH; nothing may be there yet"
 
 
 def options(parser: Parser) -> None:
@@ -21,7 +24,7 @@ def options(parser: Parser) -> None:
     only = "look for this rule alone; may be repeated, and `*` stands for anything"
     parser.add_argument("--only", metavar="RULE", action="append", default=[], help=only)
     parser.add_argument("--session", metavar="ID", help="look at this session alone")
-    parser.add_argument("--heal", metavar="OUT", help="write a healed copy here; nothing may be there yet")
+    parser.add_argument("--heal", metavar="OUT", help=OUT)
     form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
     parser.add_argument("--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form)
     accept = "apply the remedy of this rule too, which is not applied without asking; may be repeated"
@@ -37,15 +40,19 @@ def run(options: Any, out: Output) -> int:
     finds out by itself. Reading harms nothing: stores are copied to a private place and read there.
 
     With --heal, remedies that discard nothing are applied to a copy (`auto`, `mark`), others (`ask`) only where
-    --accept names their rule. The copy is a Holdfast store, or with --as one that the program itself loads again.
+    --accept names their rule. The copy is a Holdfast store, or with --as one that the program itself loads again. Of a
+    folder with several stores, OUT becomes a folder with a copy of each, where its original lies; none of them is there
+    before all are whole, and a store that can't be read is told and keeps none of the others from it.
 
     The exit code is 0 when nothing was found, 1 when something was (with --heal: when something is left in the copy),
     2 when the command line is wrong, 3 when a store can't be read.
 
     With --json, one object: `schema`, and `stores`, each with `kind`, `path`, `live`, `sessions`, `messages`,
     `not_examined` (how many records there are of each type that no reader knows) and `findings`, a list with `rule`,
-    `session`, `place`, `severity`, `cause`, `measured`, `expected`, `remedy` and `policy`. With --heal, also
-    `healed`, with `out`, `as`, `changes` and `left`.
+    `session`, `place`, `severity`, `cause`, `measured`, `expected`, `remedy` and `policy`; and `totals`, with `stores`,
+    `healthy`, `unreadable`, `live`, `sessions`, `messages`, `severities`, `policies`, `rules`, `not_examined`. With
+    --heal, also `healed`, with `out`, `as`, `changes` and `left`; of several stores it has `out`, `as` and `stores`,
+    each with `path`, `out`, `changes` and `left`.
     """
     if options.explain is not None:
         return explained(options.explain, out)
@@ -55,15 +62,15 @@ def run(options: Any, out: Output) -> int:
         _insist_on_rule(name)
     if options.heal is not None:
         return heal(options, out)
-    reports = [
-        exam.examine(kind, path, only=options.only, session=options.session)
-        for given in options.paths
-        for kind, path in kinds.stores_at(given)
-    ]
+    stores = examining.find(options.paths, out)
+    reports = examining.examine(stores, out, only=options.only, session=options.session)
+    come_to = totals(reports)
     if out.is_json:
-        out.json({"schema": SCHEMA, "stores": reports})
+        out.json({"schema": SCHEMA, "stores": reports, "totals": come_to})
     else:
         shown(reports, out)
+        if len(reports) > 1:
+            shown_totals(come_to, reports, out)
     if any(report.is_unreadable for report in reports):
         return NOT_FOUND
     return WRONG if any(report.findings for report in reports) else DONE

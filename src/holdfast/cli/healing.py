@@ -1,18 +1,26 @@
-"""`holdfast doctor --heal`: a healed copy, and a report of each change (I-18: the original is never touched)."""
+"""`holdfast doctor --heal`: a healed copy of a store, or of each store in a folder, and a report of each change (I-18:
+the originals are never touched).
+"""
 
 import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import holdfast
-from holdfast.cli import wording
+from holdfast.cli import examining, wording
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
-from holdfast.cli.diagnosis import SCHEMA, shown
+from holdfast.cli.diagnosis import SCHEMA, shown, shown_totals
+from holdfast.cli.examining import Found
 from holdfast.cli.output import Output
 from holdfast.doctor import exam, kinds
 from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.patient import Healed
 from holdfast.doctor.rulebook import rules_of
+from holdfast.doctor.totals import totals
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.kinds import source_of
 from holdfast.foreign.own_folder import OwnFolder
@@ -20,66 +28,125 @@ from holdfast.runtime.bringing import bring
 
 FORMS = {"holdfast": None, "goose-json": "goose", "hermes": "hermes", "openviking": "openviking"}
 """What a healed copy can be, and the kind of store that it takes; a Holdfast store can be made of all."""
+OWN_ENDING = ".db"
+
+
+class Copy(msgspec.Struct):
+    """What became of one store; `out` is None when there was nothing to be read in it."""
+
+    path: str
+    out: str | None
+    changes: list[Change] = []
+    left: list[Finding] = []
 
 
 def heal(options: Any, out: Output) -> int:
-    """Examines one store, writes the healed copy, and looks at that as it would at any other."""
-    kind, path = _one_store(options.paths)
-    _insist_on_form(options.form, kind)
+    """Examines the stores, writes the healed copies, and looks at those as it would at any others."""
+    stores = examining.find(options.paths, out)
+    for kind, path in stores:
+        _insist_on_form(options.form, kind, path)
     if os.path.lexists(options.heal):
         raise Stop(USAGE, f"There is something at `{options.heal}` already; give a path where there is nothing.")
-    report = exam.examine(kind, path)
-    if report.is_unreadable:
-        if out.is_json:
-            out.json({"schema": SCHEMA, "stores": [report]})
-        else:
-            shown([report], out)
+    several = _are_several(stores, options)
+    reports = examining.examine(stores, out)
+    copies = [
+        Copy(report.path, None if report.is_unreadable else os.path.join(options.heal, place))
+        for report, place in zip(reports, _places(stores, options) if several else [""], strict=True)
+    ]
+    if any(copy.out for copy in copies):
+        _write(stores, copies, options, out)
+        for report, copy in zip(reports, copies, strict=True):
+            copy.left = _left(copy.out, report, options) if copy.out else []
+    _tell(reports, copies, options, out, several=several)
+    if any(copy.out is None for copy in copies):
         return NOT_FOUND
-    changes = _write(kind, path, options)
-    left = _left(options, report)
-    if out.is_json:
-        healed = {"out": options.heal, "as": options.form, "changes": changes, "left": left}
-        out.json({"schema": SCHEMA, "stores": [report], "healed": healed})
-    else:
-        shown([report], out)
-        _told(changes, left, options.heal, out)
-    return WRONG if left else DONE
+    return WRONG if any(copy.left for copy in copies) else DONE
 
 
-def _one_store(paths: list[str]) -> tuple[str, str]:
-    found = [store for path in paths for store in kinds.stores_at(path)]
-    if len(found) != 1:
-        raise Stop(USAGE, f"There are {len(found)} stores at these paths; heal them one at a time.")
-    return found[0]
-
-
-def _insist_on_form(form: str, kind: str) -> None:
+def _insist_on_form(form: str, kind: str, path: str) -> None:
     needs = FORMS[form]
     if needs is not None and needs != kind and kind != kinds.UNKNOWN:
         fitting = [name for name, takes in FORMS.items() if takes in (None, kind)]
-        raise Stop(USAGE, f"A {kind} store can't be healed as {form}; as {' or '.join(fitting)} it can.")
+        problem = f"A {kind} store can't be healed as {form}; as {' or '.join(fitting)} it can."
+        raise Stop(USAGE, f"{problem} It is at `{path}`.")
 
 
-def _write(kind: str, path: str, options: Any) -> list[Change]:
-    """Writes the copy in a folder of its own beside its place, and moves it there when it is whole: nothing else there
-    is ever touched, and what could not be written whole is not left behind.
+def _are_several(stores: Sequence[Found], options: Any) -> bool:
+    """Whether the copies go into a folder. A single store that lies in a folder goes there if OUT is written as one."""
+    if len(stores) != 1:
+        return True
+    is_within = stores[0][1] not in options.paths
+    return is_within and options.heal.endswith(os.sep)
+
+
+def _places(stores: Sequence[Found], options: Any) -> list[str]:
+    """Where each copy lies in the folder of copies: as its original lies in the folder that was given, or in the one
+    that holds all of them.
     """
-    out = Path(os.path.abspath(options.heal))
-    patient = kinds.open_patient(kind, path)
+    paths = [os.path.abspath(path) for _, path in stores]
+    given = [os.path.abspath(path) for path in options.paths]
+    within = given[0] if len(given) == 1 else os.path.commonpath([os.path.dirname(path) for path in paths])
+    places: list[str] = []
+    for path in paths:
+        place = os.path.relpath(path, within)
+        if FORMS[options.form] is None and not place.endswith(OWN_ENDING):
+            place += OWN_ENDING
+        places.append(place)
+    return _apart(places)
+
+
+def _apart(places: Sequence[str]) -> list[str]:
+    """Each of them once: `x.jsonl` and `x.jsonl.db` may both become `x.jsonl.db`."""
+    taken: set[str] = set()
+    told = []
+    for place in places:
+        root, ending = os.path.splitext(place)
+        names = (f"{root}-{number}{ending}" for number in range(2, len(places) + 2))
+        name = place if place not in taken else next(name for name in names if name not in {*taken, *places})
+        taken.add(name)
+        told.append(name)
+    return told
+
+
+def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output) -> None:
+    """Writes the copies in a folder of its own beside their place, and moves them there when all are whole: nothing
+    else there is ever touched, and what could not be written whole is not left behind.
+    """
+    to = Path(os.path.abspath(options.heal))
+    with _folder_beside(to) as folder:
+        whole = folder.path / "whole" / to.name
+        for number, ((kind, _), copy) in enumerate(zip(stores, copies, strict=True)):
+            if copy.out is None:
+                continue
+            if len(copies) > 1:
+                out.bar(number, len(copies), f"healing {copy.path}")
+            place = whole / Path(os.path.abspath(copy.out)).relative_to(to)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copy.changes = _write_one(kind, copy, place, folder.path / "made", options)
+        out.over(None)
+        _move(whole, to)
+
+
+def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -> list[Change]:
+    """One copy, made in a folder that is removed with all that came into being beside it: what stands beside a store,
+    its index of words, is made anew when it is needed.
+    """
+    patient = kinds.open_patient(kind, copy.path)
+    folder.mkdir()
     try:
-        with _folder_beside(out) as folder:
-            made = folder.path / out.name
-            healed = patient.healed(exam.accepting(options.accept))
-            try:
-                if FORMS[options.form] is None and kind != kinds.OWN:
-                    _write_own(healed, str(made), path)
-                else:
-                    healed.write(str(made))
-            except StoreUnavailable as error:
-                raise StoreUnavailable(where=str(out), problem=error.problem, remedy=error.remedy) from error
-            _move(made, out)
+        made = folder / place.name
+        healed = patient.healed(exam.accepting(options.accept))
+        try:
+            if FORMS[options.form] is None and kind != kinds.OWN:
+                _write_own(healed, str(made), copy.path)
+            else:
+                healed.write(str(made))
+        except StoreUnavailable as error:
+            raise StoreUnavailable(where=str(copy.out), problem=error.problem, remedy=error.remedy) from error
+        os.rename(made, place)
         return healed.changes()
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
         patient.close()
 
 
@@ -96,7 +163,7 @@ def _write_own(healed: Healed, to: str, path: str) -> None:
 
 
 def _move(made: Path, out: Path) -> None:
-    """To where there is nothing yet. What stands beside a store, its index of words, is made anew when it is needed."""
+    """To where there is nothing yet."""
     taken = Stop(USAGE, f"There is something at `{out}` by now; nothing was written over.")
     if os.path.lexists(out):
         raise taken
@@ -113,9 +180,9 @@ def _move(made: Path, out: Path) -> None:
         os.unlink(made)
 
 
-def _left(options: Any, report: exam.Report) -> list[Finding]:
+def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     """What the copy still has: found by looking at it, and what of the original is beyond recovery."""
-    found = [finding for kind, path in kinds.stores_at(options.heal) for finding in exam.examine(kind, path).findings]
+    found = [finding for kind, path in kinds.stores_at(out) for finding in exam.examine(kind, path).findings]
     same = {(finding.rule, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
     rules = {rule.name: rule for rule in rules_of(report.kind)}
@@ -123,15 +190,37 @@ def _left(options: Any, report: exam.Report) -> list[Finding]:
     return [*found, *(each for each in lost if each.severity != "info")]
 
 
-def _told(changes: list[Change], left: list[Finding], to: str, out: Output) -> None:
-    for change in changes:
+def _tell(reports: Sequence[exam.Report], copies: Sequence[Copy], options: Any, out: Output, *, several: bool) -> None:
+    changes, left = (sum(len(getattr(copy, name)) for copy in copies) for name in ("changes", "left"))
+    come_to = totals(reports, changes=changes, left=left)
+    written = any(copy.out for copy in copies)
+    if out.is_json:
+        about = {"out": options.heal, "as": options.form}
+        of = {"stores": copies} if several else {"changes": copies[0].changes, "left": copies[0].left}
+        healed = {"healed": {**about, **of}} if written else {}
+        out.json({"schema": SCHEMA, "stores": reports, "totals": come_to, **healed})
+        return
+    shown(reports, out)
+    for copy in copies:
+        if copy.out:
+            _tell_one(copy, out)
+    if several:
+        shown_totals(come_to, reports, out)
+    if several and written:
+        done = f"{wording.many(changes, 'change')}; the healed copies are in {options.heal}"
+        out.line((done, "good"), f" ({left:,} left)" if left else "")
+
+
+def _tell_one(copy: Copy, out: Output) -> None:
+    for change in copy.changes:
         session = f" in {change.session}" if change.session else ""
         out.line((change.rule, "strong"), f"{session} at {change.place}")
         out.line(("  before: ", "quiet"), change.before)
         out.line(("  after:  ", "quiet"), change.after)
-    out.line()
-    out.line((f"{wording.many(len(changes), 'change')}; the healed copy is at {to}", "good"))
-    for finding in left:
+    if copy.changes:
+        out.line()
+    out.line((f"{wording.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good"))
+    for finding in copy.left:
         why = "can't be healed from this store" if finding.policy == "report" else f"`--accept {finding.rule}` heals it"
         session = f" in {finding.session}" if finding.session else ""
         out.line(("left: ", "hit"), f"{finding.rule}{session} at {finding.place}: {finding.measured} ({why})")

@@ -2,7 +2,7 @@
 
 import fnmatch
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -35,12 +35,20 @@ class Report(msgspec.Struct):
         return any(_is_hopeless(finding.rule) for finding in self.findings)
 
 
-def examine(kind: str, path: str, *, only: Collection[str] = (), session: str | None = None) -> Report:
-    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it."""
+def examine(
+    kind: str,
+    path: str,
+    *,
+    only: Collection[str] = (),
+    session: str | None = None,
+    tell: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it. `tell` gets the report
+    after each session, as far as it has come.
+    """
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
-        problem = "No reader knows what this is." if os.path.lexists(path) else "There is nothing at this path."
-        _tell(report, Sign("holdfast/not-a-store", "", path, problem), only)
+        _tell(report, Sign("holdfast/not-a-store", "", path, _what_is_at(path)), only)
         return report
     try:
         report.live = is_live(path)
@@ -51,19 +59,28 @@ def examine(kind: str, path: str, *, only: Collection[str] = (), session: str | 
         _tell(report, Sign(f"{kind}/unreadable-store", "", path, str(error)), only)
         return report
     try:
-        _look(report, patient, only, session)
+        for _ in _look(report, patient, only, session):
+            tell(report)
     finally:
         patient.close()
     return report
 
 
-def _look(report: Report, patient: Patient, only: Collection[str], session: str | None) -> None:
+def _what_is_at(path: str) -> str:
+    if not os.path.lexists(path):
+        return "There is nothing at this path."
+    return "There is no store in this folder." if os.path.isdir(path) else "No reader knows what this is."
+
+
+def _look(report: Report, patient: Patient, only: Collection[str], session: str | None) -> Iterator[None]:
+    """Goes on with the report, session by session."""
     for examined in patient.examine(session):
         if examined.session:
             report.sessions += 1
             report.messages += examined.messages
         for sign in examined.signs:
             _tell(report, sign, only)
+        yield
     report.not_examined = patient.not_examined()
 
 

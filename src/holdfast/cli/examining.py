@@ -1,0 +1,43 @@
+"""Stores are found and examined one after another, while a line on the terminal tells how far that has come."""
+
+from collections.abc import Collection, Sequence
+
+from holdfast.cli import wording
+from holdfast.cli.output import Output
+from holdfast.doctor import exam, kinds
+
+Found = tuple[str, str]
+"""A store: its kind and its path."""
+
+
+def find(paths: Sequence[str], out: Output) -> list[Found]:
+    """The stores that these paths mean."""
+    found: list[Found] = []
+    for path in paths:
+        out.over(f"Looking for stores in {path} ...")
+        found += kinds.stores_at(path)
+    out.over(None)
+    return found
+
+
+def examine(
+    stores: Sequence[Found], out: Output, *, only: Collection[str] = (), session: str | None = None
+) -> list[exam.Report]:
+    """A report of each."""
+    reports: list[exam.Report] = []
+    try:
+        for kind, path in stores:
+            _show(out, len(reports), len(stores), exam.Report(kind, path, False, 0, 0, []))
+            tell = lambda so_far: _show(out, len(reports), len(stores), so_far)  # noqa: E731
+            reports.append(exam.examine(kind, path, only=only, session=session, tell=tell))
+    finally:
+        out.over(None)
+    return reports
+
+
+def _show(out: Output, done: int, total: int, now: exam.Report) -> None:
+    sessions = wording.many(now.sessions, "session")
+    if total == 1:
+        out.over(f"Examining {now.path}: {sessions}, {wording.many(now.messages, 'message')}")
+    else:
+        out.bar(done, total, f"{done:,} of {wording.many(total, 'store')}, {now.path}: {sessions}")
