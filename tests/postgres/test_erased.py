@@ -1,9 +1,12 @@
 """Erasing on PostgreSQL: what is left in tables, and in their files."""
 
 import psycopg
+import pytest
 
 import holdfast
+from carrying import CANARY, HOWS, PICTURE, carried
 from holdfast.runtime.upkeep import vacuum
+from looking import HandWorld
 
 
 def tables(place: str) -> str:
@@ -36,3 +39,49 @@ def test_vacuum_writes_the_tables_anew_without_what_was_erased(database: str):
         store.erase(session.id)
         assert vacuum(database) > 0
         assert store.check() == [] and next(session.transcript()).state == "erased"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_what_was_carried_along_goes_with_the_session_that_answered_it(database: str, how: str):
+    """In every table, and in the answers of every process; the sessions it came through keep all else."""
+    world = HandWorld()
+    with holdfast.open(database, world=world) as store, holdfast.open(database) as far:
+        session, before = carried(store, world, how)
+        assert len(store.search(CANARY)) == 3 + 2 * len(before) - (1 + len(before))  # pictures have no words
+        assert store.erase(session.id).copies == tuple(sorted(each.id for each in before))
+        assert CANARY.lower() not in tables(database).lower()
+        for place in (store, far):
+            assert place.search(CANARY) == []
+            assert [hit.session_id for hit in place.search("kept")] == [before[0].id]
+            states = [[message.state for message in place.get(each.id).transcript()] for each in before]
+            assert states == [["complete"] * (at == 0) + ["erased"] * 2 for at in range(len(before))]
+        assert store.erase(session.id).done and store.check() == []
+        assert CANARY.lower() not in tables(database).lower()
+
+
+def test_words_that_are_being_read_when_they_are_blanked_do_not_come_back(database: str):
+    """Who reads words for the index finds its mark moved, and reads again."""
+    world = HandWorld()
+    with holdfast.open(database, world=world) as store:
+        session, [old] = carried(store, world, "reset")
+        with psycopg.connect(database, autocommit=True) as connection:
+            marks = "SELECT seq FROM mark WHERE session = %s"
+            store.search(CANARY)
+            read = connection.execute(marks, (old.id,)).fetchall()
+            store.erase(session.id)
+            assert connection.execute(marks, (old.id,)).fetchall() != read
+        assert store.search(CANARY) == [] and CANARY.lower() not in tables(database).lower()
+
+
+def test_a_picture_that_the_old_session_has_said_too_stays_there(database: str):
+    with holdfast.open(database) as store:
+        old = store.session("k")
+        old.append(PICTURE)
+        store.accept("k", PICTURE)
+        new = store.reset("k")
+        with new.turn() as turn:
+            turn.say("I see.")
+        store.erase(new.id)
+        assert [message.payload for message in old.transcript()] == [PICTURE, None]
+        store.erase(old.id)
+        assert CANARY not in tables(database)

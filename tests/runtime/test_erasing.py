@@ -6,12 +6,10 @@ import apsw
 import pytest
 
 import holdfast
+from carrying import CANARY, HOWS, LARGE, carried
 from holdfast.errors import NotFound, SessionEnded
 from looking import HandWorld, other_handle
 from procs import child
-
-CANARY = "Xanthocephalus"
-LARGE = f"{CANARY} " * 5_000
 
 
 def files_with(path, word=CANARY):
@@ -310,3 +308,128 @@ def test_a_preview_does_not_tell_whether_another_tenant_has_the_same_blob(path):
         red.session("again").append(picture)
         red.session("and again").append(picture)
         assert red.erase(red.session("again").id, preview=True).blobs == 0, "another session of its own has it"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_what_was_carried_along_by_a_reset_goes_with_the_session_that_answered_it(path, how):
+    """The sessions it waited in before keep all else that was said in them."""
+    world = HandWorld()
+    with holdfast.open(path, durability="process", world=world) as store:
+        session, before = carried(store, world, how)
+        assert store.search(CANARY) and "agent.db-search" in files_with(path, CANARY[-8:])
+        preview = store.erase(session.id, preview=True)
+        assert preview.copies == tuple(sorted(each.id for each in before))
+        warm = [list(each.context()) for each in before]
+        assert store.erase(session.id).copies == preview.copies
+        assert files_with(path, CANARY[-8:]) == []
+        assert store.search(CANARY) == []
+        assert [hit.session_id for hit in store.search("kept")] == [before[0].id]
+        assert [list(each.context()) for each in before] == warm
+        for each in before:
+            told = [(message.state, message.text) for message in each.transcript()]
+            assert told == [("complete", "kept where it is")] * (each is before[0]) + [("erased", "")] * 2
+            assert [entry.kind for entry in each.entries()][-1] == "blanked" and each.info().state == "ended"
+        again = store.erase(session.id)
+        assert again.done and [len(list(each.entries())) for each in before] == [
+            list(each.entries())[-1].seq for each in before
+        ]
+        assert [[entry.kind for entry in each.entries()].count("blanked") for each in before] == [1] * len(before)
+    with holdfast.open(path) as store:
+        assert store.check() == []
+    assert files_with(path, CANARY[-8:]) == []
+
+
+def test_what_was_carried_away_belongs_to_where_it_was_answered(path):
+    """Erasing the session that it waited in takes that one's copy and no more; then the other's goes with the other."""
+    world = HandWorld()
+    with holdfast.open(path, durability="process", world=world) as store:
+        session, [old, middle] = carried(store, world, "reset, reset")
+        store.erase(middle.id)
+        assert next(message.text for message in session.transcript()) == f"Hello {CANARY}"
+        assert [message.state for message in old.transcript()] == ["complete"] * 3
+        store.erase(session.id)
+        assert files_with(path) == []
+        assert [message.text for message in old.transcript()] == ["kept where it is", "", ""]
+
+
+def test_a_message_that_a_turn_gave_back_leaves_nothing_in_that_turn_either(path):
+    """The turn that took it and was reset away has its event id and its address in the note of its start."""
+    with holdfast.open(path, durability="process") as store:
+        session = store.session("k")
+        session.append("kept where it is")
+        session.turn(f"Hello {CANARY}", event_id=f"event {CANARY}", reply_to=f"to {CANARY}")
+        store.reset("k")
+        with store.session("k").turn() as turn:
+            turn.say("answered")
+        assert [message.text for message in store.session("k").transcript()] == [f"Hello {CANARY}", "answered"]
+        store.erase(store.session("k").id)
+        assert files_with(path) == []
+        assert [message.text for message in session.transcript()] == ["kept where it is", ""]
+
+
+def test_a_picture_that_the_old_session_has_said_too_stays_there(path):
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": LARGE}}]}
+    with holdfast.open(path, durability="process") as store:
+        old = store.session("k")
+        old.append(picture)
+        store.accept("k", picture)
+        new = store.reset("k")
+        with new.turn() as turn:
+            turn.say("I see.")
+        store.erase(new.id)
+        assert [message.payload for message in old.transcript()] == [picture, None]
+        store.erase(old.id)
+        assert files_with(path) == []
+
+
+def test_a_fork_that_parted_at_a_carried_message_loses_it_too(path):
+    with holdfast.open(path, durability="process") as store:
+        old = store.session("k")
+        old.append("before")
+        receipt = store.accept("k", f"Hello {CANARY}")
+        fork = old.fork(at=receipt.message_id)
+        assert CANARY in str(list(fork.context()))
+        new = store.reset("k")
+        with new.turn() as turn:
+            turn.say("answered")
+        assert CANARY in str(list(fork.context()))
+        store.erase(new.id)
+        assert CANARY not in str(list(fork.context())) and CANARY not in str([m.text for m in fork.transcript()])
+        assert files_with(path) == []
+
+
+def test_retention_takes_a_session_and_those_that_its_messages_came_through(path):
+    """They are erased in one go, though the erasure of one writes to the other."""
+    world = HandWorld()
+    with holdfast.open(path, durability="process", world=world) as store:
+        session, before = carried(store, world, "reset, reset")
+        world.ahead_s += 40 * 86_400
+        done = store.retain(30, preview=False)
+        assert {each.session_id for each in done} == {session.id, *(each.id for each in before)}
+        assert files_with(path) == []
+
+
+def test_an_erasure_elsewhere_is_no_news_of_the_session_that_loses_a_copy(path):
+    world = HandWorld()
+    with holdfast.open(path, durability="process", world=world) as store:
+        session, [old] = carried(store, world, "reset")
+        world.ahead_s += 20 * 86_400
+        store.erase(session.id)
+        world.ahead_s += 20 * 86_400
+        assert old.id in {found.session_id for found in store.retain(30)}
+
+
+def test_a_copied_store_loses_what_the_source_has_lost(path, tmp_path):
+    world = HandWorld()
+    target = tmp_path / "elsewhere" / "copy.db"
+    target.parent.mkdir()
+    with holdfast.open(path, durability="process", world=world) as store:
+        session, before = carried(store, world, "reset, reset")
+        assert holdfast.copy(path, target).differences == ()
+        assert files_with(target)
+        store.erase(session.id)
+    for _ in range(2):
+        assert holdfast.copy(path, target).differences == ()
+        assert files_with(target) == []
+    with holdfast.open(target) as there:
+        assert next(there.get(before[0].id).transcript()).text == "kept where it is"

@@ -62,7 +62,7 @@ def run(options: Any, out: Output) -> int:
 
 
 def _plan(found: Sequence[Any]) -> list[str]:
-    """What would go, told session by session, and what forks would lose."""
+    """What would go, told session by session, and what forks and earlier sessions would lose."""
     lines = [f"{wording.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
     for each in found[:TOLD_MAX]:
         key = f"{each.key} · " if each.key else ""
@@ -74,6 +74,11 @@ def _plan(found: Sequence[Any]) -> list[str]:
     if forks:
         named = ", ".join(fork[:SHORT] for fork in forks[:TOLD_MAX])
         lines.append(f"{wording.many(len(forks), 'session')} forked off will lose the past they share: {named}")
+    copies = sorted({copy for each in found for copy in each.copies} - {each.session_id for each in found})
+    if copies:
+        named = ", ".join(copy[:SHORT] for copy in copies[:TOLD_MAX])
+        losing = f"{wording.many(len(copies), 'earlier session')} will lose messages that a reset carried on"
+        lines.append(f"{losing}: {named}")
     return lines
 
 

@@ -161,4 +161,5 @@ _FACTS: dict[str, Any] = {
     "view": lambda entry, note: ("the model's view has changed", "system"),
     "closed": lambda entry, note: (_reasoned("the session has ended", note.reason), "bad"),
     "erased": lambda entry, note: ("the session was erased", "bad"),
+    "blanked": lambda entry, note: ("words that had gone on to an erased session were erased here, too", "bad"),
 }

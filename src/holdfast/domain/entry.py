@@ -22,6 +22,7 @@ text, never looked into by the log).
     post          Posted            -                a try to send a reply that was owed (I-23)
     closed        Closed            -                the session ended: no more turns
     erased        Erased            -                its words were taken out of the store (I-21)
+    blanked       Blanked           -                words that it passed on were erased where they went (I-21)
 """
 
 from typing import Any, Literal
@@ -49,6 +50,7 @@ Kind = Literal[
     "post",
     "closed",
     "erased",
+    "blanked",
 ]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
 
@@ -215,6 +217,12 @@ class Erased(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+class Blanked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """These entries, by seq, lost their words: what they told went on to another session, which was erased."""
+
+    seqs: tuple[int, ...] = ()
+
+
 NOTES: dict[str, type[msgspec.Struct]] = {
     "opened": Opened,
     "message": MessageNote,
@@ -232,6 +240,7 @@ NOTES: dict[str, type[msgspec.Struct]] = {
     "post": Posted,
     "closed": Closed,
     "erased": Erased,
+    "blanked": Blanked,
 }
 
 _KINDS = {note: kind for kind, note in NOTES.items()}

@@ -4,6 +4,8 @@ A tombstone keeps what the log is built of (that there was a message, of which r
 what was spent) and nothing that anybody said, named or sent: no payload, no reason, no error, no address, no event id.
 """
 
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -42,6 +44,40 @@ def tombstone(entry: Entry) -> bytes:
         return noted(_BLANK.get(entry.kind, NOTES[entry.kind])())
 
 
+def carried_in(entries: Iterable[Entry]) -> set[str]:
+    """Ids of the messages that may have waited in another session before: those that this one begins with. Of one that
+    is erased, nothing tells any more whether it had to wait.
+    """
+    first = takewhile(lambda entry: entry.kind == "message" and entry.turn is None, islice(entries, 1, None))
+    return {entry.id.hex() for entry in first if (note := _noted(entry)) is not None and (note.inbox or note.erased)}
+
+
+def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
+    """Which of these messages went on from this session to the next one."""
+    closed = (_noted(entry) for entry in entries if entry.kind == "closed")
+    return {id for note in closed if note is not None for id in note.moved if id in ids}
+
+
+def telling(entries: Iterable[Entry], ids: Collection[str]) -> Iterator[Entry]:
+    """The entries that tell these messages: they themselves, and turns that had taken nothing else and gave it back,
+    whose notes have the address and the event id of what they began with.
+    """
+    for entry in entries:
+        if entry.kind == "message" and entry.id.hex() in ids:
+            yield entry
+        elif entry.kind == "turn" and (note := _noted(entry)) is not None and note.takes and ids:
+            if all(id in ids for id in note.takes):
+                yield entry
+
+
+def _noted(entry: Entry) -> Any:
+    """The note of an entry; None when it can't be read (I-25)."""
+    try:
+        return note_of(entry.kind, entry.note)
+    except Damaged:
+        return None
+
+
 def _message(note: MessageNote) -> MessageNote:
     return MessageNote(role=note.role, plain=False, late=note.late, usage=note.usage, erased=True)
 
@@ -73,4 +109,5 @@ _LEFT: dict[str, Any] = {
     "post": lambda note: Posted(note.owed, note.end),
     "closed": lambda note: Closed(moved=note.moved),
     "erased": lambda note: note,
+    "blanked": lambda note: note,
 }

@@ -199,6 +199,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Seqs and notes: these entries keep this note and no body, and nothing else of the session is left but its place
     in the store. It is refused all writes from then on, `ended`, but for another erasure and for what is laid down.
     """
+    blank: tuple[tuple[int, bytes], ...] = ()
+    """The same for these entries alone: the rest of the session stays as it is."""
     lay: Laid | None = None
     """The session stands so from now on, its log being what it was and this write's drafts, whose turns are given. Goes
     with the guards `head` and `idle`: what is laid down continues what is there, and nothing that runs is undone.

@@ -13,11 +13,12 @@ is carried over too: words that were taken out of the source do not stay in the 
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast.domain.entry import Draft, Entry
+from holdfast.domain.entry import Draft, Entry, note_of
 from holdfast.domain.inbox import Inbox
 from holdfast.engine.laying import events_in
 from holdfast.engine.protocol import (
@@ -33,7 +34,7 @@ from holdfast.engine.protocol import (
     Write,
 )
 from holdfast.errors import Damaged
-from holdfast.runtime.comparing import Tally, closed, difference, digest_of, pages
+from holdfast.runtime.comparing import Tally, closed, differences, digest_of, is_same_place, pages
 from holdfast.runtime.drive import Plan
 from holdfast.runtime.vetting import vet_debt, vet_entry
 
@@ -124,6 +125,7 @@ class _Passage:
         self.added, self._wrote = 0, False
         self._blanks = self._known is not None and state.erased and not self._is_erased_alike(self._known)
         self._notes: list[tuple[int, bytes]] = []
+        self._wordy: dict[int, bytes] = {}  # what has lost its words here and not there, and what is left of it
 
     def bring(self) -> Plan[bool]:
         """Compares what is there and lays down what is not. False when the session has to be looked at anew."""
@@ -194,11 +196,12 @@ class _Passage:
         """Compares as much of a page as is there, and lays the rest down; again if somebody else was quicker."""
         while True:
             rest = page[self._compared(page) :]
-            if not rest and not (is_last and self._lacks_standing()):
+            if not rest and not (is_last and (self._wordy or self._lacks_standing())):
                 return
             write = self._write(page[0].seq - 1 + len(page) - len(rest), rest, is_last)
             outcome = yield Sent(self._there.submit((write,)), sum(len(entry.body) for entry in rest))
             if not isinstance(outcome, Refused):
+                self._wordy.clear()
                 self.added += len(rest)
                 self._wrote = True
                 return
@@ -216,6 +219,7 @@ class _Passage:
             idle=True,
             ended_too=True,
             erase=tuple(self._notes[: head - state.origin]) if is_last and self._blanks else None,
+            blank=tuple(self._wordy.items()),
             lay=laid,
         )
 
@@ -225,11 +229,25 @@ class _Passage:
         count = 0
         for theirs in pages(self._there, self.state.id, after=page[0].seq - 1, upto=upto):
             ours = page[count : count + len(theirs)]
-            at = difference(ours, theirs, wordless=self._blanks)
-            if at is not None:
-                raise Apart(self.state, ours[at].seq, "it went on differently there", ours[at], theirs[at])
+            for at in differences(ours, theirs):
+                self._check_wordless(ours[at], theirs[at])
             count += len(theirs)
         return count
+
+    def _check_wordless(self, ours: Entry, theirs: Entry) -> None:
+        """The two differ: that is right only if words were taken out of ours and are still there."""
+        if self._blanks and is_same_place(ours, theirs):
+            return
+        if ours.seq not in self._blanked or not is_same_place(ours, theirs):
+            raise Apart(self.state, ours.seq, "it went on differently there", ours, theirs)
+        self._wordy[ours.seq] = ours.note
+
+    @cached_property
+    def _blanked(self) -> frozenset[int]:
+        """The entries of the source that have lost their words with another session."""
+        own = pages(self._here, self.state.id, after=self.state.origin, upto=self.state.head)
+        notes = (note_of("blanked", entry.note) for page in own for entry in page if entry.kind == "blanked")
+        return frozenset(seq for note in notes for seq in note.seqs)
 
     def _check_same_session(self) -> None:
         known, state = self._known, self.state

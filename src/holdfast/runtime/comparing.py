@@ -45,17 +45,13 @@ def summed(*digests: str) -> str:
     return f"{sum(int(digest, 16) for digest in digests) % (1 << 128):032x}"
 
 
-def difference(here: Sequence[Entry], there: Sequence[Entry], *, wordless: bool = False) -> int | None:
-    """The place of the first entry that is not the same on both sides, whose pages are as long as each other; None when
-    there is none. If `wordless`, what an erasure takes does not count.
-    """
-    if here == there:
-        return None
-    same = _is_same_place if wordless else Entry.__eq__
-    return next((at for at, both in enumerate(zip(here, there, strict=True)) if not same(*both)), None)
+def differences(here: Sequence[Entry], there: Sequence[Entry]) -> Iterator[int]:
+    """The places of the entries that are not the same on both sides, whose pages are as long as each other."""
+    if here != there:
+        yield from (at for at, (one, other) in enumerate(zip(here, there, strict=True)) if one != other)
 
 
-def _is_same_place(one: Entry, other: Entry) -> bool:
+def is_same_place(one: Entry, other: Entry) -> bool:
     """Whether the two are equal in what an entry keeps when its words are erased."""
     kept = [(entry.seq, entry.kind, entry.turn, entry.id, entry.at) for entry in (one, other)]
     return kept[0] == kept[1]

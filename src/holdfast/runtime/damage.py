@@ -14,7 +14,7 @@ from holdfast.errors import Damaged
 from holdfast.formats import registry
 from holdfast.runtime.message import unreadable
 
-_STRUCTURE = frozenset({"opened", "turn", "take", "end", "closed", "erased", "retract"})
+_STRUCTURE = frozenset({"opened", "turn", "take", "end", "closed", "erased", "blanked", "retract"})
 
 
 def readable(entry: Entry, *, bodies: bool = True) -> Entry:

@@ -2,7 +2,7 @@
 
 All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the last one says what was
 taken and when. What runs in it is stopped first. A fork has its past in common with its parent: it loses what its
-parent loses, and keeps what is its own.
+parent loses, and keeps what is its own. Copies of its messages in the sessions they were carried along from go too.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,8 @@ import msgspec
 
 from holdfast.domain.entry import Erased, opened_of
 from holdfast.domain.erasure import tombstone
-from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket
+from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Write
+from holdfast.runtime.carried import Copies, blanking, copies
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room
@@ -23,7 +24,8 @@ BATCH = 100
 
 class Erasure(msgspec.Struct, frozen=True):
     """What an erasure takes, or took when `done`. `blobs`: large parts that no other session has. `forks`: sessions
-    that share its past and lose that.
+    that share its past and lose that. `copies`: sessions that lose the messages they carried along to it, and nothing
+    else.
     """
 
     session_id: str
@@ -33,6 +35,7 @@ class Erasure(msgspec.Struct, frozen=True):
     bytes: int
     blobs: int
     forks: tuple[str, ...]
+    copies: tuple[str, ...]
     active_at: int
     done: bool
 
@@ -42,7 +45,7 @@ def erase(room: Room, *, preview: bool, reason: str = "asked for") -> Plan[Erasu
     state = yield from _at_rest(room) if not preview else settle_if_dead(room)
     parents = yield Read(partial(_parents, room))
     if preview:
-        return (yield Read(partial(_weighed, room, state, parents)))
+        return (yield Read(lambda: _weighed(room, state, parents, copies(room, state))))
     while True:
         erasure, ticket = yield Read(partial(_submit, room, state, parents, reason))
         outcome = yield ticket
@@ -65,9 +68,11 @@ def retain(
     while states := (yield Read(partial(engine.sessions, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
         old = [state for state in states if _is_over(state, cutoff) and state.id not in young]
-        found += yield from _all_of(
-            [room(state) for state in old], parents, preview, f"no news for {days:g} days"
-        )
+        rooms, reason = [room(state) for state in old], f"no news for {days:g} days"
+        if preview:
+            found += yield Read(partial(_all_weighed, rooms, parents))
+        else:
+            found += yield from _all_of(rooms, parents, cutoff, reason)
     return found
 
 
@@ -75,16 +80,31 @@ def _is_over(state: SessionState, cutoff: int) -> bool:
     return not state.erased and state.turn is None and max(state.active_at, state.last_at) < cutoff
 
 
-def _all_of(rooms: list[Room], parents: dict[str, str], preview: bool, reason: str) -> Plan[list[Erasure]]:
-    """Many at once: they share a transaction, and the file is cleaned once."""
-    if preview:
-        return (yield Read(lambda: [_weighed(room, room.state(), parents) for room in rooms]))
-    under_way = yield Read(lambda: [_submit(room, room.state(), parents, reason) for room in rooms])
+def _all_weighed(rooms: list[Room], parents: dict[str, str]) -> list[Erasure]:
+    return [_weighed(room, state := room.state(), parents, copies(room, state)) for room in rooms]
+
+
+def _all_of(rooms: list[Room], parents: dict[str, str], cutoff: int, reason: str) -> Plan[list[Erasure]]:
+    """Many at once: they share a transaction, and the file is cleaned once. One that has news meanwhile is kept; that
+    another erasure has taken copies out of it is none.
+    """
     done: list[Erasure] = []
-    for erasure, ticket in under_way:
-        if not isinstance((yield ticket), Refused):  # one that has news meanwhile is kept
-            done.append(msgspec.structs.replace(erasure, done=True))
+    while rooms:
+        tickets = yield Read(partial(_submit_all, rooms, parents, cutoff, reason))
+        rooms = []
+        for room, erasure, ticket in tickets:
+            if isinstance((yield ticket), Refused):
+                rooms.append(room)
+            else:
+                done.append(msgspec.structs.replace(erasure, done=True))
     return done
+
+
+def _submit_all(
+    rooms: list[Room], parents: dict[str, str], cutoff: int, reason: str
+) -> list[tuple[Room, Erasure, Ticket]]:
+    states = [(room, room.state()) for room in rooms]
+    return [(room, *_submit(room, state, parents, reason)) for room, state in states if _is_over(state, cutoff)]
 
 
 def _at_rest(room: Room) -> Plan[SessionState]:
@@ -97,9 +117,11 @@ def _at_rest(room: Room) -> Plan[SessionState]:
 
 
 def _submit(room: Room, state: SessionState, parents: dict[str, str], reason: str) -> tuple[Erasure, Ticket]:
-    weighed = _weighed(room, state, parents)
+    found = copies(room, state)
+    weighed = _weighed(room, state, parents, found)
     note = Erased(weighed.entries, weighed.messages, weighed.bytes, reason)
-    ticket = room.submit(
+    erasing = Write(
+        room.id,
         drafts=(room.draft("erased", note),),
         head=state.head,
         idle=True,
@@ -107,7 +129,7 @@ def _submit(room: Room, state: SessionState, parents: dict[str, str], reason: st
         close=True,
         erase=tuple(_tombstones(room, state)),
     )
-    return weighed, ticket
+    return weighed, room.engine.submit((erasing, *(blanking(room, each) for each in found)))
 
 
 def _tombstones(room: Room, state: SessionState) -> Iterable[tuple[int, bytes]]:
@@ -117,12 +139,12 @@ def _tombstones(room: Room, state: SessionState) -> Iterable[tuple[int, bytes]]:
         yield from ((entry.seq, tombstone(entry)) for entry in page)
 
 
-def _weighed(room: Room, state: SessionState, parents: dict[str, str]) -> Erasure:
+def _weighed(room: Room, state: SessionState, parents: dict[str, str], found: list[Copies]) -> Erasure:
     weight = room.engine.weigh(room.id)
     forks = tuple(sorted(child for child, parent in parents.items() if parent == room.id))
-    return Erasure(
-        room.id, room.key, weight.entries, weight.messages, weight.bytes, weight.blobs, forks, state.active_at, False
-    )
+    lose = tuple(sorted(each.state.id for each in found if each.is_news))
+    counts = weight.entries, weight.messages, weight.bytes, weight.blobs
+    return Erasure(room.id, room.key, *counts, forks, lose, state.active_at, done=False)
 
 
 def _parents(room: Room) -> dict[str, str]:

@@ -144,7 +144,8 @@ class Room:
         if not self.origin:
             return ()
         states = [self.engine.state(stretch.session) for stretch in self.lineage()[:-1]]
-        return tuple(state.id for state in states if state is not None and state.erased)
+        ended = [state for state in states if state is not None and state.ended]
+        return tuple(f"{state.id} {state.erased} {state.head}" for state in ended)  # entries of it may be blanked
 
     def _forget(self) -> None:
         self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()

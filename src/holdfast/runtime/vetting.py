@@ -102,7 +102,7 @@ def _vet_places(entry: Entry, note: Any) -> None:
     for name in ("ranges", "covers", "gone", "turns"):
         spans = getattr(note, name, ())
         _insist(all(0 <= first <= last <= upto for first, last in spans), f"its {name} are not places before it")
-    for name in ("restored", "aside", "cut", "edits"):
+    for name in ("restored", "aside", "cut", "edits", "seqs"):
         _insist(all(0 <= seq <= upto for seq in getattr(note, name, ())), f"its {name} are not places before it")
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
         number = getattr(note, name, 0)

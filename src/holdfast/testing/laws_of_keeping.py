@@ -1,7 +1,20 @@
 """Laws of keeping: sessions are listed, payloads come back whole whatever their size, and what is erased is gone."""
 
+from msgspec.structs import replace
+
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.protocol import Chunk, Engine, Owing, SessionState, Start, State, Waiting, Write
+from holdfast.engine.protocol import (
+    Chunk,
+    Engine,
+    Owing,
+    Refused,
+    SessionState,
+    Start,
+    State,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.testing.telling import Laws, as_entries, did, drafts, mint, opened, refusal, started, state
 
 LAWS = Laws()
@@ -161,6 +174,49 @@ def erasing_one_session_takes_nothing_from_another(engine: Engine) -> None:
     _erase(engine, session)
     assert engine.entries(other, after=1) == as_entries(kept, first=2)
     assert engine.accepted("scope", "theirs") is not None
+
+
+@LAWS
+def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine) -> None:
+    """Large parts go with the last entry of the session that has them; inbox, outbox and turns are as they were."""
+    session, large = _full(engine), b'{"role":"user","content":"' + LONG + b'"}'
+    did(engine, Write(session, drafts=(Draft("message", None, mint(), 9, b"", large),)))
+    before, weight = engine.entries(session), engine.weigh(session).bytes
+    stood = engine.inbox(session), engine.outbox("t"), state(engine, session)
+    gone = (2, before[-1].seq)
+    for seq, lost in zip(gone, (0, len(LONG)), strict=True):
+        did(engine, Write(session, head=stood[2].head, blank=((seq, b'{"role":"user"}'),)))
+        assert engine.weigh(session).bytes <= weight - lost
+    after = engine.entries(session)
+    assert [entry for entry in after if entry.seq not in gone] == [
+        entry for entry in before if entry.seq not in (2, before[-1].seq)
+    ]
+    blank = [entry for entry in after if entry.seq in gone]
+    assert {(entry.note, entry.body) for entry in blank} == {(b'{"role":"user"}', b"")}
+    assert [(e.kind, e.id, e.at) for e in blank] == [(e.kind, e.id, e.at) for e in (before[1], before[-1])]
+    assert (engine.inbox(session), engine.outbox("t"), state(engine, session)) == stood
+
+
+@LAWS
+def an_erasure_and_what_it_blanks_elsewhere_are_one_commit(engine: Engine) -> None:
+    """If one of the two is refused, neither is done; an ended session takes it, an erased one does not."""
+    session, other = _full(engine), opened(engine, 2)
+    did(engine, Write(other, drafts=drafts(2)))
+    did(engine, Write(other, drafts=(Draft("closed", None, mint(), 9),), close=True))
+    before, head = engine.entries(session), state(engine, other).head
+    notes = tuple((entry.seq, b"") for entry in before)
+    audit = Draft("erased", None, mint(), 10, b"{}")
+    erasing = Write(session, drafts=(audit,), ended_too=True, close=True, erase=notes)
+    blanking = Write(other, ended_too=True, blank=((2, b""),))
+    for wrong in (replace(blanking, head=head + 1), replace(blanking, ended_too=False)):
+        [outcome] = engine.commit([(erasing, wrong)])
+        assert isinstance(outcome, Refused) and outcome.session == other
+        assert engine.entries(session) == before and not state(engine, session).erased
+    [outcome] = engine.commit([(erasing, replace(blanking, head=head))])
+    assert isinstance(outcome, Written) and state(engine, session).erased
+    two, three = engine.entries(other, after=1, limit=2)
+    assert (two.body, bool(three.body)) == (b"", True)
+    assert refusal(engine, Write(session, ended_too=True, blank=((2, b""),))) == "ended"
 
 
 @LAWS

@@ -44,6 +44,18 @@ def erased(engine: Engine, session: str) -> None:
 
 
 @LAWS
+def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(engine: Engine) -> None:
+    session = opened(engine, 1)
+    say(engine, session, "kelp a", "kelp b", "kelp c")
+    assert look(engine, "kelp") == ["kelp c", "kelp b", "kelp a"]
+    draft = Draft("blanked", None, mint(), next(_times), b"{}")
+    did(engine, Write(session, drafts=(draft,), blank=((3, b'{"role":"user","erased":true}'),)))
+    assert look(engine, "kelp") == ["kelp c", "kelp a"] and look(engine, "b") == []
+    say(engine, session, "kelp d")
+    assert look(engine, "kelp") == ["kelp d", "kelp c", "kelp a"]
+
+
+@LAWS
 def a_search_is_complete_as_of_the_call(engine: Engine) -> None:
     session = opened(engine, 1)
     for number in range(12):

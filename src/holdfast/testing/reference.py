@@ -426,6 +426,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _turned(session, write, now, position)
     if write.erase is not None:
         session = _erased(session, dict(write.erase))
+    if write.blank:
+        session = _blanked(session, dict(write.blank))
     session = _logged(session, write, first, now)
     if write.event is not None:
         draft = write.drafts[write.event_draft]
@@ -473,6 +475,15 @@ def _erased(session: _Session, notes: dict[int, bytes]) -> _Session:
     """Nothing is left but the entries' places and these notes."""
     log = [msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"") for entry in session.log]
     return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
+
+
+def _blanked(session: _Session, notes: dict[int, bytes]) -> _Session:
+    """Nothing is left of these entries but their places and these notes."""
+    log = [
+        msgspec.structs.replace(entry, note=notes[entry.seq], body=b"") if entry.seq in notes else entry
+        for entry in session.log
+    ]
+    return _with(session, log=tuple(log))
 
 
 def _laid(session: _Session, laid: Laid) -> _Session:

@@ -219,6 +219,21 @@ WHERE journal.tenant = given.tenant AND journal.session = given.session AND jour
 -- A session's outbox.
 DELETE FROM outbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
 
+-- name: blank_some
+-- A note and nothing else in place of some entries of a session.
+UPDATE entry SET note = given.note, body = '', parted = false
+FROM unnest(%(seq)s::bigint[], %(note)s::bytea[]) AS given (seq, note)
+WHERE entry.tenant = %(tenant)s AND entry.session = %(session)s::uuid AND entry.seq = given.seq;
+
+-- name: remove_unused_blobs
+-- Large parts that no entry of their session refers to: an entry has their names in its first line.
+DELETE FROM blob WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND NOT EXISTS (
+    SELECT 1 FROM entry
+    WHERE entry.tenant = blob.tenant AND entry.session = blob.session AND entry.parted
+      AND position(convert_to(',' || blob.name || ']', 'UTF8')
+                   IN substring(entry.body FROM 1 FOR position('\x0a'::bytea IN entry.body))) > 0
+);
+
 -- name: sync_state
 -- How this server's standbys are replicated to, and whether it waits for them. A role without pg_read_all_stats sees that
 -- there are some, and no more.

@@ -135,6 +135,7 @@ class Ledger:
                     or write.takes
                     or reply_of(write) is not None
                     or write.erase is not None
+                    or write.blank
                     or write.lay is not None
                 ):
                     return False

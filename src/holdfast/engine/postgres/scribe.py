@@ -278,7 +278,7 @@ class Scribe:
             statement
             for write in commits[0]
             if commits and is_erasure(commits[0]) and isinstance(outcomes[0], Written)
-            for statement in (erasures(write, self._ledger.sessions[write.session]) if write.erase is not None else ())
+            for statement in erasures(write, self._ledger.sessions[write.session])
         ]
         work = [*erased, *effects(batch, self._ledger.sessions)]
         if work:

@@ -130,3 +130,13 @@ ON CONFLICT (tenant, session) DO UPDATE SET seq = excluded.seq;
 -- name: forget_words
 -- A session's words.
 DELETE FROM words WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+
+-- name: turn_mark_back
+-- The words of this session are read again from its first entry on. The mark goes where it has never been: whoever has read them and
+-- not stored them yet finds it moved.
+INSERT INTO mark (tenant, session, seq) VALUES (%(tenant)s, %(session)s::uuid, -1)
+ON CONFLICT (tenant, session) DO UPDATE SET seq = least(mark.seq, 0) - 1;
+
+-- name: forget_some_words
+-- The words of some entries.
+DELETE FROM words WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq = ANY (%(seq)s::bigint[]);

@@ -184,17 +184,17 @@ class SqliteEngine:
 
     def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
         """What was erased is gone from all files before that is acknowledged."""
-        if not [commit for commit in commits if commit and commit[0].erase is not None]:
-            return outcomes
-        erased = [
-            commit[0].session if commit and commit[0].erase is not None and isinstance(outcome, Written) else None
+        cleaning = [
+            isinstance(outcome, Written) and any(write.erase is not None or write.blank for write in commit)
             for commit, outcome in zip(commits, outcomes, strict=True)
         ]
-        gone = [self._number(session) for session in erased if session is not None]
-        if not gone:
+        if not any(cleaning):
             return outcomes
+        writes = [write for commit, is_one in zip(commits, cleaning, strict=True) if is_one for write in commit]
+        gone = [self._number(write.session) for write in writes if write.erase is not None]
+        blanked = [self._number(write.session) for write in writes if write.blank]
         try:
-            self._searching.forget(gone)
+            self._searching.forget(gone, blanked)
             clean = self._locked(lambda: scrub(self._connection))
             problem = None if clean else "a program that reads it keeps old pages"
         except (apsw.Error, HoldfastError) as error:
@@ -206,7 +206,7 @@ class SqliteEngine:
             problem=f"the session is erased, but its words may still lie in the files: {problem}",
             remedy="When that is mended, erase the session again",
         )
-        return [outcome if session is None else left for session, outcome in zip(erased, outcomes, strict=True)]
+        return [left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)]
 
     def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try each commit alone."""

@@ -7,6 +7,7 @@ fills the free pages with zeros and empties the WAL.
 
 import apsw
 
+from holdfast.engine.codec import names_in
 from holdfast.engine.sqlite.queries import QUERIES
 
 _SCRUB_BYTES = 16 << 20
@@ -25,6 +26,19 @@ def blank(connection: apsw.Connection, session: int, notes: tuple[tuple[int, byt
         run(QUERIES[name])
     run_many(QUERIES["add_debt"], debts)
     run_many(QUERIES["add_chunk_a"], chunks)
+
+
+def blank_some(connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]) -> None:
+    """What is left of these entries are these notes. Blobs that no other entry refers to go with them."""
+    run, run_many = connection.execute, connection.executemany
+    run("PRAGMA secure_delete=ON").fetchall()
+    run_many(QUERIES["blank_entry"], [(session, seq) for seq, _ in notes])
+    run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
+    left = {name for (body,) in run(QUERIES["skeletons"], (session,)) for name in names_in(body)}
+    for (name,) in run(QUERIES["blobs_of"], (session,)).fetchall():
+        if name not in left:
+            for query in ("blank_blob", "empty_blob", "remove_blob_use"):
+                run(QUERIES[query], (session, name))
 
 
 def scrub(connection: apsw.Connection) -> bool:

@@ -46,6 +46,33 @@ UPDATE blob SET body = zeroblob(length(body)) WHERE name IN (
     SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1
 );
 
+-- name: blank_entry
+-- Zeros in place of the note and the body of one entry.
+UPDATE entry SET note = iif(typeof(note) = 'blob', zeroblob(length(note)), note),
+                 body = iif(body IS NULL, NULL, zeroblob(octet_length(body))) WHERE session = ? AND seq = ?;
+
+-- name: skeletons
+-- The bodies of a session that refer to blobs.
+SELECT body FROM entry WHERE session = ? AND typeof(body) = 'blob' AND substr(body, 1, 1) = x'00';
+
+-- name: blobs_of
+-- The blobs that a session refers to.
+SELECT blob FROM blob_use WHERE session = ?;
+
+-- name: blank_blob
+-- Zeros in place of one blob, unless another session refers to it.
+UPDATE blob SET body = zeroblob(length(body))
+WHERE name = ?2 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE blob = ?2 AND session <> ?1);
+
+-- name: empty_blob
+-- That blob is an empty row without a name.
+UPDATE blob SET name = NULL, body = x''
+WHERE name = ?2 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE blob = ?2 AND session <> ?1);
+
+-- name: remove_blob_use
+-- A session refers to a blob no longer.
+DELETE FROM blob_use WHERE session = ? AND blob = ?;
+
 -- name: debts_of_others
 -- The outbox without a session's: it is emptied and written anew.
 SELECT session, id, turn, reply_to, at, tenant, claim, claim_until, claim_clock FROM outbox WHERE session <> ?;

@@ -24,7 +24,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.engine.sqlite.erasing import blank
+from holdfast.engine.sqlite.erasing import blank, blank_some
 from holdfast.engine.sqlite.laying import lay
 from holdfast.engine.sqlite.leases import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.packing import packed
@@ -231,6 +231,9 @@ class Ledger:
             self.flush()  # what this batch has added before goes too
             self.state_fact("journal", self.position)  # its rows go, and the position never falls
             blank(self._connection, known.n, write.erase)
+        if write.blank:
+            self.flush()
+            blank_some(self._connection, known.n, write.blank)
         if write.lay is not None:
             self.flush()  # what this batch has added before is there already
             lay(self._connection, known.n, known.tenant, write.lay)

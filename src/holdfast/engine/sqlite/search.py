@@ -100,15 +100,16 @@ class SearchIndex:
         with self._alone():
             return self.exists and self._feed.step(BATCH_SMALL)
 
-    def forget(self, sessions: Sequence[int]) -> None:
-        """After this, nothing of these sessions is in any byte of the file (FAULTS K7). When that can't be had, the
-        file goes: it is made anew from the log, which has been erased before.
+    def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
+        """After this, nothing of these sessions is in any byte of the file (FAULTS K7), nor of those messages of the
+        `blanked` ones that have no words in the log. When that can't be had, the file goes: it is made anew from the
+        log, which has been erased before.
         """
         with self._alone(), self._file.judged():
             if not self._file.has_traces:
                 return
             with self._file.locked(), contextlib.suppress(Spoiled):
-                self._feed.forget(sessions)
+                self._feed.forget(sessions, blanked)
 
     def close(self) -> None:
         self._closed = True

@@ -70,6 +70,14 @@ SELECT number FROM volume ORDER BY number;
 -- Messages of a volume whose words match, newest first.
 SELECT rowid FROM words_{volume} WHERE words_{volume} MATCH ? ORDER BY rowid DESC;
 
+-- name: words_at
+-- A message of a volume, if its words are there.
+SELECT rowid FROM words_{volume} WHERE rowid = ?;
+
+-- name: log_wordless
+-- The messages of a session that have lost their words.
+SELECT n FROM entry WHERE session = ? AND kind IN ('', 'message') AND body IS NULL;
+
 -- name: log_head
 -- The number of the last entry.
 SELECT coalesce(max(n), 0) FROM entry;

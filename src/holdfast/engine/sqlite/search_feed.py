@@ -64,9 +64,9 @@ class SearchFeed:
         if not self.is_of_this_log(n, id):
             raise Spoiled("it is of another log")
         rows = self._next(n, size)
-        erased = [row[1] for row in rows if row[5] == "erased"]
-        if erased:
-            self.forget(erased)  # if whoever erased them was killed before it did
+        erased, blanked = ([row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked"))
+        if erased or blanked:
+            self.forget(erased, blanked)  # if whoever erased them was killed before it did
             connection = self._file.open()
         if rows:
             with transaction(connection, "IMMEDIATE"):
@@ -121,25 +121,31 @@ class SearchFeed:
             return [note for (note,) in self._read("log_notes", (session, seq, needle))] if needle else []
         return []
 
-    def forget(self, sessions: Sequence[int]) -> None:
-        """Takes sessions out of every byte of the file, or throws it away and says that it is `Spoiled`; only under the
-        lock.
+    def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
+        """Takes sessions out of every byte of the file, and messages of the `blanked` ones that have lost their words,
+        or throws it away and says that it is `Spoiled`; only under the lock.
         """
         try:
             with self._file.judged():
-                self._take_out(sessions)
+                self._take_out(sessions, blanked)
         except (Spoiled, StoreUnavailable) as error:
             self._file.remove()
             raise Spoiled("it held words that were erased") from error
         finally:
             self._file.sweep()
 
-    def _take_out(self, sessions: Sequence[int]) -> None:
+    def _take_out(self, sessions: Sequence[int], blanked: Sequence[int]) -> None:
+        wordless = [n for session in blanked for (n,) in self._read("log_wordless", (session,))]
         connection = self._file.open()
         touched = False
         with transaction(connection, "IMMEDIATE"):
             for (volume,) in connection.execute(SEARCH["all_volumes"]).fetchall():
-                gone: Rows = []
+                gone: Rows = [
+                    row
+                    for n in wordless
+                    if n // VOLUME == volume
+                    for row in connection.execute(SEARCH["words_at"].format(volume=volume), (n,))
+                ]
                 for start in range(0, len(sessions), FEW):
                     expression = any_of(sessions[start : start + FEW])
                     gone += connection.execute(SEARCH["words"].format(volume=volume), (expression,)).fetchall()

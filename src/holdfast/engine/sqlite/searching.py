@@ -38,10 +38,12 @@ class Searching:
         if self._indexer is not None:
             self._indexer.stir()
 
-    def forget(self, sessions: list[int]) -> None:
-        """After this, nothing of these sessions is in any byte of the search file."""
+    def forget(self, sessions: list[int], blanked: list[int]) -> None:
+        """After this, nothing of these sessions is in any byte of the search file, nor of messages of those that were
+        `blanked` that have no words any more.
+        """
         if self._index is not None or any(os.path.lexists(self._path + end) for end in ("", "-new", "-new-journal")):
-            self._made().forget(sessions)
+            self._made().forget(sessions, blanked)
 
     def rest(self) -> None:
         """Nothing is read in idle time from now on."""
