@@ -27,6 +27,8 @@ CODEX = (
     "calls side by side", "fork of a fork", "two compactions", "fork of a compacted one", "three turns rolled back",
     "patch", "ctrl-c in an answer", "kill -9 in a tool",
 )  # fmt: skip
+OUTPUT_MAX = 4000
+"""Letters of an output that lies in a file of its own."""
 ENVIRONMENTS = Path(tempfile.gettempdir()) / "holdfast-systems"
 BARE = ("api-request", "api-request-blob", "api-request-shape", "atis-latch", "cost-state")
 STATES = ("turn_context", "world_state", "token_usage_record", "event_msg")
@@ -86,6 +88,8 @@ def _keep(into: Path, folder: Path, files: Path) -> None:
         if path.suffix == ".jsonl":
             lines = [_scrubbed(json.loads(line)) for line in text.splitlines()]
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        elif path.parent.name == "tool-results":
+            text = text[:OUTPUT_MAX]
         (into / below).write_text(text)
 
 
