@@ -143,8 +143,8 @@ class Keeper:
         self._closed = True
         self._news.put(None)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()  # one whose start was interrupted may begin yet, and finds that it is over
         self.sweep()
 
     def _run(self) -> None:

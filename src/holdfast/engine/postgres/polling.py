@@ -70,9 +70,10 @@ class Poller:
     def rouse(self) -> None:
         """Somebody begins to watch."""
         self._roused.set()
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             with self._gate:
-                if self._thread is None and not self._closed.is_set():
+                is_there = self._thread is not None and self._thread.is_alive()  # its start may have been interrupted
+                if not is_there and not self._closed.is_set():
                     self._thread = threading.Thread(target=self._run, name="holdfast-poller", daemon=True)
                     self._thread.start()
 
@@ -83,8 +84,9 @@ class Poller:
         line = self._line
         if line is not None:
             line.hang_up()  # its answer is of no use to anybody
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()  # one whose start was interrupted may begin yet, and finds that it is over
 
     def _run(self) -> None:
         while not self._closed.is_set():

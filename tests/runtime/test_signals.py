@@ -1,0 +1,227 @@
+"""Real SIGINT and SIGTERM, sent to a process at random moments while turns start, speak, are left and end (I-5, I-6).
+
+The child writes down what it shows, as it shows it; its handlers say that a signal has come and raise, as a program's
+own would. What must hold, wherever one comes: the signal is raised and not swallowed; what was shown is a prefix of
+what is stored; in the living process no turn is left running; a process that does not catch it ends by it.
+"""
+
+import os
+import random
+import signal
+from collections import defaultdict
+from threading import Event
+from time import perf_counter
+
+import pytest
+
+import holdfast
+from holdfast.testing.examine import broken
+from procs import child
+
+LIVES = int(os.environ.get("HOLDFAST_SIGNALS", "40"))
+"""How many lives are interrupted in each of the ways; each ends in another moment."""
+ENDS = max(2, LIVES // 20)
+WAYS = {"sync": (signal.SIGINT, signal.SIGTERM), "loop": (signal.SIGINT, signal.SIGTERM), "runner": (signal.SIGINT,)}
+"""In `runner`, asyncio's own handler of SIGINT is in place, which cancels the task."""
+
+
+def in_a_row(way, life):
+    """How many signals a life gets. A second one that is raised on an event loop would cut off the cleaning up that
+    asyncio does for the first, and with it every task there is.
+    """
+    return 2 if way == "sync" and life % 3 == 0 else 1
+
+
+LIVING = """
+import asyncio, os, signal, time
+import holdfast
+
+path, way, lives, must_end = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "end"
+INTERRUPTS = (KeyboardInterrupt, SystemExit)
+hits, calm = 0, False
+
+def tell(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+def come(number, frame):
+    global hits
+    hits += 1
+    tell("hit")
+    if calm:
+        return  # it has seen one, and waits for the rest
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(143)
+
+def unraisable(told):
+    import traceback
+    frames = traceback.extract_tb(told.exc_traceback)
+    if isinstance(told.exc_value, INTERRUPTS) and any("holdfast" in frame.filename for frame in frames):
+        tell("SWALLOWED", "in", frames[-1].name)
+
+sys.unraisablehook = unraisable
+signal.signal(signal.SIGTERM, come)
+if way != "runner":
+    signal.signal(signal.SIGINT, come)
+store = holdfast.open(path, durability="process")
+
+def words(message):
+    return iter([f"{message}:{number} " for number in range(12)])
+
+def show(life, message, text):
+    tell("shown", life, message, text.strip())
+
+def lived(life):
+    with store.session(f"life {life}").turn("Hi") as turn:
+        for text in turn.deliver(words(0)):
+            show(life, 0, text)
+        for at, text in enumerate(turn.deliver(words(1))):
+            show(life, 1, text)
+            if at == life % 7:
+                break
+        held = turn.deliver(words(2))
+        for text in held:
+            show(life, 2, text)
+            break
+        turn.say("last")
+        show(life, 3, "last")
+
+async def scene(life):
+    async with holdfast.open_async(path, durability="process") as far:
+        session = await far.session(f"life {life}")
+        async with session.turn("Hi") as turn:
+            async for text in turn.deliver(words(0)):
+                show(life, 0, text)
+            at = 0
+            async for text in turn.deliver(words(1)):
+                show(life, 1, text)
+                if at == life % 7:
+                    break
+                at += 1
+            await turn.say("last")
+            show(life, 2, "last")
+
+def live(life):
+    lived(life) if way == "sync" else asyncio.run(scene(life))
+
+def cut(life):
+    '''Whether the life was interrupted. A life that goes on after a signal has come has swallowed it.'''
+    before = hits
+    try:
+        tell("open", life)
+        live(life)
+        if hits != before:
+            tell("SWALLOWED", "and life", life, "went on")
+        return False
+    except INTERRUPTS:
+        return True
+
+def one(life, planned):
+    global calm, hits
+    before = hits
+    try:
+        if not cut(life) and way == "runner":
+            time.sleep(60)  # it comes late
+            tell("SWALLOWED", "and life", life, "went on")
+        calm = True
+    except INTERRUPTS:
+        calm = True
+    hits += way == "runner"
+    until = time.monotonic() + 60
+    while hits < before + planned:
+        time.sleep(0.001)
+        if time.monotonic() > until:
+            tell("LOST", "a signal in life", life)
+            break
+    calm = False
+    try:
+        with store.session(f"life {life}").turn("free?", on_busy="refuse"):
+            pass
+    except holdfast.HoldfastError as error:
+        tell("BUSY", life, error)
+
+if must_end:
+    tell("open", 0)
+    live(0)
+    tell("WHOLE")
+    while True:
+        time.sleep(60)
+for life in range(3):
+    began = time.perf_counter()
+    live(life)
+    tell("took", time.perf_counter() - began)
+for life in range(3, 3 + lives):
+    one(life, 2 if way == "sync" and life % 3 == 0 else 1)
+tell("done")
+"""
+
+
+class Ledger:
+    """What a child has told: what it showed, by life and message, and what it complained of."""
+
+    def __init__(self):
+        self.shown = defaultdict(lambda: defaultdict(str))
+        self.complaints = []
+
+    def hear(self, line):
+        word, *rest = line.split(" ")
+        if word == "shown":
+            self.shown[int(rest[0])][int(rest[1])] += " ".join(rest[2:]) + " "
+        elif word.isupper():
+            self.complaints.append(line)
+        return word
+
+    def judge(self, path):
+        with holdfast.open(path) as store:
+            for life, messages in self.shown.items():
+                session = store.session(f"life {life}", create=False)
+                stored = [m.text for m in session.transcript() if m.role == "assistant"]
+                for told in map(str.strip, messages.values()):
+                    found = [text for text in stored if text.startswith(told)]
+                    assert len(found) == 1, f"life {life}: {told!r} was shown, {stored} are stored (I-5)"
+            assert store.check() == []
+        assert self.complaints == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(path, way):
+    chance, ledger, took = random.Random(f"{way} 1"), Ledger(), []
+    with child(LIVING, path, way, LIVES, "live") as other:
+        while (line := other.line()) is not None:
+            word = ledger.hear(line)
+            if word == "took":
+                took.append(float(line.split(" ")[1]))
+            elif word == "open":
+                left = in_a_row(way, int(line.split(" ")[1]))
+            if word == "open" or (word == "hit" and left):
+                _rest(chance.uniform(0, 1.1 * min(took)) if word == "open" else chance.uniform(0, 0.004))
+                left -= 1
+                os.kill(other.pid, chance.choice(WAYS[way]))
+        assert other.end() == [] and line is None
+    ledger.judge(path)
+    with holdfast.open(path) as store:
+        assert broken(store) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_process_that_does_not_catch_it_ends_by_it(path, way):
+    for number in range(ENDS):
+        chance, ledger = random.Random(f"{way} {number}"), Ledger()
+        place = path.with_name(f"{number}.db")
+        sent = chance.choice(WAYS[way])
+        with child(LIVING, place, way, 0, "end") as other:
+            other.wait_for("open")
+            began = perf_counter()
+            _rest(chance.uniform(0, 0.06))
+            os.kill(other.pid, sent)
+            for line in other.lines():
+                if line not in ("hit", "WHOLE"):
+                    ledger.hear(line)
+            other.end(code=143 if sent == signal.SIGTERM else -signal.SIGINT)
+        assert perf_counter() - began < 60
+        ledger.judge(place)
+        with holdfast.open(place) as store, store.session("life 0").turn("next", on_busy="refuse"):
+            pass
+
+
+def _rest(seconds):
+    """A random moment later."""
+    Event().wait(seconds)
