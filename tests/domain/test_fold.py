@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from holdfast.domain.compaction import covering, cut
 from holdfast.domain.entry import (
+    Asked,
     Closed,
+    Decided,
     Edit,
     Entry,
     Labelled,
@@ -465,3 +467,31 @@ def test_the_view_ends_with_the_message_it_goes_back_to_and_leads_to_it_as_befor
         assert order(told.log()) == shown[: shown.index(to) + 1]
         told.rewind(shown[-1])
         assert order(told.log()) == shown
+
+
+def test_of_two_decisions_about_a_call_the_first_counts() -> None:
+    """I-22: whoever decides at the same moment on another machine is too late."""
+    for first in (True, False):
+        told = Telling()
+        turn = told.start(told.message(inbox=True))
+        made = told.message(turn=turn, role="assistant", plain=False, calls=(CallNote("c", "pay"),))
+        told.add("ask", Asked("c", name(made), "digest"), turn=turn)
+        for approved in (first, not first):
+            told.add("decision", Decided("c", name(made), approved, "ann"))
+        [ask] = told.log().asks_of("c")
+        assert ask.approved is first
+
+
+def test_late_words_stand_in_their_turn_though_somebody_has_looked_before_they_came() -> None:
+    told = Telling()
+    first = told.start(told.message(inbox=True))
+    told.end(first, "interrupted")
+    second = told.start(told.message(inbox=True))
+    told.message(turn=second, role="assistant")
+    log = told.log()
+    assert len(log.standing) == 3
+    count = len(told.entries)
+    late = told.message(turn=first, role="assistant", late=True)
+    log.add(told.entries[count:])
+    assert [seen.seq for seen in log.standing] == [seen.seq for seen in told.log().standing]
+    assert [seen.seq for seen in log.standing][1] == late

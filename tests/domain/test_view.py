@@ -43,6 +43,13 @@ def test_a_dropped_head_costs_one_range() -> None:
     assert ranges(messages, []) == ()
 
 
+def test_ranges_that_lie_over_each_other_show_each_message_once() -> None:
+    """No shape of ours does that; one that a stranger wrote would make a view far larger than its history."""
+    messages = [seen(seq) for seq in range(1, 7)]
+    shape = Shape(((2, 5), (1, 6), (3, 3), (1, 2)))
+    assert seqs(shaped(messages, shape, after=9)) == [2, 3, 4, 5, 1, 6]
+
+
 def test_a_range_whose_messages_are_gone_is_left_out() -> None:
     """I-9: whatever the log holds, there is a view."""
     assert seqs(shaped([seen(1), seen(3)], Shape(((1, 1), (7, 9), (3, 3))), after=9)) == [1, 3]

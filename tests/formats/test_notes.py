@@ -25,6 +25,13 @@ def test_blanks_are_not_plain(format_name, text):
     assert not form.note(form.say("user", text)).plain
 
 
+def test_a_failure_is_read_as_one():
+    for said in (True, False, None):
+        block = {"type": "tool_result", "tool_use_id": "a", "content": "x"} | ({} if said is None else {"is_error": said})
+        [piece] = registry.get("anthropic").read({"role": "user", "content": [block]})
+        assert piece.part.error is (said is True)
+
+
 def test_calls_are_noted_with_whether_their_arguments_were_fully_said():
     calls = [
         {"id": one, "type": "function", "function": {"name": "f", "arguments": said}}

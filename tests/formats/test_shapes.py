@@ -121,6 +121,14 @@ def test_private_keys_are_stored_and_not_sent(format_name):
     assert context(format_name, seen) == [registry.get(format_name).say("user", "Hi.")]
 
 
+def test_what_codex_keeps_beside_an_item_is_not_sent():
+    """It is under its own name in stores that an earlier release has brought over."""
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
+    kept = {**item, "internal_chat_message_metadata_passthrough": {"turn_id": "t"}}
+    seen = seen_of("openai.responses", {"role": "user", "content": "Hi."}, kept)
+    assert "passthrough" not in str(context("openai.responses", seen))
+
+
 def test_neighbours_of_one_role_become_one_message_that_names_both():
     seen = seen_of("openai.chat", *({"role": "user", "content": text} for text in ("One.", "Two.", "Three.")))
     assert shaped("openai.chat", seen) == [({"role": "user", "content": "One.\n\nTwo.\n\nThree."}, ("m1", "m2", "m3"))]
@@ -249,6 +257,11 @@ def test_a_closing_assistant_message_ends_without_white_space_for_anthropic():
     said = [{"type": "text", "text": "So: \n"}]
     seen = seen_of("anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": said})
     assert context("anthropic", seen)[-1]["content"] == [{"type": "text", "text": "So:"}]
+
+
+def test_so_does_one_of_bare_words():
+    seen = seen_of("anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": "So: \n"})
+    assert context("anthropic", seen)[-1]["content"] == "So:"
 
 
 def test_system_messages_in_the_middle_are_user_text_for_anthropic():

@@ -10,6 +10,7 @@ import holdfast
 from holdfast.domain.approval import digests_of, judge_call
 from holdfast.domain.turn import Ask
 from holdfast.errors import NotApproved
+from looking import other_handle
 from procs import child
 
 
@@ -137,6 +138,17 @@ def test_a_compaction_frees_no_call(session):
         assert "denied" in refused(turn)
 
 
+def test_what_was_denied_says_so_after_a_compaction_to_a_handle_that_never_read_it(where, session):
+    asked(session)
+    session.decide("c1", False, by="ann")
+    for number in range(3):
+        with session.turn(f"Question {number}.") as turn:
+            turn.say("Answer.")
+    assert session.compact("All of it.", keep_turns=1) is not None
+    with other_handle(where) as store, store.turn("k", "Pay.") as turn:
+        assert refused(turn) == "it was denied"
+
+
 @pytest.mark.parametrize("decided", [None, True, False])
 def test_a_reset_frees_no_call(store, decided):
     session = store.session("k")
@@ -189,6 +201,18 @@ def test_a_rewind_frees_no_call(session):
     session.rewind(before)
     with session.turn("Pay.") as turn:
         assert refused(turn)
+
+
+def test_an_approval_that_the_view_went_back_from_is_not_used(session):
+    with session.turn("Hi.") as turn:
+        turn.say("Hello.")
+    before = list(session.transcript())[-1].id
+    asked(session)
+    session.decide("c1", True, by="ann")
+    session.rewind(before)
+    with session.turn("Pay.") as turn:
+        assert turn.calls() == []
+        assert "rewound" in refused(turn)
 
 
 def test_of_two_processes_that_use_one_approval_one_runs(session, where):

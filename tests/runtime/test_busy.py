@@ -104,6 +104,24 @@ def test_who_waits_gets_its_own_turn_after_the_running_one(store):
     assert session.pending() == []
 
 
+def test_a_waiter_keeps_its_message_from_the_inbox_of_the_running_turn(store):
+    session = store.session("k")
+
+    def second():
+        with store.session("k").turn("two") as turn:
+            turn.say("Two.")
+
+    with session.turn("one") as first:
+        waiting = in_thread(second)
+        when(session, lambda: session.pending())
+        assert first.inbox() == []
+        store.accept("k", "three")
+        assert [message.text for message in first.inbox()] == ["three"], "nobody waits with it"
+        first.say("One.")
+    waiting()
+    assert [payload["content"] for payload in session.context()][-2:] == ["two", "Two."]
+
+
 def test_a_waiter_in_another_process_gets_its_turn(store, where):
     """F1."""
     script = """

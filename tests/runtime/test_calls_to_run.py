@@ -87,6 +87,20 @@ def loop(turn, answers, ran):
             turn.result(call.call_id, "paid")
 
 
+def test_a_call_that_was_answered_elsewhere_is_not_given(session):
+    with session.turn("Pay.") as turn:
+        turn.add(chat(function("c1"), function("c2")))
+        session.append({"role": "tool", "tool_call_id": "c1", "content": "paid"})
+        assert ids(turn) == ["c2"]
+
+
+def test_a_call_outside_the_turn_is_not_given(session):
+    with session.turn("Pay.") as turn:
+        session.append(chat(function("c1")))
+        turn.add(chat(function("c2")))
+        assert ids(turn) == ["c2"]
+
+
 def test_a_model_that_says_nothing_runs_nothing_again(session):
     """The loop that looked at the last assistant message ran its calls again."""
     ran = []

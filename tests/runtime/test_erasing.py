@@ -89,6 +89,22 @@ def test_a_canary_among_many_sessions_is_gone_and_theirs_stay(store, path):
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").get == "ok"
 
 
+def test_an_erasure_leaves_others_that_run_what_they_have_said_and_owe(store):
+    with store.turn("owes", "Hi", reply_to="ann") as turn:
+        turn.say("Owed.")
+    other = store.session("runs").turn("Go on.")
+    stream = other.deliver(iter(["Said", " before", " and after."]))
+    assert next(stream) == "Said"
+    store.erase(told_everywhere(store).id)
+    state = store._work.engine.state(store.session("runs").id)
+    kept = store._work.engine.journal(state.id, after=state.journal)
+    assert len(kept) == 1, "it is all that a crash would leave of these words"
+    assert "".join(stream) == " before and after."
+    with other:
+        other.say("Done.")
+    assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [("ann", "Owed.")]
+
+
 def test_erasing_one_session_after_another_leaves_nothing_of_any(store, path):
     """Each erasure moves rows about among those that are erased later."""
     chance = random.Random(11)

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 import holdfast
-from looking import other_handle
+from holdfast.errors import TurnInterrupted
+from looking import other_handle, told
 
 LIMIT_S = 60.0
 
@@ -18,9 +19,14 @@ def where(request, tmp_path):
 
 
 @pytest.fixture
-def session(where):
-    with holdfast.open(where, durability="process") as store:
-        yield store.session("k")
+def store(where):
+    with holdfast.open(where, durability="process") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store):
+    return store.session("k")
 
 
 @pytest.fixture
@@ -106,3 +112,59 @@ def test_a_summary_never_falls_into_a_turn_that_starts_while_it_is_made(session,
     assert kinds.index("compaction") > max(at for at, kind in enumerate(kinds) if kind == "end")
     shown = [payload["content"] for payload in session.context()]
     assert shown[0].endswith("Go.") and shown[1:] == ["Went."]
+
+
+def seized(session, turn):
+    """As if somebody had taken this turn over and was killed before it wrote the turn's end."""
+    assert session._work.room.submit(fence=turn._work.number, seize=True, renew_s=0).result().seq == 0
+
+
+def test_a_turn_is_settled_from_all_that_its_writer_has_stored_late(session, other):
+    """I-4: a message that was answered after all is not given back, to be answered once more."""
+    turn = other.turn("Hi")
+    seized(session, turn)
+
+    def answer():
+        with pytest.raises(TurnInterrupted):
+            turn.add({"role": "assistant", "content": "Late."})
+
+    before_commit(session, answer)
+    assert [(role, text) for role, text, _ in told(session)] == [("user", "Hi"), ("assistant", "Late.")]
+    assert session.pending() == []
+
+
+def test_a_turn_is_settled_from_all_that_its_writer_has_shown(session, other):
+    """I-5: a server that knows less of the journal than was acknowledged, as one that was replaced does."""
+    turn = other.turn("Hi")
+    stream = turn.deliver(iter(["Shown.", "never"]))
+    assert next(stream) == "Shown."
+    seized(session, turn)
+    engine = session._work.room.engine
+    journal, asked = engine.journal, []
+
+    def knows_less(*given, **named):
+        asked.append(given)
+        return [] if len(asked) == 1 else journal(*given, **named)
+
+    engine.journal = knows_less
+    assert told(session) == [("user", "Hi", "complete"), ("assistant", "Shown.", "partial")]
+    stream.close()
+
+
+def test_an_erasure_takes_what_came_while_it_was_made(store, session, other):
+    """I-21: nothing is acknowledged as erased that was not."""
+    talk(session, 2)
+    before_commit(session, lambda: other.append("by the way"))
+    assert store.erase(session.id).done
+    assert not any(said(session))
+    assert not any(entry.body for entry in store._work.engine.entries(session.id))
+
+
+def test_an_erasure_never_falls_into_a_turn_that_starts_while_it_is_made(store, session, other):
+    talk(session, 2)
+    begun = []
+    before_commit(session, lambda: begun.append(other.turn("Go on.")))
+    assert store.erase(session.id).done
+    with pytest.raises(TurnInterrupted):
+        begun[0].say("Still here.")
+    assert not any(said(session))

@@ -310,6 +310,20 @@ def test_however_it_is_left_it_is_stored_as_it_was_shown(store, monkeypatch, way
     assert answers(session)[0] == ("Hello", "partial")
 
 
+def test_a_server_that_sums_up_with_less_than_was_shown_takes_no_word_away(store):
+    """Its last event repeats the response, and is what is stored; unless something of it is missing."""
+    words = {"type": "output_text", "text": "Hello", "annotations": []}
+    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [words]}
+    chunks = [
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hello, world"},
+        {"type": "response.completed", "response": {"status": "completed", "output": [item]}},
+    ]
+    session = store.session("k")
+    with session.turn("Hi") as turn:
+        assert "".join(turn.deliver(iter(chunks), format="openai.responses")) == "Hello, world"
+    assert [text for text, _ in answers(session)] == ["Hello, world"]
+
+
 def test_after_a_crash_too(path, monkeypatch):
     """The one who settles the turn can't put the message together either."""
     script = """

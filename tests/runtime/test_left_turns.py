@@ -134,6 +134,19 @@ def test_the_block_s_own_error_is_raised_on_and_is_how_the_turn_ends(store: Stor
     assert [(note.end, note.error) for note in end_notes(store, session.id)] == [("failed", "ZeroDivisionError")]
 
 
+def test_a_whole_message_is_told_once_though_its_turn_was_left_and_its_chunks_are_still_there(store: Store) -> None:
+    """I-2: whoever settles the turn reads the journal, and knows what was entered."""
+    session = store.session("k")
+    turn = session.turn("Hi")
+    assert "".join(turn.deliver(iter(["All ", "of it."]))) == "All of it."
+    del turn
+    with session.turn("Again") as second:
+        second.say("Yes.")
+    assert [message.text for message in session.transcript()] == ["Hi", "All of it.", "Again", "Yes."]
+    found = broken(store)
+    assert not found, "\n".join(found)
+
+
 def test_a_call_that_could_not_be_stored_can_be_made_again(store: Store, disk: Disk) -> None:
     """I-22: the model's own call is started once, and answered once."""
     session = store.session("k")

@@ -69,6 +69,14 @@ def test_several_addressees_are_owed_in_the_order_they_asked(store):
     assert [owed.reply_to for owed in store.outbox()] == expected
 
 
+def test_one_who_asked_twice_is_owed_one_reply(store):
+    for text in ("one", "two"):
+        store.accept("k", text, reply_to="ann")
+    with store.session("k").turn("three", reply_to="bob") as turn:
+        turn.say("All of it.")
+    assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [("bob", "All of it."), ("ann", "All of it.")]
+
+
 def test_debts_without_words_hide_no_others(store):
     """Releases before this one noted them."""
     session = store.session("k")

@@ -99,6 +99,22 @@ def test_the_states_of_a_call_are_open_done_failed_and_unknown(store):
     assert "interrupted" in pairs(session)[2][1]
 
 
+def test_a_failure_is_told_to_the_model_as_one(store):
+    session = store.session("k")
+    with session.turn("Hi") as turn:
+        for id, failed in (("a", False), ("b", True)):
+            turn.call("look", {}, call_id=id)
+            turn.result(id, "what it says", error=failed)
+        turn.say("So be it.")
+    results = [
+        block
+        for payload in session.context("anthropic")
+        for block in (payload["content"] if isinstance(payload["content"], list) else ())
+        if block["type"] == "tool_result"
+    ]
+    assert [block.get("is_error", False) for block in results] == [False, True]
+
+
 def test_a_result_needs_a_call(store):
     """FAULTS E2: nothing is stored for a call that nobody made."""
     session = store.session("k")

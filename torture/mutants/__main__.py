@@ -12,6 +12,7 @@ that fails anyway notices nothing.
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import threading
@@ -28,6 +29,7 @@ FINE = ("noticed", "equivalent")
 
 def main() -> int:
     given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies and tests do not stay behind
     chosen = [m for m in mutants(given.layer) if not given.only or m.id in given.only]
     if unknown := set(given.only) - {mutant.id for mutant in chosen}:
         print(f"There is no fault {', '.join(sorted(unknown))}; --list names them.", file=sys.stderr)
@@ -62,12 +64,14 @@ def _all(chosen: list[Mutant], jobs: int, limit_s: float, sound: bool) -> Iterat
     """Tries them out, each worker in a copy of its own."""
     waiting: SimpleQueue[Mutant] = SimpleQueue()
     told: SimpleQueue[Verdict | BaseException] = SimpleQueue()
+    copies: list[PrivateCopy] = []
     for mutant in chosen:
         waiting.put(mutant)
 
     def work(folder: Path) -> None:
         try:
             copy = PrivateCopy(folder, limit_s=limit_s)
+            copies.append(copy)
             while True:
                 mutant = waiting.get_nowait()
                 told.put(_soundly(copy, mutant) if sound else copy.try_out(mutant))
@@ -79,11 +83,17 @@ def _all(chosen: list[Mutant], jobs: int, limit_s: float, sound: bool) -> Iterat
     with tempfile.TemporaryDirectory(prefix="holdfast-mutants-") as place:
         for number in range(max(1, jobs)):
             threading.Thread(target=work, args=(Path(place) / f"copy-{number}",), daemon=True).start()
-        for _ in chosen:
-            verdict = told.get()
-            if isinstance(verdict, BaseException):
-                raise verdict
-            yield verdict
+        try:
+            for _ in chosen:
+                verdict = told.get()
+                if isinstance(verdict, BaseException):
+                    raise verdict
+                yield verdict
+        finally:
+            while not waiting.empty():
+                waiting.get_nowait()
+            for copy in copies:
+                copy.end()
 
 
 def _soundly(copy: PrivateCopy, mutant: Mutant) -> Verdict:

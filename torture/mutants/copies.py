@@ -33,6 +33,7 @@ class PrivateCopy:
     def __init__(self, folder: Path, *, limit_s: float) -> None:
         self._folder, self._limit_s = folder, limit_s
         self._writes = 0
+        self._running: subprocess.Popen[str] | None = None
         for name in _files():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,12 +64,13 @@ class PrivateCopy:
 
     def run(self, tests: str) -> tuple[Fate, str]:
         """Whether these tests fail, and which did first."""
-        words = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
+        words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
         paths = os.pathsep.join(str(self._folder / part) for part in ("src", ".", "tests"))
-        process = subprocess.Popen(
+        # Plug-ins that these tests do not need take longer to load than most of the tests take.
+        process = self._running = subprocess.Popen(
             [*words, *shlex.split(tests)],
             cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"},
+            env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -82,7 +84,14 @@ class PrivateCopy:
             return "noticed", "the tests do not end"
         finally:
             _end_all(process)
+            self._running = None
         return _fate(process.returncode, told)
+
+    def end(self) -> None:
+        """Ends what is running."""
+        running = self._running
+        if running is not None:
+            _end_all(running)
 
 
 def _end_all(process: "subprocess.Popen[str]") -> None:

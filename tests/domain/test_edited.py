@@ -1,0 +1,22 @@
+"""What is an edit of a known message at its place, and what is another message (I-12)."""
+
+import pytest
+
+from holdfast.domain.edited import is_edit, is_shortened
+from holdfast.domain.fingerprint import Fingerprint
+
+LONG = "The quick brown fox jumps over the lazy dog."
+
+
+@pytest.mark.parametrize("judge", [is_edit, is_shortened])
+def test_a_message_of_another_role_is_no_edit(judge) -> None:  # type: ignore[no-untyped-def]
+    known, said = Fingerprint("user", LONG), Fingerprint("assistant", LONG[:30])
+    assert judge(known, said._replace(role="user")) and not judge(known, said)
+
+
+@pytest.mark.parametrize("judge", [is_edit, is_shortened])
+def test_calls_and_answers_are_known_by_their_ids_alone(judge) -> None:  # type: ignore[no-untyped-def]
+    call = Fingerprint("assistant", LONG, calls=(("c1", "look", "{}"),))
+    assert not judge(call, call._replace(text=LONG[:30]))
+    answer = Fingerprint("tool", LONG, answers=("c1",))
+    assert not judge(answer, answer._replace(text=LONG[:30]))
