@@ -111,6 +111,18 @@ def test_a_guarded_connection_reads_tables_and_does_nothing_else(
     assert not (tmp_path / "other.db").exists()
 
 
+def test_tables_that_are_none_are_not_read(guarded: apsw.Connection) -> None:
+    """They are programs: what they give is not in the file."""
+    for statement in ("SELECT * FROM json_each('[1, 2]')", "SELECT * FROM pragma_database_list"):
+        with pytest.raises(apsw.Error):
+            guarded.execute(statement).fetchall()
+
+
+def test_functions_that_make_much_of_little_give_nothing(guarded: apsw.Connection) -> None:
+    given = guarded.execute("SELECT zeroblob(9), hex('a'), randomblob(9), printf('%9d', 1), typeof('a')").fetchall()
+    assert given == [(None, None, None, None, "text")]
+
+
 VIEWS = {
     "hermes": (("messages", "id", "session_id", "role", "content", "timestamp"), ("sessions", "id", "source")),
     "goose": (("messages", "session_id", "content_json", "created_timestamp", "role"),),

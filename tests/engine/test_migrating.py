@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast.engine.sqlite import migrating, queries
 from holdfast.engine.sqlite.connection import APPLICATION_ID
-from holdfast.errors import AlreadyAccepted, StoreUnavailable
+from holdfast.errors import AlreadyAccepted, SchemaMismatch, StoreUnavailable
 from holdfast.runtime import upkeep
 
 SESSION = "11111111-0000-4000-8000-000000000000"
@@ -99,3 +99,19 @@ def _appended(path: str) -> bool:
     with holdfast.open(path) as store:
         store.session("k").append("hello")
     return True
+
+
+def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_not_written(tmp_path: Path) -> None:
+    """FAULTS H3."""
+    place = tmp_path / "agent.db"
+    with holdfast.open(place) as store:
+        session = store.session("k")
+        session.append("Before.")
+        other = apsw.Connection(str(place))
+        newer = migrating.SCHEMA_VERSION + 1
+        other.execute(f"PRAGMA user_version={newer}").fetchall()
+        with pytest.raises(SchemaMismatch):
+            session.append("After.")
+        other.execute(f"PRAGMA user_version={migrating.SCHEMA_VERSION}").fetchall()
+        other.close()
+        assert [message.text for message in session.transcript()] == ["Before."]

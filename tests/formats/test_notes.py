@@ -27,7 +27,8 @@ def test_blanks_are_not_plain(format_name, text):
 
 def test_a_failure_is_read_as_one():
     for said in (True, False, None):
-        block = {"type": "tool_result", "tool_use_id": "a", "content": "x"} | ({} if said is None else {"is_error": said})
+        told = {} if said is None else {"is_error": said}
+        block = {"type": "tool_result", "tool_use_id": "a", "content": "x", **told}
         [piece] = registry.get("anthropic").read({"role": "user", "content": [block]})
         assert piece.part.error is (said is True)
 

@@ -216,6 +216,16 @@ def test_reasoning_that_led_to_nothing_is_not_sent():
     assert context("openai.responses", seen) == [{"role": "user", "content": "Hi."}]
 
 
+def test_reasoning_at_the_end_of_a_response_leads_into_no_other():
+    words = [
+        {"type": "message", "id": f"msg_{n}", "role": "assistant", "content": [{"type": "output_text", "text": f"{n}"}]}
+        for n in (1, 2)
+    ]
+    first = [words[0], {"type": "reasoning", "id": "rs_1", "summary": []}]
+    seen = seen_of("openai.responses", {"role": "user", "content": "Hi."}, first, [words[1]])
+    assert "rs_1" not in str(context("openai.responses", seen))
+
+
 def test_thinking_is_not_told_to_another_provider():
     seen = seen_of("anthropic", *HEALTHY["anthropic"])
     for target in ("openai.chat", "openai.responses", "holdfast"):

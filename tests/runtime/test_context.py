@@ -308,6 +308,17 @@ def matched(context):
             return [first]
 
 
+def test_a_context_that_was_made_before_is_not_given_again_when_its_beginning_has_changed(store):
+    session = store.session("k")
+    for number in range(4):
+        with session.turn(f"question {number}") as turn:
+            turn.say(f"answer {number}")
+    assert len(session.context()) == 8
+    first = next(iter(session.transcript()))
+    session.label(first.id, visible_to_model=False)
+    assert next(payload["content"] for payload in session.context()) == "answer 0"
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_changing_what_a_context_gave_changes_nothing_else(store, way):
     """I-9, FAULTS F7: a harness adds cache marks, trims and edits in place; the next context is as if it had not."""

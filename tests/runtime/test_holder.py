@@ -123,6 +123,36 @@ def test_a_child_names_itself_and_not_its_parent() -> None:
     assert is_gone(name)
 
 
+def test_a_living_child_is_not_taken_for_dead_by_its_parent() -> None:
+    """It began later than its parent, and says so."""
+    assert not is_gone(myself())
+    (reader, writer), (hears, told) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, myself().encode())
+        os.close(told)
+        os.read(hears, 1)
+        os._exit(0)
+    name = os.read(reader, 4096).decode()
+    alive = not is_gone(name)
+    for end in (reader, writer, hears, told):
+        os.close(end)
+    os.waitpid(child, 0)
+    assert alive
+
+
+def test_a_process_that_may_not_be_signalled_is_there() -> None:
+    """The first process is root's; whoever runs this, `nobody` may not signal it."""
+    script = """
+        import os
+        from holdfast.runtime.holder import _exists
+        if os.geteuid() == 0:
+            os.setresuid(65534, 65534, 65534)
+        say(_exists(1), _exists(os.getpid()))
+    """
+    assert procs.run(script) == ["True True"]
+
+
 @pytest.mark.parametrize("odd", [None, "", "x", "a/b/c/d", "a/b/1/x", "a/b/-1/3", f"{myself()[:10]}/1/9999999999/5"])
 def test_a_name_that_says_nothing_proves_nothing(odd: str | None) -> None:
     assert not is_gone(odd)

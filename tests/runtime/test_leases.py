@@ -14,14 +14,33 @@ import holdfast
 import namespaces
 import procs
 from holdfast import Store
-from holdfast.engine.protocol import Claim, Write, Written
+from holdfast.engine.protocol import Claim, Waiting, Write, Written
 from holdfast.errors import AlreadyAccepted, SessionBusy
 from holdfast.runtime.clock import RealWorld
-from holdfast.runtime.leases import WAITER_S
+from holdfast.runtime.leases import WAITER_S, Leases
 from looking import HandWorld, ends, other_handle, waiters
 
 LIMIT_S = 60.0
 DAY_S = 86_400.0
+
+
+def test_a_lease_that_is_renewed_counts_from_its_renewal() -> None:
+    """Whatever a clock elsewhere says: as long as the mark of a lease changes, somebody renews it."""
+    now = [0.0]
+    leases = Leases(lambda: now[0])
+
+    def is_free(mark: float) -> bool:
+        return leases.is_free("s", Waiting(b"m", "of another machine", 1, lease_s=30.0, left_s=9999.0, mark=mark))
+
+    assert not is_free(1.0)
+    now[0] = 29.0
+    assert not is_free(1.0)
+    now[0] = 31.0
+    assert not is_free(2.0), "it was renewed meanwhile"
+    now[0] = 60.0
+    assert not is_free(2.0)
+    now[0] = 61.5
+    assert is_free(2.0)
 
 
 class Machine(HandWorld):

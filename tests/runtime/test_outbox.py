@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import holdfast
+from holdfast.domain.entry import Retracted
 from holdfast.errors import BadArgument
 from procs import child
 
@@ -50,6 +51,7 @@ def test_a_turn_that_has_nothing_left_to_say_owes_nothing(store):
         turn.result(turn.call("look", {}), "seen")
         turn.say("  \n")
     assert store.outbox() == []
+    assert store._work.engine.debts(store.session("k").id) == [], "nor is anything noted"
 
 
 def test_what_the_model_does_not_see_is_owed_all_the_same(store):
@@ -87,6 +89,18 @@ def test_debts_without_words_hide_no_others(store):
     assert texts(store.outbox(limit=1)) == ["Hi."]
     log.retracted.update(message.id for message in session.transcript() if message.text == "Hi.")
     assert texts(store.outbox(limit=2)) == ["Hi.", "Here."], "another handle reads the log itself"
+
+
+def test_a_debt_of_which_every_word_was_retracted_is_not_handed_out(store):
+    """Releases before this one noted debts of silent turns: they stay, and nobody sends an empty reply."""
+    reply(store, "Wrong.")
+    session = store.session("k")
+    [message] = [message for message in session.transcript() if message.text == "Wrong."]
+    room = session._work.room
+    room.submit(drafts=(room.draft("retract", Retracted((message.id,), "older"), turn=1),)).result()
+    reply(store, "Right.")
+    assert texts(store.outbox()) == ["Right."]
+    assert len(store._work.engine.debts(session.id)) == 2
 
 
 def test_a_claimed_reply_is_given_to_nobody_else(store, where):

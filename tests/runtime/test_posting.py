@@ -166,6 +166,10 @@ def test_a_turn_that_did_not_complete_owes_nothing_and_its_error_is_no_speech(pa
         assert store.outbox() == []
         assert "provider 500" not in repr(store.session("k").context())
         assert said(store) == ["hello"]
+        with pytest.raises(ZeroDivisionError), store.turn("k", "again", reply_to="chat:1") as turn:
+            turn.say("Half of")
+            raise ZeroDivisionError
+        assert store.outbox() == [], "half an answer is owed to nobody"
 
 
 def test_messages_that_wait_over_a_reset_go_on_in_the_new_session(path):

@@ -138,6 +138,29 @@ def test_debts_that_the_log_does_not_tell_of_are_invented(source: Path, tmp_path
         assert [owed.reply_to for owed in new.outbox()] == ["somebody"] * 6
 
 
+def test_a_reply_that_was_sent_is_not_owed_again(source: Path, tmp_path: Path) -> None:
+    before = json.loads(written(source, tmp_path / "before.jsonl").read_text().splitlines()[0])
+    with holdfast.open(source) as store:
+        store.outbox()[0].sent("42")
+    lines = written(source, tmp_path / "k.jsonl")
+    crafted = changed(lines, 0, lambda header: header.update(standing=before["standing"]))
+    with holdfast.open(tmp_path / "new.db") as new:
+        restore(new, crafted, outbox=True)
+        assert len(new.outbox()) == 5
+
+
+def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "long.db") as store:
+        store.session("k").append_all([{"role": "user", "content": f"{number}"} for number in range(1100)])
+    lines = written(tmp_path / "long.db", tmp_path / "k.jsonl")
+    with open(lines, "a") as file:
+        file.write('{"seq": 7}\n')
+    with holdfast.open(tmp_path / "new.db") as new:
+        with pytest.raises(Damaged):
+            restore(new, lines)
+        assert list(new.sessions()) == []
+
+
 def changed(lines: Path, number: int, how: Callable[[dict[str, Any]], Any]) -> Path:
     """The same file with one line changed."""
     told = lines.read_text().splitlines()
