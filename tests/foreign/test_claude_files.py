@@ -55,6 +55,23 @@ def test_a_prompt_typed_while_claude_works_is_a_message(tmp_path):
     assert lines[4].payload["content"] == [{"type": "text", "text": "And row three."}]
 
 
+def test_what_one_answer_cost_is_told_once_though_all_of_its_lines_say_it(tmp_path):
+    about = {"id": "msg_1", "model": "claude-x", "usage": {"input_tokens": 10, "output_tokens": 5}}
+    parts = [say(number, f"part {number}") for number in (2, 3)]
+    for part in parts:
+        part["message"] |= about
+    _, lines = told_of(tmp_path, line(1, "user", "Hi."), *parts)
+    assert [one.usage is not None for one in lines] == [False, True, False]
+
+
+def test_a_line_ends_at_a_line_feed_and_nowhere_else(tmp_path):
+    """JSON may hold what other readers take for the end of a line."""
+    path = stores.made(stores.Claude, tmp_path, [line(1, "user", "one, two"), say(2, "Three.")])
+    path.write_bytes(path.read_bytes().replace(b"one, two", "one\u2028two".encode()))
+    _, lines, _ = told(path)
+    assert lines[0].payload["content"] == "one\u2028two" and len(lines) == 2
+
+
 def test_a_rewind_is_seen_through_what_claude_notes_between(tmp_path):
     _, lines = told_of(
         tmp_path,

@@ -260,6 +260,13 @@ def test_deep_nesting_is_told(tmp_path, program):
     assert len(lines) == 6 and "deep" in unread.problem
 
 
+@programs
+def test_nesting_that_a_decoder_takes_and_nobody_else_would_is_told(tmp_path, program):
+    deep = b'{"type": "message", "role": "user", "content": ' + b"[" * 300 + b"]" * 300 + b"}"
+    [(_, lines)], [unread] = told(program.kind, stores.made(program, tmp_path, [*program.records(), deep]))
+    assert len(lines) == 6 and "deep" in unread.problem
+
+
 def test_a_damaged_database_is_read_as_far_as_it_goes(tmp_path):
     path = stores.made(stores.Agents, tmp_path, stores.Agents.records(stores.STEPS * 200))
     whole = bytearray(path.read_bytes())

@@ -15,6 +15,7 @@ import namespaces
 import procs
 from holdfast import Store
 from holdfast.engine.protocol import Claim, Waiting, Write, Written
+from holdfast.engine.sqlite.leases import Clock, Kept
 from holdfast.errors import AlreadyAccepted, SessionBusy
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.leases import WAITER_S, Leases
@@ -41,6 +42,13 @@ def test_a_lease_that_is_renewed_counts_from_its_renewal() -> None:
     assert not is_free(2.0)
     now[0] = 61.5
     assert is_free(2.0)
+
+
+def test_on_another_machine_a_lease_runs_no_longer_than_it_was_given_for() -> None:
+    """Whatever its clock and its calendar said when it was given."""
+    kept = Kept(until=9e9, clock="there", length_s=30.0, calendar_s=9e9)
+    assert kept.left_s(Clock("here", 5.0, 1_000)) == 30.0
+    assert kept.left_s(Clock("there", 9e9 - 7.0, 1_000)) == 7.0
 
 
 class Machine(HandWorld):
