@@ -176,3 +176,17 @@ def test_a_store_that_has_moved_is_declared_to_be_the_same(goose: Path, tmp_path
     [told] = command("import", moved, "--into", into, "--same-as", goose, "--json").json["stores"]
     assert (told["new"], told["messages"]) == (0, 0)
     assert command("import", moved, moved, "--into", into, "--same-as", goose).code == 2
+
+
+def test_what_an_exported_session_owed_is_owed_again_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "old.db") as store:
+        with store.turn("k", "Hi", reply_to="ann") as turn:
+            turn.say("Hello.")
+    written = tmp_path / "k.jsonl"
+    exported = ("export", "key:k", "--as", "holdfast", "--out", written, "--store", tmp_path / "old.db")
+    assert command(*exported).code == 0
+    for more, owed in (((), 0), (("--with-outbox",), 1)):
+        into = tmp_path / f"new{owed}.db"
+        assert command("import", written, "--into", into, *more).code == 0
+        with holdfast.open(into) as store:
+            assert len(store.outbox()) == owed

@@ -36,10 +36,12 @@ from goose_stores import (
 )
 from holdfast.doctor.goose.chart import Chart
 from holdfast.doctor.goose.patient import GoosePatient
+from holdfast.doctor.goose.repeats import repeated_rows
 from holdfast.doctor.goose.rules import RULES
 from holdfast.doctor.goose.signs import signs
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
+from holdfast.foreign.goose.records import Row
 from holdfast.foreign.goose.shelf import GooseShelf
 
 APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
@@ -338,3 +340,12 @@ def test_rows_for_the_model_that_goose_adds_are_no_summaries(tmp_path):
         store.say("user", CONTEXT, seen=FOR_MODEL)
         store.say("assistant", text("A saw."))
     assert rules_in(path) == []
+
+
+def test_a_row_is_a_repetition_only_if_it_says_the_same():
+    """Some releases gave one id to messages that are not one."""
+    rows = [
+        Row(number, f"row {number}", "m1", "user", [{"type": "text", "text": text}], number, None)
+        for number, text in enumerate(("one", "two", "one"), 1)
+    ]
+    assert repeated_rows(rows) == [2]

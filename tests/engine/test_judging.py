@@ -57,3 +57,11 @@ def test_a_key_is_bound_to_the_session_of_its_next_epoch_alone() -> None:
     assert judged(1, None) is None and judged(3, ("old", 2)) is None
     assert judged(2, None) == ("bound", None)
     assert judged(1, ("old", 1)) == ("bound", "old") and judged(3, ("old", 1)) == ("bound", "old")
+
+
+def test_a_session_that_is_there_is_not_opened_once_more() -> None:
+    opening = Opening("t", None, 1)
+    write = Write("s", open=opening)
+    asked = {"current": None, "accepted": None}
+    assert judge_opening(write, opening, exists=True, **asked) == ("bound", "s")
+    assert judge_opening(write, opening, exists=False, **asked) is None

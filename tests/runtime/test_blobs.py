@@ -26,6 +26,13 @@ def test_a_part_that_is_said_often_is_kept_once(store, session, path):
     assert blobs(path) == (1, len(IMAGE["image_url"]["url"]))
 
 
+def test_a_part_ends_where_its_string_does_whatever_is_escaped_in_it(store, session):
+    words = "x" * 40_000 + '"y' + "\\\\" + "z" * 40_000 + "\\"
+    session.append(words)
+    assert next(session.transcript()).text == words
+    assert store.check() == []
+
+
 def test_a_short_message_has_no_blob(session, path):
     session.append("x" * 30_000)
     assert blobs(path) == (0, 0)

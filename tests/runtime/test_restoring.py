@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from commanding import command
-from holdfast.errors import Conflict, Damaged, InvalidMessage
+from holdfast.errors import Conflict, Damaged, InvalidMessage, NotApproved
 from holdfast.runtime.restoring import restore
 from holdfast.testing.examine import broken
 from looking import raw_entries
@@ -159,6 +159,19 @@ def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_pa
         with pytest.raises(Damaged):
             restore(new, lines)
         assert list(new.sessions()) == []
+
+
+def test_a_call_that_was_asked_about_is_bound_in_the_restored_session_too(tmp_path: Path) -> None:
+    """I-22: through the resets that come after."""
+    with holdfast.open(tmp_path / "old.db") as store:
+        with store.turn("k", "Pay.") as turn:
+            assert turn.call("pay", {"euros": 80}, call_id="c1", needs_approval=True).waiting
+    lines = written(tmp_path / "old.db", tmp_path / "k.jsonl")
+    with holdfast.open(tmp_path / "new.db") as new:
+        restore(new, lines)
+        new.reset("k")
+        with new.turn("k", "Pay.") as turn, pytest.raises(NotApproved):
+            turn.call("pay", {"euros": 80}, call_id="c1")
 
 
 def changed(lines: Path, number: int, how: Callable[[dict[str, Any]], Any]) -> Path:
