@@ -30,6 +30,19 @@ def test_blobs_of_an_erased_session_are_gone(database: str):
         assert next(kept.transcript()).text == "b" * 200_000
 
 
+def test_words_of_an_erased_session_are_gone_from_the_index(database: str):
+    """They lie in a table of their own once somebody has searched."""
+    with holdfast.open(database) as store:
+        gone, kept = store.session("gone"), store.session("kept")
+        for session, word in ((gone, "Xanthocephalus"), (kept, "Zygodactyl")):
+            session.append(word)
+        assert len(store.search("Xanthocephalus")) == len(store.search("Zygodactyl")) == 1
+        assert "xanthocephalus" in tables(database).lower()
+        store.erase(gone.id)
+        left = tables(database).lower()
+        assert "xanthocephalus" not in left and "zygodactyl" in left
+
+
 def test_vacuum_writes_the_tables_anew_without_what_was_erased(database: str):
     with holdfast.open(database) as store:
         session = store.session("k")

@@ -438,6 +438,18 @@ def test_a_superseded_writer_delivers_nothing_more(store, where):
     valid_everywhere(session)
 
 
+def test_a_writer_that_another_handle_has_stopped_delivers_nothing_more(store, where):
+    """I-7: the chunk is judged by the session as it is now, not by what its engine remembers of it."""
+    session = store.session("k")
+    with pytest.raises(TurnInterrupted), session.turn("Hi") as turn:
+        stream = turn.deliver(iter(["shown", "never"]))
+        assert next(stream) == "shown"
+        with other_handle(where) as other:
+            other.session("k").stop("enough")
+        assert next(stream, None) is None
+    assert [message.text for message in session.transcript()] == ["Hi", "shown"]
+
+
 def test_what_a_superseded_writer_had_finished_is_kept_late_and_takes_its_place(store):
     """I-7, I-10, FAULTS F4, E1: the tool's outcome and a finished message stand in their own turn, marked late."""
     session = store.session("k")
