@@ -16,7 +16,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def refund(order: int, euros: int) -> str:
     return f"{euros} euros for order {order} were refunded"
 
 
-TOOLS = {"find_order": find_order, "refund": refund}
+TOOLS: dict[str, Callable[..., str]] = {"find_order": find_order, "refund": refund}
 
 
 # The person ----------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def on_decision(store: holdfast.Store, key: str, call_id: str, approved: bool, b
 def waiting_calls(store: holdfast.Store) -> list[tuple[str, str]]:
     """Key and id of every call that waits. A real gateway notes them when it puts the question to somebody."""
     sessions = open_sessions(store)
-    return [(session.key, call.call_id) for session in sessions for call in session.calls() if call.state == "waiting"]
+    return [(key, call.call_id) for key, session in sessions for call in session.calls() if call.state == "waiting"]
 
 
 # The sender ----------------------------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ def send_replies(store: holdfast.Store, platform: Platform) -> None:
 def work(store: holdfast.Store, platform: Platform, delay: float) -> None:
     """Answers what waits, goes on with what was begun, sends what is owed: after a webhook, and after a restart."""
     while page := store.pending():
-        for key in dict.fromkeys(message.key for message in page):
+        for key in dict.fromkeys(message.key for message in page if message.key is not None):
             answer(store, key, delay)
-    for key in [session.key for session in open_sessions(store) if is_unfinished(session)]:
+    for key in [key for key, session in open_sessions(store) if is_unfinished(session)]:
         answer(store, key, delay, reply_to=int(key.removeprefix("chat:")))
     while store.outbox():  # what a killed sender had claimed is free again after a few seconds
         send_replies(store, platform)
@@ -145,11 +145,13 @@ def is_unfinished(session: holdfast.Session) -> bool:
     return ends[-1:] == ["abandoned"] or any(call.state == "approved" for call in session.calls())
 
 
-def open_sessions(store: holdfast.Store) -> Iterator[holdfast.Session]:
-    """All of them; a real gateway stops at those without activity since its last start (`active_at`)."""
+def open_sessions(store: holdfast.Store) -> Iterator[tuple[str, holdfast.Session]]:
+    """All of them, by key; a real gateway stops at those without activity since its last start (`active_at`)."""
     page = store.sessions()
     while True:
-        yield from (store.get(listed.id) for listed in page if listed.state != "ended")
+        for listed in page:
+            if listed.key is not None and listed.state != "ended":
+                yield listed.key, store.get(listed.id)
         if page.next is None:
             return
         page = store.sessions(after=page.next)

@@ -78,7 +78,7 @@ class BadArgument(CallerMistake):
 
 
 class InvalidMessage(CallerMistake):
-    """This message can't be stored: {problem}, at `{place}`. Nothing was written; mend it and send it again."""
+    """This message can't be stored: {problem}, at `{place}`. Nothing was written; fix it and send it again."""
 
     code = "invalid_message"
     problem: str
@@ -105,7 +105,7 @@ class NotApproved(CallerMistake):
 
 
 class ReadOnlyStore(CallerMistake):
-    """The store at `{where}` was opened to be read only. Nothing was written; open it without `read_only` to write."""
+    """The store at `{where}` was opened read-only. Nothing was written; open it without `read_only` to write."""
 
     code = "read_only_store"
     where: str
@@ -217,7 +217,7 @@ class CursorExpired(ReaderBehind):
 
 
 class WeaklyReplicated(_Told, UserWarning):
-    """The store at `{where}` is not as safe as it was meant: {problem}. {remedy}."""
+    """The store at `{where}` is not as safe as it was meant to be: {problem}. {remedy}."""
 
     code = "weakly_replicated"
     where: str

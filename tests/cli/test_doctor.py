@@ -36,7 +36,7 @@ def rules(told: Any) -> list[str]:
 def test_a_healthy_store_is_told_in_one_line_and_exits_with_0(sound: Path) -> None:
     done = command("doctor", sound)
     assert done.code == 0
-    assert "goose" in done.out and "Nothing was found wrong." in done.out
+    assert "goose" in done.out and "No problems found." in done.out
 
 
 def test_findings_are_told_to_programs_with_all_their_fields(damaged: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_search_can_be_filtered(many, world):
 
 def test_nothing_found_is_said_and_is_no_error(world):
     done = command("sessions", "search", "zebra", "--store", world.path)
-    assert (done.code, done.out, done.err) == (0, "", "Nothing fits.\n")
+    assert (done.code, done.out, done.err) == (0, "", "No matches.\n")
     assert command("sessions", "search", "zebra", "--store", world.path, "--json").json == {"hits": []}
 
 

@@ -20,7 +20,7 @@ def test_info_tells_what_the_library_tells(world):
 
 def test_a_sound_store_is_0(world):
     done = command("store", "check", "--store", world.path)
-    assert (done.code, done.out, done.err) == (0, "", "Nothing was found wrong.\n")
+    assert (done.code, done.out, done.err) == (0, "", "No problems found.\n")
     assert command("store", "check", "--store", world.path, "--json").json == {"problems": []}
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import holdfast
 from carrying import CANARY, HOWS, PICTURE, carried
+from commanding import command
 from holdfast.runtime.upkeep import vacuum
 from looking import HandWorld
 
@@ -98,3 +99,10 @@ def test_a_picture_that_the_old_session_has_said_too_stays_there(database: str):
         assert [message.payload for message in old.transcript()] == [PICTURE, None]
         store.erase(old.id)
         assert CANARY not in tables(database)
+
+
+def test_the_command_says_how_much_was_freed(database: str):
+    with holdfast.open(database) as store:
+        store.session("k").append("A word.")
+    done = command("store", "vacuum", "--store", database, "--json")
+    assert (done.code, [set(told) for told in done.lines]) == (0, [{"freed"}]), done.err

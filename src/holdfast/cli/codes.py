@@ -8,12 +8,12 @@ DONE, WRONG, USAGE, NOT_FOUND, BUSY, OPERATOR, DEFECT, INTERRUPTED = 0, 1, 2, 3,
 
 MEANINGS = {
     DONE: "done",
-    WRONG: "something was found wrong, or a plan was not confirmed",
-    USAGE: "the command line or what was given with it is wrong; nothing was done",
-    NOT_FOUND: "what was named is not there, or the name fits several",
-    BUSY: "the session is busy, has ended or has changed; look again, then try again",
-    OPERATOR: "the store can't be used, is damaged, or is of a newer release",
-    DEFECT: "a defect of Holdfast; HOLDFAST_DEBUG=1 shows where",
+    WRONG: "problems were found, or a plan was not confirmed",
+    USAGE: "wrong usage or input; nothing was done",
+    NOT_FOUND: "nothing has that name, or several things have it",
+    BUSY: "the session is busy, has ended or has changed; look again, then retry",
+    OPERATOR: "the store can't be used, is damaged, or was written by a newer release",
+    DEFECT: "a bug in Holdfast; HOLDFAST_DEBUG=1 shows the traceback",
     INTERRUPTED: "interrupted with Ctrl-C",
 }
 

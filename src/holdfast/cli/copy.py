@@ -13,8 +13,8 @@ from holdfast.cli.parser import Parser
 def options(parser: Parser) -> None:
     place = "a store: a file, or postgresql://…"
     parser.add_argument("source", metavar="SOURCE", help=place)
-    parser.add_argument("target", metavar="TARGET", help=f"{place}; it is made if it is not there")
-    parser.add_argument("--tenant", metavar="NAME", help="whose sessions (default: everybody's)")
+    parser.add_argument("target", metavar="TARGET", help=f"{place}; created if it does not exist")
+    parser.add_argument("--tenant", metavar="NAME", help="the tenant whose sessions to copy (default: all tenants)")
     parser.add_json()
 
 
@@ -22,7 +22,7 @@ def run(options: Any, out: Output) -> int:
     """Copy the sessions of a store into another: a file into PostgreSQL, and back.
 
     Both may be in use. Run it again to bring over what is new since, or what is left of a copy that was cut short.
-    All that was copied is read back and compared. A session that went on in the target by itself is told of and left
+    All that was copied is read back and compared. A session that went on in the target by itself is reported and left
     as it is; then the exit code is 1.
 
     With --json, one object: `sessions`, `entries`, `added`, `digest`, `in_use`, `differences`.

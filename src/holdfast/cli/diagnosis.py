@@ -74,7 +74,7 @@ def _what(report: Report) -> str:
 
 def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
     if not findings:
-        return [("Nothing was found wrong.", "good")]
+        return [("No problems found.", "good")]
     counts = Counter[str](finding.severity for finding in findings)
     pieces: list[str | tuple[str, str]] = []
     for severity, style in STYLES.items():

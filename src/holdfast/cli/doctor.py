@@ -12,22 +12,22 @@ from holdfast.cli.parser import Parser
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.totals import totals
 
-OUT = "write a healed copy here, or a folder with a copy of each store in PATH; nothing may be there yet"
+OUT = "write a healed copy here, or a folder with a copy of each store in PATH; it must not exist yet"
 
 
 def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} PATH... [options]"
     help = "a store: a file, a folder, or a folder with stores in it"
     parser.add_argument("paths", metavar="PATH", nargs="*", help=help)
-    explain = "tell all about a rule, or list the rules with `--explain all`"
+    explain = "explain a rule, or list all rules with `--explain all`"
     parser.add_argument("--explain", metavar="RULE", help=explain)
-    only = "look for this rule alone; may be repeated, and `*` stands for anything"
+    only = "check only this rule; may be repeated, and `*` matches anything"
     parser.add_argument("--only", metavar="RULE", action="append", default=[], help=only)
-    parser.add_argument("--session", metavar="ID", help="look at this session alone")
+    parser.add_argument("--session", metavar="ID", help="examine only this session")
     parser.add_argument("--heal", metavar="OUT", help=OUT)
     form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
     parser.add_argument("--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form)
-    accept = "apply the remedy of this rule too, which is not applied without asking; may be repeated"
+    accept = "also apply this rule's remedy, which is not applied by default; may be repeated"
     parser.add_argument("--accept", metavar="RULE", action="append", default=[], help=accept)
     parser.add_json()
 

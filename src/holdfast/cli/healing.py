@@ -46,7 +46,7 @@ def heal(options: Any, out: Output) -> int:
     for kind, path in stores:
         _insist_on_form(options.form, kind, path)
     if os.path.lexists(options.heal):
-        raise Stop(USAGE, f"There is something at `{options.heal}` already; give a path where there is nothing.")
+        raise Stop(USAGE, f"`{options.heal}` exists already; give a path that does not.")
     several = _are_several(stores, options)
     reports = examining.examine(stores, out)
     copies = [
@@ -164,7 +164,7 @@ def _write_own(healed: Healed, to: str, path: str) -> None:
 
 def _move(made: Path, out: Path) -> None:
     """To where there is nothing yet."""
-    taken = Stop(USAGE, f"There is something at `{out}` by now; nothing was written over.")
+    taken = Stop(USAGE, f"`{out}` exists by now; nothing was overwritten.")
     if os.path.lexists(out):
         raise taken
     if made.is_dir():

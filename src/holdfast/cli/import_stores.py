@@ -25,10 +25,10 @@ def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} PATH... [options]"
     help = "a store of another program: a file, a folder, or a folder with stores in it"
     parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
-    into = f"the Holdfast store, made if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    into = f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
     parser.add_argument("--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into)
-    parser.add_argument("--tenant", metavar="NAME", default="default", help="whose sessions (default: default)")
-    parser.add_argument("--session", metavar="ID", help="bring over this session alone")
+    parser.add_argument("--tenant", metavar="NAME", default="default", help="the tenant they go to (default: default)")
+    parser.add_argument("--session", metavar="ID", help="import only this session")
     same = "this is the store that was brought from OTHER before: it has moved, or is a copy that went on"
     parser.add_argument("--same-as", metavar="OTHER", help=same)
     owed = "replies that an exported session owed are owed again, and gateways will send them (default: they are not)"
@@ -37,7 +37,7 @@ def options(parser: Parser) -> None:
 
 
 def run(options: Any, out: Output) -> int:
-    """Bring the sessions of another program over.
+    """Import the sessions of another program.
 
     Takes what `holdfast doctor` knows: Hermes, goose, OpenViking, Claude Code, Codex, the OpenAI Agents SDK; and what
     `holdfast export --as holdfast` wrote. Everything comes as it is: words, payloads, times, usage, what is hidden from
@@ -74,7 +74,7 @@ def _stores_at(path: str) -> list[tuple[str, str]]:
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
     found = kinds.stores_at(path, _kind_of)
     if not found:
-        raise Stop(NOT_FOUND, f"`{path}` is no store that can be brought over; `holdfast doctor {path}` tells more.")
+        raise Stop(NOT_FOUND, f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.")
     return found
 
 

@@ -126,7 +126,7 @@ def _help(group: str) -> None:
     prog = f"holdfast {group}".strip()
     parser = Parser(prog, GROUPS[group] if group else ABOUT)
     parser.usage = f"{prog} COMMAND [options]"
-    parser.arguments_are("commands", f"`{prog} COMMAND --help` tells more about each")
+    parser.arguments_are("commands", f"run `{prog} COMMAND --help` for details")
     for word, about in below(group).items():
         parser.add_argument(f"_{word}", metavar=word, nargs="?", help=about)
     if not group:

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog, description=about, allow_abbrev=False, add_help=False, formatter_class=_Formatter,
         )  # fmt: skip
         self.arguments_are("arguments")
-        self.add_argument("-h", "--help", action="help", help="show this and end")
+        self.add_argument("-h", "--help", action="help", help="show this help and exit")
 
     def format_help(self) -> str:
         self.description = _filled(self.description or "")
@@ -57,11 +57,11 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group("the store")
         help = f"the store's file (default: ${STORE_VARIABLE}, else {STORE})"
         group.add_argument("--store", metavar="PATH", default=os.environ.get(STORE_VARIABLE) or STORE, help=help)
-        group.add_argument("--tenant", metavar="NAME", default="default", help="whose sessions (default: default)")
+        group.add_argument("--tenant", metavar="NAME", default="default", help="the tenant (default: default)")
         self.add_json()
 
     def add_json(self) -> None:
-        self.add_switch("--json", "print JSON, for programs")
+        self.add_switch("--json", "print JSON for programs")
 
     def add_session(self) -> None:
         """The argument that names a session."""
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_yes(self) -> None:
         """The consent that a plan needs."""
-        self.add_switch("--yes", "do it; without this the plan is shown, and on a terminal you are asked")
+        self.add_switch("--yes", "do it; without this, the plan is shown and, on a terminal, you are asked")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

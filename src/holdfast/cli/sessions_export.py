@@ -27,7 +27,7 @@ def options(parser: Parser) -> None:
     parser.add_session()
     how = f"one of {', '.join(FORMATS)} (default: holdfast)"
     parser.add_argument("--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how)
-    file = "write to this file, which must not be there yet (default: stdout)"
+    file = "write to this file, which must not exist yet (default: stdout)"
     parser.add_argument("--out", metavar="PATH", help=file)
     parser.add_store()
 
@@ -46,7 +46,7 @@ def run(options: Any, out: Output) -> int:
 
     markdown, html: a document for people. What was said stands in it as plain text, never as markup.
 
-    With --json, a file that was written is told as one object, `out`, `bytes` and `session_id`, and a document on
+    With --json, a file that was written is reported as one object, `out`, `bytes` and `session_id`, and a document on
     stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
     """
     with opened(options) as store:
@@ -59,7 +59,7 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"out": options.out, "bytes": written, "session_id": session.id})
     else:
-        out.say(f"{written:,} bytes are in {options.out}")
+        out.say(f"Wrote {options.out} ({written:,} bytes)")
     return DONE
 
 

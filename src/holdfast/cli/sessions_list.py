@@ -20,15 +20,15 @@ def options(parser: Parser) -> None:
     state = "only sessions in this state: open, running or ended"
     parser.add_argument("--state", metavar="STATE", choices=STATES, help=state)
     parser.add_argument("--text", metavar="TEXT", help="only sessions in which this was said")
-    parser.add_argument("--limit", metavar="N", type=count, default=50, help="so many at a time (default: 50)")
-    parser.add_argument("--after", metavar="CURSOR", help="go on where the page before has ended")
+    parser.add_argument("--limit", metavar="N", type=count, default=50, help="sessions per page (default: 50)")
+    parser.add_argument("--after", metavar="CURSOR", help="continue after an earlier page; the cursor is its `next`")
     parser.add_store()
 
 
 def run(options: Any, out: Output) -> int:
     """List sessions, newest activity first.
 
-    The line that gets the next page is told on stderr.
+    The command that shows the next page is printed on stderr.
 
     With --json, one object: `sessions`, a list with the fields of `Store.sessions()`, and `next`, the cursor for
     --after, or null.

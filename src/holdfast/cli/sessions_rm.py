@@ -19,7 +19,7 @@ def options(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
     which.add_argument("session", metavar="SESSION", nargs="?", help=help)
-    which.add_argument("--idle-days", metavar="N", type=days, help="all sessions without news for N days")
+    which.add_argument("--idle-days", metavar="N", type=days, help="all sessions without activity for N days")
     parser.add_yes()
     parser.add_store()
 
@@ -43,7 +43,7 @@ def run(options: Any, out: Output) -> int:
             found = store.retain(options.idle_days, preview=True)
             line = again(options, "sessions", "rm", "--idle-days", f"{options.idle_days:g}")
         if not found:
-            out.say("No session has been idle for so long.")
+            out.say("No session has been idle that long.")
             if out.is_json:
                 out.json({"done": False, "erasures": []})
             return DONE

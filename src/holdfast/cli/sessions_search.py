@@ -21,7 +21,7 @@ AGO_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 def options(parser: Parser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the words to find")
-    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most so many (default: 20)")
+    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most N messages (default: 20)")
     role, state = "only what this role said: user, assistant, tool or system", "only in sessions in this state"
     parser.add_argument("--role", metavar="ROLE", choices=ROLES, help=role)
     parser.add_argument("--tool", metavar="NAME", help="only calls of this tool and their outcomes")
@@ -30,14 +30,14 @@ def options(parser: Parser) -> None:
     parser.add_argument("--session", metavar="SESSION", help="only in this session; named as for `sessions show`")
     since = "a date, a date and time, or how long ago: 30m, 12h, 7d, 2w"
     parser.add_argument("--since", metavar="TIME", type=moment, help=since)
-    parser.add_argument("--until", metavar="TIME", type=moment, help="the same, for the end")
+    parser.add_argument("--until", metavar="TIME", type=moment, help="the latest time; written like --since")
     parser.add_store()
 
 
 def run(options: Any, out: Output) -> int:
     """Find messages by their words, in all sessions.
 
-    Any script; the newest first. Each match is told with its session, its number there, its time and its role.
+    Any script; the newest first. Each match is shown with its session, its number there, its time and its role.
 
     With --json, one object: `hits`, a list with the fields of `Store.search()`; `marks` are the places of the
     match in `snippet`.
@@ -57,7 +57,7 @@ def run(options: Any, out: Output) -> int:
         for line in _lines(_marked(hit), out.width):
             out.line("    ", *line)
     if not hits:
-        out.say("Nothing fits.")
+        out.say("No matches.")
     return DONE
 
 

@@ -23,7 +23,7 @@ STEP = 200
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    last, after = "the last N messages first (default: 10)", "go on after an event that --json told; overrides -n"
+    last, after = "the last N messages first (default: 10)", "continue after this event of --json; overrides -n"
     parser.add_argument("-n", metavar="N", type=whole_number, default=10, help=last)
     parser.add_argument("--after", metavar="CURSOR", help=after)
     parser.add_store()
@@ -33,7 +33,7 @@ def run(options: Any, out: Output) -> int:
     """Follow a session live.
 
     The last messages first, then whatever happens, words as they are spoken, from any process. It ends when the
-    session ends, or with Ctrl-C. Looking on stops nothing.
+    session ends, or with Ctrl-C. Following stops nothing.
 
     With --json, one object for each event, on a line of its own: `cursor`, `kind` ("entry" or "chunk"), `entry`,
     `message_id`, `text`, as `Session.follow()` has them. Joined by `message_id`, the texts give each message once.

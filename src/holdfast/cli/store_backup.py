@@ -10,7 +10,7 @@ from holdfast.cli.parser import Parser
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("to", metavar="TO", help="the file to make; it must not be there yet")
+    parser.add_argument("to", metavar="TO", help="the file to create; it must not exist yet")
     parser.add_store()
 
 

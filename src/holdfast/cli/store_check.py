@@ -14,7 +14,7 @@ def options(parser: Parser) -> None:
 
 
 def run(options: Any, out: Output) -> int:
-    """Look for damage and broken promises; changes nothing.
+    """Look for damage and broken invariants; change nothing.
 
     The exit code is 0 when nothing was found and 1 when something was.
 
@@ -29,5 +29,5 @@ def run(options: Any, out: Output) -> int:
             broken = f" ({problem.invariant})" if problem.invariant else ""
             out.line((problem.place, "strong"), f": {problem.problem}{broken}")
             out.line(f"    {problem.remedy}.")
-        out.say(f"{wording.many(len(problems), 'problem')} found." if problems else "Nothing was found wrong.")
+        out.say(f"{wording.many(len(problems), 'problem')} found." if problems else "No problems found.")
     return WRONG if problems else DONE

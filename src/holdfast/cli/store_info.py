@@ -14,7 +14,7 @@ def options(parser: Parser) -> None:
 
 
 def run(options: Any, out: Output) -> int:
-    """Tell what is in a store and how large it is, all tenants together.
+    """Show what is in a store and how large it is, all tenants together.
 
     With --json, one object with the fields of `Store.info()`.
     """

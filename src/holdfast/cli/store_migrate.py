@@ -25,7 +25,7 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"before": migrated.before, "after": migrated.after})
     elif migrated.before == migrated.after:
-        out.say(f"The store has format {migrated.after}, which is up to date.")
+        out.say(f"The store is up to date (format {migrated.after}).")
     else:
-        out.say(f"The store had format {migrated.before} and has format {migrated.after} now.")
+        out.say(f"Migrated the store from format {migrated.before} to {migrated.after}.")
     return DONE

@@ -14,7 +14,7 @@ def options(parser: Parser) -> None:
 
 
 def run(options: Any, out: Output) -> int:
-    """Have a PostgreSQL server write its tables anew, without what was erased.
+    """Have a PostgreSQL server rewrite its tables, without what was erased.
 
     PostgreSQL keeps what was erased in its files until the room is used again. This locks one table after the other,
     needs as much free room as the largest of them takes, and the rights of their owner. The server's log, its archives
@@ -27,5 +27,5 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"freed": freed})
     else:
-        out.say(f"The tables were written anew; {max(freed, 0):,} bytes are free.")
+        out.say(f"Rewrote the tables; {max(freed, 0):,} bytes were freed.")
     return DONE

@@ -69,7 +69,7 @@ class Turn:
         return run(self._work.result(call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> None:
-        """Confirms that what this turn has said so far has arrived, because it was streamed to whoever asked: it is not
+        """Confirms that what this turn has said so far has arrived, because it was streamed to the user: it is not
         owed any more, or will not be when the turn ends. What the turn says after this is.
         """
         run(self._work.sent(platform_id))

@@ -204,7 +204,7 @@ class SqliteEngine:
         left = StoreUnavailable(
             where=self.where,
             problem=f"the session is erased, but its words may still lie in the files: {problem}",
-            remedy="When that is mended, erase the session again",
+            remedy="When that is fixed, erase the session again",
         )
         return [left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)]
 
