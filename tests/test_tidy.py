@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidy import chance, documents, faces, imports, laws, names, shape, sql
+from tidy import api_page, chance, documents, faces, imports, laws, names, shape, sql
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -118,6 +118,38 @@ def test_the_sync_and_the_async_face_are_the_same(face, module):
 def test_a_store_is_opened_the_same_way_on_both_faces():
     if faces.parameters(need("holdfast", "open")) != faces.parameters(need("holdfast", "open_async")):
         hold(["holdfast.open and holdfast.open_async take different parameters; make them the same."])
+
+
+def test_every_type_of_a_public_signature_is_exported():
+    hold(faces.unexported(need("holdfast")))
+
+
+def test_every_public_parameter_is_explained():
+    said = [(call, each.name) for call, function in api_page.functions() for each in api_page.parameters(function)]
+    hold(
+        [
+            f"`{name}` of {call} is not explained; do it in tests/tidy/api_words.py."
+            for call, name in said
+            if not api_page.words(call, name)
+        ]
+    )
+    used = {api_page.key(call, name) for call, name in said}
+    hold(
+        [
+            f"`{each}` in tests/tidy/api_words.py is a parameter of nothing; take it out."
+            for each in api_page.PARAMETERS
+            if each not in used
+        ]
+    )
+
+
+def test_every_public_class_and_method_says_what_it_is():
+    hold([f"{each} has no docstring; write one." for each in api_page.undocumented()])
+
+
+def test_the_api_reference_is_what_the_code_says():
+    if (ROOT / "docs/api.md").read_text("utf-8") != api_page.page():
+        hold(["docs/api.md is not what the signatures and docstrings say; run `./dev api`."])
 
 
 def test_no_note_to_oneself_is_left():

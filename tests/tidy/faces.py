@@ -5,9 +5,11 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import ModuleType
+from typing import Any, get_args, get_origin
 
-EXPORTS_MAX = 48
+EXPORTS_MAX = 56
 
 
 def exports(package: ModuleType) -> list[str]:
@@ -29,6 +31,56 @@ def exports(package: ModuleType) -> list[str]:
                 f'set its __module__ to "{package.__name__}" where it is exported.'
             )
     return found
+
+
+def unexported(package: ModuleType) -> list[str]:
+    """Every class of ours that a public signature, property or field names is exported."""
+    exported = {id(getattr(package, name)) for name in package.__all__}
+    exported |= {id(value) for module in (package.parts, package.errors) for value in vars(module).values()}
+    found = set()
+    for name in package.__all__:
+        value = getattr(package, name)
+        for place, annotations in _annotations_of(name, value) if callable(value) else ():
+            found |= {
+                f"{place} names {kind.__name__}, which is not exported; export it."
+                for kind in _classes_in(annotations)
+                if kind.__module__.startswith(f"{package.__name__}.") and id(kind) not in exported
+            }
+    return sorted(found)
+
+
+def _annotations_of(name: str, value: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The annotations of a function; of a class, those of its fields, properties and public methods."""
+    if not isinstance(value, type):
+        yield name, _read(getattr(value, "__annotations__", {}), inspect.unwrap(value))
+        return
+    for base in value.__mro__:
+        if base.__module__.startswith("holdfast"):
+            fields = {each: kind for each, kind in inspect.get_annotations(base).items() if not each.startswith("_")}
+            yield name, _read(fields, vars(base).get("__init__"))
+    for each, member in vars(value).items():
+        function = inspect.unwrap(member.fget if isinstance(member, property) else member)
+        if inspect.isfunction(function) and (each == "__init__" or not each.startswith("_")):
+            if each != "__init__" or value.__name__ == "AgentCache":  # the only one of them that callers make
+                yield f"{name}.{each}", _read(function.__annotations__, function)
+
+
+def _read(annotations: Mapping[str, Any], function: Any) -> list[Any]:
+    """These annotations; those that are written as text are looked up where the function is, or in the async face."""
+    known = {**vars(import_module("holdfast.runtime.aio")), **getattr(function, "__globals__", {})}
+    return [eval(each, known) if isinstance(each, str) else each for each in annotations.values()]
+
+
+def _classes_in(annotations: list[Any]) -> Iterator[type]:
+    left = list(annotations)
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, type) and not get_args(each):
+            yield each
+        else:
+            left += [*get_args(each), *([get_origin(each)] if isinstance(get_origin(each), type) else [])]
 
 
 def error_classes(root: type[Exception]) -> list[type[Exception]]:

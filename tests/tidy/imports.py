@@ -11,7 +11,7 @@ from tidy.tree import Module, library
 LAYERS = [
     {"errors"},
     {"domain"},
-    {"engine", "formats", "foreign"},
+    {"engine", "formats", "foreign", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},
     {"server", "adapters", "testing"},

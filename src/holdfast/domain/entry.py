@@ -59,7 +59,9 @@ STARTING = 0
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A record as the log holds it."""
+    """One immutable record of a session's log. `seq` counts them from 1; `turn` is the number of the turn it belongs
+    to, if any. `note` says in JSON what an entry of this `kind` says; `body` is the payload of a message, as JSON.
+    """
 
     seq: int
     kind: str

@@ -76,7 +76,9 @@ Part = Text | Image | Call | Result | Thinking | Refusal | Other
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens spent on one model response, as the provider counted them."""
+    """Tokens as the provider counted them; `cached` are those of the input that it had in its cache, `reasoning` are
+    part of the output.
+    """
 
     input: int = 0
     output: int = 0

@@ -12,7 +12,7 @@ CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "
 
 
 class CallId(str):
-    """The id of a call that was stored. `waiting`: it waits for approval and must not be run yet."""
+    """The id of a call that was stored: text. With `waiting`, the call waits for approval and must not be run yet."""
 
     waiting: bool = False
 
@@ -70,8 +70,9 @@ class TurnRecord(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call that the model or the agent made. `arguments` is JSON text as it was said; `outcome` is the id of the
-    message that answers it.
+    """A tool call that the model or the agent made, and what became of it. `message` is the id of the message that
+    makes it, `outcome` the id of the one that answers it; `turn` is the number of the turn; `arguments` is JSON text as
+    it was said.
     """
 
     call_id: str
@@ -84,7 +85,9 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class CallToRun(msgspec.Struct, frozen=True):
-    """A call that is to be run now. `arguments` are parsed; text as it was said where it is not JSON."""
+    """A tool call that is to be run now. `arguments` are parsed, or text where the model said no JSON; `message` is the
+    id of the message that makes the call.
+    """
 
     call_id: str
     name: str

@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A copy that was made and verified, and how much is in it."""
+    """A backup that was made and verified: where it is, its size, and how many sessions and entries are in it."""
 
     path: str
     bytes: int

@@ -42,8 +42,11 @@ class AgentCache:
         self._lock = threading.Lock()
         self._slots: OrderedDict[tuple[Hashable, ...], _Slot] = OrderedDict()
 
+    def __repr__(self) -> str:
+        return f"<AgentCache of {len(self._slots)} agents, at most {self._size}>"
+
     def get(self, session: Any, *, config: Hashable = None) -> Any:
-        """The agent for exactly this session and configuration, made if there is none."""
+        """The agent for exactly this session and configuration, made by the factory if there is none."""
         name = (session.tenant, session.key if session.key is not None else session.id)
         wanted = (*name, session.epoch, session.id, config)
         with self._lock:

@@ -14,6 +14,7 @@ from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.routing import Policy
 from holdfast.domain.turn import CallId, CallToRun, ToolCall
+from holdfast.engine.addressing import shown
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_delivery import AsyncDelivery
@@ -41,7 +42,9 @@ from holdfast.runtime.working import TurnWork
 
 @bordered
 class AsyncTurn:
-    """One piece of work; see `Turn`."""
+    """One piece of work, used in an `async with` block; see `Turn`."""
+
+    id: str
 
     def __init__(self, work: TurnWork) -> None:
         self._work = work
@@ -57,21 +60,23 @@ class AsyncTurn:
         return AsyncDelivery(self._work, chunks, format)
 
     def say(self, text: str) -> Awaitable[str]:
-        """Stores text as a whole message and gives it back to be shown."""
+        """Stores a text as a whole message of the agent and returns it, to be shown."""
         return arun(self._work.say(text))
 
     def add(self, message: Any, format: str | None = None) -> Awaitable[str]:
-        """Stores a finished message of the agent's or of a tool's; its id."""
+        """Stores a finished message of the agent or of a tool and returns its id."""
         return arun(self._work.add(message, format=format))
 
     def add_all(self, messages: Sequence[Any], format: str | None = None) -> Awaitable[list[str]]:
-        """Stores several finished messages in one commit, all or none; their ids."""
+        """Stores several finished messages in one commit, all or none, and returns their ids."""
         return arun(self._work.add_all(messages, format=format))
 
     def call(
         self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False
     ) -> Awaitable[CallId]:
-        """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`."""
+        """Stores that a tool is about to run and returns the call's id. Run the tool after this, unless the id says
+        `waiting`; see `Turn.call`.
+        """
         return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
 
     def calls(self) -> Awaitable[list[CallToRun]]:
@@ -79,7 +84,7 @@ class AsyncTurn:
         return arun(self._work.calls())
 
     def result(self, call_id: str | int, content: Any, error: bool = False) -> Awaitable[str]:
-        """Stores what the tool answered; the id of that message."""
+        """Stores what a tool answered and returns the id of that message."""
         return arun(self._work.result(call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:
@@ -87,19 +92,19 @@ class AsyncTurn:
         return arun(self._work.sent(platform_id))
 
     def inbox(self) -> Awaitable[list[Message]]:
-        """Takes messages that came in meanwhile into this turn."""
+        """Takes the messages that came in meanwhile into this turn and returns them."""
         return arun(self._work.inbox())
 
     def retract(self, reason: str = "retried") -> Awaitable[None]:
-        """Takes this turn's answer so far out of the model's view; the transcript keeps it."""
+        """Takes what this turn has answered so far out of the model's view, to try again; the transcript keeps it."""
         return arun(self._work.retract(reason))
 
     def interrupt(self, reason: str = "interrupted") -> Awaitable[None]:
-        """Ends the turn as interrupted; what was delivered stays."""
+        """Ends the turn as interrupted; what was delivered is kept."""
         return arun(self._work.finish("interrupted", reason))
 
     def fail(self, error: BaseException | str) -> Awaitable[None]:
-        """Ends the turn as failed; the error is a record, never speech."""
+        """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
         text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
         return arun(self._work.finish("failed", error=text))
 
@@ -107,6 +112,9 @@ class AsyncTurn:
     def stopped(self) -> Awaitable[bool]:
         """Whether this turn is over: ended, stopped from outside, or taken over."""
         return arun(self._work.stopped())
+
+    def __repr__(self) -> str:
+        return f"<AsyncTurn {self.id} {'ended' if self._work.ended else 'running'}>"
 
     async def __aenter__(self) -> "AsyncTurn":
         enter(self, self._work)
@@ -129,7 +137,7 @@ class AsyncTurn:
     __aexit__ = Leaving(_leave, AsyncBlock)
 
 
-class Starting:
+class StartingTurn:
     """A turn about to start: await it, or enter it with `async with`."""
 
     def __init__(self, plan: Plan[TurnWork]) -> None:
@@ -139,6 +147,9 @@ class Starting:
 
     def __await__(self) -> Generator[Any, Any, AsyncTurn]:
         return self._start().__await__()
+
+    def __repr__(self) -> str:
+        return "<StartingTurn: await it, or enter it with `async with`>"
 
     async def _start(self) -> AsyncTurn:
         return AsyncTurn(await arun(self._plan))
@@ -160,7 +171,12 @@ class Starting:
 
 @bordered
 class AsyncSession:
-    """One conversation; see `Session`."""
+    """One conversation, for asyncio; see `Session`."""
+
+    id: str
+    key: str | None
+    epoch: int
+    tenant: str
 
     def __init__(self, work: SessionWork) -> None:
         self._work = work
@@ -176,21 +192,23 @@ class AsyncSession:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
-    ) -> Starting:
+    ) -> StartingTurn:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable once this was awaited."""
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
-        return Starting(self._work.turn(message, format=format, **options))
+        return StartingTurn(self._work.turn(message, format=format, **options))
 
     def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> Awaitable[str]:
-        """Stores one message outside a turn; its id."""
+        """Stores one message outside a turn and returns its id."""
         return arun(self._work.append(message, format=format, event_id=event_id))
 
     def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[list[str]]:
-        """Stores several messages outside a turn in one commit, all or none; their ids."""
+        """Stores several messages outside a turn in one commit, all or none, and returns their ids."""
         return arun(self._work.append_all(messages, format=format))
 
     def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[Recorded]:
-        """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
+        """For agents that keep their own list of messages: stores what is new in the list, and keeps its shape as the
+        context. Recording a list again, merged, trimmed, reloaded or copied, loses nothing and doubles nothing.
+        """
         return arun(self._work.record(messages, format=format))
 
     def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Awaitable[Context]:
@@ -202,7 +220,7 @@ class AsyncSession:
         return arun(self._work.context(format, prefill=prefill))
 
     async def transcript(self, after: int = 0, limit: int | None = None) -> AsyncIterator[Message]:
-        """All messages after seq `after`, in order, nothing left out."""
+        """Iterates over all messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
             page, seq = await arun(self._work.messages(after, TELLING))
@@ -214,19 +232,19 @@ class AsyncSession:
             left = None if left is None else left - len(page)
 
     def head(self) -> Awaitable[int]:
-        """The seq of its last entry."""
+        """The seq of the session's last entry."""
         return arun(self._work.head())
 
     async def entries(self, after: int = 0) -> AsyncIterator[Entry]:
-        """The log after seq `after`."""
+        """Iterates over the entries of the log after seq `after`."""
         while page := await arun(self._work.entries(after)):
             for entry in page:
                 yield entry
             after = page[-1].seq
 
     async def follow(self, after: str | None = None) -> AsyncIterator[Event]:
-        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier
-        event.
+        """Iterates over events without end: those of the log, then live ones as they happen, chunks included, each
+        once. It begins at the first entry, or after the event whose cursor is given.
         """
         room = self._work.room
         follower = await arun(following(room, after))
@@ -236,27 +254,27 @@ class AsyncSession:
                     yield event
 
     def pending(self) -> Awaitable[list[Message]]:
-        """The inbox: accepted, and not yet taken into a turn."""
+        """The messages in the inbox: accepted, and not yet taken into a turn."""
         return arun(self._work.pending())
 
     def calls(self) -> Awaitable[list[ToolCall]]:
-        """Every tool call with its state: open, waiting, approved, denied, done, failed or unknown."""
+        """Every tool call of the session with its state: open, waiting, approved, denied, done, failed or unknown."""
         return arun(self._work.calls())
 
     def turns(self, after: int = 0, limit: int | None = None) -> Awaitable[list[TurnInfo]]:
-        """The turns with numbers above `after`: how each ended, and what it spent."""
+        """The turns with numbers above `after`: how each ended, and the tokens it spent."""
         return arun(self._work.turns(after, limit))
 
     def info(self) -> Awaitable[SessionInfo]:
-        """State, counts, title, usage."""
+        """The session at a glance: its state, counts, title and usage."""
         return arun(self._work.info())
 
     def instructions(self, text: str | None = None) -> Awaitable[str | None]:
-        """Reads the system prompt, or sets a new version of it."""
+        """Reads the system prompt or, given a text, sets a new version of it."""
         return arun(self._work.instructions(text))
 
     def label(self, message_id: str | int, **labels: Any) -> Awaitable[None]:
-        """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
+        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out of the context."""
         return arun(self._work.label(message_id, labels))
 
     def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> Awaitable[None]:
@@ -270,19 +288,23 @@ class AsyncSession:
         return arun(self._work.compact(summary, keep_turns))
 
     def rewind(self, to_message: str) -> Awaitable[None]:
-        """The model's view ends with this message from now on; rewinding to a later one brings back what came after."""
+        """Lets the model's view end with this message from now on; the transcript keeps what came after, and rewinding
+        to a later message brings it back.
+        """
         return arun(self._work.rewind(to_message))
 
     async def fork(self, at: str | None = None, key: str | None = None) -> "AsyncSession":
-        """A new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        """Makes a new session that shares the past of this one, up to message `at` or all of it, without copying it."""
         return AsyncSession(await arun(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> Awaitable[bool]:
-        """Ends the running turn, whichever process it is in; False when none was running."""
+        """Ends the running turn as interrupted, whichever process it runs in; False when none was running."""
         return arun(self._work.stop(reason))
 
     def end(self, reason: str) -> Awaitable[None]:
-        """No more turns."""
+        """Ends the session: what runs is interrupted, and no more turns can start. It can still be read, and the next
+        `Store.session` of its key makes a new one. Ending it again changes nothing.
+        """
         return arun(self._work.end(reason))
 
     def __repr__(self) -> str:
@@ -294,24 +316,26 @@ class AsyncOwed(Owed):
     """A reply that is stored and owed to somebody; see `Owed`."""
 
     def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:  # type: ignore[override]
-        """The reply has arrived; it is owed no more."""
+        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes nothing."""
         return arun(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> Awaitable[None]:  # type: ignore[override]
-        """A try did not go through; the reply stays owed, and another sender may claim it."""
+        """Records that a try did not go through: the reply stays owed, and another sender may claim it."""
         return arun(self._work.failed(reason))
 
 
 @bordered
 class AsyncStore:
-    """Sessions, kept, for asyncio; see `Store`."""
+    """All sessions of one tenant in one place, for asyncio; see `Store`."""
+
+    tenant: str
 
     def __init__(self, work: StoreWork) -> None:
         self._work = work
         self.tenant = work.tenant
 
     async def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> AsyncSession:
-        """The key's current session, made if there is none; `reset` is a policy, applied in the same transaction."""
+        """The key's current session, made if there is none; a `reset` policy is applied in the same transaction."""
         return AsyncSession(await arun(self._work.session(key, reset=reset, create=create)))
 
     def turn(
@@ -325,10 +349,12 @@ class AsyncStore:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
-    ) -> Starting:
-        """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
+    ) -> StartingTurn:
+        """Starts a turn in the key's current session, which is made if there is none and reset if that is due: what a
+        gateway calls for each inbound message. All is one transaction; otherwise as `Session.turn`.
+        """
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
-        return Starting(self._work.turn(key, message, reset=reset, format=format, **options))
+        return StartingTurn(self._work.turn(key, message, reset=reset, format=format, **options))
 
     def accept(
         self,
@@ -339,7 +365,9 @@ class AsyncStore:
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
     ) -> Awaitable[Receipt]:
-        """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
+        """Stores a message in the inbox of the key's current session, and nothing more: what a webhook calls before it
+        answers. The next turn takes it. An `event_id` that came before gives the receipt of that time.
+        """
         return arun(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
 
     async def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[AsyncOwed]:
@@ -361,7 +389,9 @@ class AsyncStore:
         return AsyncSession(await arun(self._work.get(session_id)))
 
     async def reset(self, key: str, *, reason: str = "command") -> AsyncSession:
-        """Ends the key's current session and binds a new one."""
+        """Ends the key's current session, what runs in it included, and gives the key a new one, whose epoch is one
+        higher. What waits in the inbox goes on in the new session.
+        """
         return AsyncSession(await arun(self._work.reset(key, reason=reason)))
 
     def sessions(
@@ -398,7 +428,7 @@ class AsyncStore:
         return arun(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
-        """Erases the sessions that had no news for so many days; tells which ones, unless `preview` is False."""
+        """Erases the sessions that had no news for so many days; with `preview` it only tells which ones."""
         return arun(self._work.retain(days, preview=preview))
 
     def info(self) -> Awaitable[StoreInfo]:
@@ -410,12 +440,15 @@ class AsyncStore:
         return arun(self._work.check())
 
     def backup(self, to: str | os.PathLike[str]) -> Awaitable[Backup]:
-        """Copies the whole store, as of one moment, to a new file while others write; the copy was verified."""
+        """Copies the whole store, as of one moment, to a new file while others write, and verifies the copy."""
         return arun(self._work.backup(to))
 
     async def close(self) -> None:
-        """Lets go of the store, after what was submitted is done."""
+        """Ends the turns that this process still runs, as interrupted, and closes the store once all is written."""
         await seen_through(self._work.close)
+
+    def __repr__(self) -> str:
+        return f"<AsyncStore {self._work.engine.where} tenant={self.tenant!r}>"
 
     async def __aenter__(self) -> "AsyncStore":
         return self
@@ -434,7 +467,7 @@ class _Derived(AsyncStore):
         yield
 
 
-class Opening:
+class OpeningStore:
     """A store about to be opened: await it, or enter it with `async with`."""
 
     def __init__(self, where: str | os.PathLike[str], options: dict[str, Any]) -> None:
@@ -443,6 +476,9 @@ class Opening:
 
     def __await__(self) -> Generator[Any, Any, AsyncStore]:
         return self._open().__await__()
+
+    def __repr__(self) -> str:
+        return f"<OpeningStore {shown(self._where)}: await it, or enter it with `async with`>"
 
     async def _open(self) -> AsyncStore:
         insist_on_asyncio()
@@ -468,6 +504,6 @@ def open_async(
     tenant: str = "default",
     read_only: bool = False,
     world: World | None = None,
-) -> Opening:
+) -> OpeningStore:
     """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as store`."""
-    return Opening(where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world})
+    return OpeningStore(where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world})

@@ -51,6 +51,9 @@ class AsyncDelivery(AsyncIterator[str]):
         self._over = True
         return None
 
+    def __repr__(self) -> str:
+        return f"<AsyncDelivery of turn {self._work.id}, {'over' if self._over else 'open'}>"
+
     async def aclose(self) -> None:
         """Leaves the stream before its end. Its source is closed, and what was handed on is stored."""
         if not self._over:

@@ -13,7 +13,7 @@ from holdfast.runtime.holder import clock_name
 
 
 class World(Protocol):
-    """Time and chance, as a store sees them."""
+    """Clock and randomness of a store. Tests give their own, with a seed, and get the same run again."""
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC; data for people, never order."""

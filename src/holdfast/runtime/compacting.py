@@ -30,7 +30,7 @@ Summary = str | Callable[[list[Message]], Any]
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What a compaction came to: the entry, and the ids of the messages its summary now stands for."""
+    """What a compaction did: `seq` is its entry, `covered` the ids of the messages that its summary stands for."""
 
     seq: int
     covered: tuple[str, ...]

@@ -25,8 +25,12 @@ from holdfast.formats.shaping import is_plain_dialogue
 
 
 class Context(list[Any]):
-    """Payloads ready to send. `head` is the seq up to which the log was read; `instructions` is the system prompt,
-    for formats that want it beside the list (Anthropic's `system`)."""
+    """What the model sees: a list of payloads ready to send, and yours to change. `head` is the seq up to which the log
+    was read; `instructions` is the system prompt, for formats that want it beside the list (Anthropic's `system`).
+    """
+
+    head: int
+    instructions: str
 
     def __init__(self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "") -> None:
         super().__init__(payloads)
@@ -35,7 +39,7 @@ class Context(list[Any]):
         self._owned = False
         self._continuation: Any = None
 
-    def go_on(self, payload: Any) -> None:
+    def _go_on(self, payload: Any) -> None:
         """Puts this after the model's own last message. What its caller appends takes its place."""
         list.append(self, payload)
         self._continuation = payload
@@ -120,7 +124,7 @@ class Contexts:
         list.extend(context, shape.close([payload for payload, _ in tail], None))
         in_turn = log.running is not None
         if in_turn and not prefill and tail and shape.note(tail[-1][0]).role == "assistant":
-            context.go_on(shape.say("user", CONTINUE))
+            context._go_on(shape.say("user", CONTINUE))
         return context
 
     def shown(self, log: Log, shape: Format) -> list[Shaped]:

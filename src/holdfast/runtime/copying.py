@@ -32,7 +32,7 @@ BYTES_MAX = 16 << 20
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What a copy came to. `entries` are in the target as they are in the source, `added` of them by this copy; all
+    """What a copy did. `entries` are in the target as they are in the source, `added` of them by this copy; all
     were read back and compared. `digest` is of all these sessions together, the same in both stores. `in_use`: sessions
     in which a turn is running, copied up to there, and forks that wait for that turn; copy again when it is over.
     `differences`: sessions that were left as they are.
@@ -47,7 +47,7 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a copy has come: sessions that are done, entries that were dealt with, and how many there are."""
+    """How far a copy has come: the sessions and entries that are done, and how many there are in all."""
 
     sessions: int
     sessions_total: int
@@ -67,7 +67,7 @@ def copy(
 
     Sessions come out the same: entries, inbox, outbox, keys and epochs, events that were accepted. Both stores may be
     in use. Copying again brings over what is new, and resumes a copy that was cut short. What is in the target stays: a
-    session that went on there by itself is told of and left.
+    session that has gone on there by itself is left as it is, and told in `Copied.differences`.
     """
     _insist(source)
     whose = "default" if tenant is None else tenant

@@ -59,6 +59,9 @@ class Delivery(Iterator[str]):
         self._over = True
         return None
 
+    def __repr__(self) -> str:
+        return f"<Delivery of turn {self._work.id}, {'over' if self._over else 'open'}>"
+
     def close(self) -> None:
         """Leaves the stream before its end. Its source is closed, and what was handed on is stored."""
         if not self._over:

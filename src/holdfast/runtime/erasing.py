@@ -23,9 +23,9 @@ BATCH = 100
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """What an erasure takes, or took when `done`. `blobs`: large parts that no other session has. `forks`: sessions
-    that share its past and lose that. `copies`: sessions that lose the messages they carried along to it, and nothing
-    else.
+    """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries; `blobs` counts large
+    parts that no other session has; `forks` are sessions that share its past and lose that; `copies` are sessions that
+    lose the messages they carried along to it, and nothing else.
     """
 
     session_id: str

@@ -34,7 +34,10 @@ PAGE = 500
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened. `cursor` resumes right after it. `text` is what `message_id` said with it."""
+    """Something that happened in a session that is followed. `kind` is "entry", with the entry in `entry`, or "chunk",
+    a piece of a message that is still being spoken. `text` are the words that it adds to message `message_id`: joined
+    by message id, the texts give each message once. `cursor` is a string to resume from, right after this event.
+    """
 
     cursor: str
     kind: Literal["entry", "chunk"]

@@ -30,7 +30,9 @@ _decode = msgspec.json.Decoder(tuple[_Moment, _Id]).decode
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A session in a list. `head` is the number of its entries; times are in milliseconds since 1970."""
+    """A session in a list. `state` is "open", "running" or "ended"; `title` is its first words; `head` is the number of
+    its entries. Times are in milliseconds since 1970.
+    """
 
     id: str
     key: str | None
@@ -44,7 +46,10 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Page(Generic[T]):
-    """Some of many, and `next`, the cursor of the page after them; None when this is the last."""
+    """Some of many: a sequence, with `next`, the cursor to ask for the page after it; None when this is the last."""
+
+    items: list[T]
+    next: str | None
 
     def __init__(self, items: list[T], next: str | None) -> None:
         self.items, self.next = items, next

@@ -23,8 +23,23 @@ class Message:
 
     `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken it) or "erased" (its
     words are gone). `late`: stored by a turn that had been superseded. `payload` is exactly what was stored, in
-    `format`; None when it is erased or damaged, and `text` says so then.
+    `format`; None when it is erased or damaged, and `text` says so then. `at` is in milliseconds since 1970; `event_id`
+    and `reply_to` are those it came in with; `finish` is why the model stopped, as the provider said it.
     """
+
+    id: str
+    seq: int
+    role: str
+    state: str
+    turn: str | None
+    format: str
+    at: int
+    labels: dict[str, Any]
+    late: bool
+    event_id: str | None
+    reply_to: str | None
+    finish: str | None
+    model: str | None
 
     def __init__(
         self, seen: Seen, *, turn: str | None, pending: bool = False, labels: dict[str, Any] | None = None
@@ -46,11 +61,13 @@ class Message:
 
     @property
     def payload(self) -> Any:
+        """The message exactly as it was stored; a copy of its own at every look."""
         note = self._seen.note
         return None if note.erased or note.origin == "unreadable" else self._read(thaw, None)
 
     @property
     def parts(self) -> list[Part]:
+        """A reading of the payload that is the same for all formats: texts, calls, results, images, thinking."""
         return self._read(lambda body: parts_of(self._seen.note, body), [Text(unreadable(self.seq))])
 
     def _read(self, work: Callable[[bytes], Any], otherwise: Any) -> Any:
@@ -72,6 +89,7 @@ class Message:
 
     @property
     def usage(self) -> Usage | None:
+        """The tokens that the provider counted for this message; None when it did not say."""
         return self._seen.note.usage
 
     def __repr__(self) -> str:

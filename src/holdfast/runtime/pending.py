@@ -30,6 +30,9 @@ _decode = msgspec.json.Decoder(tuple[str, str, int]).decode
 class PendingMessage(Message):
     """A message that waits, with the session it waits in and that session's key."""
 
+    key: str | None
+    session_id: str
+
     def __init__(self, pending: Pending) -> None:
         entry = readable(pending.entry)
         note = note_of("message", entry.note)

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.domain.fold import Log
+from holdfast.domain.ids import turn_id
 from holdfast.engine.protocol import Claim, Debt, Engine, Refused, Ticket
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
@@ -24,7 +25,7 @@ from holdfast.runtime.room import Room
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A message was accepted, now or, with `again`, when the same event came before."""
+    """A message was accepted: now, or earlier if `again` says so, when the same event came for the first time."""
 
     session_id: str
     message_id: str
@@ -65,22 +66,33 @@ class OwedWork:
 
 @bordered
 class Owed:
-    """A reply that is stored and owed to somebody. `id` is the key to send it with: the same at every try."""
+    """A reply that is stored and owed to somebody. `id` is the key to send it with, the same at every try; `made_at` is
+    in milliseconds since 1970.
+    """
+
+    id: str
+    text: str
+    reply_to: str
+    key: str | None
+    session_id: str
+    turn_id: str
+    made_at: int
+    age_s: float
 
     def __init__(self, work: OwedWork) -> None:
         self._work = work
         debt, room = work.debt, work.room
         self.id, self.text, self.reply_to = debt.id.hex(), work.text, debt.reply_to
-        self.key, self.session_id, self.turn_id = room.key, room.id, room.turn_name(debt.turn)
+        self.key, self.session_id, self.turn_id = room.key, room.id, turn_id(room.id, debt.turn)
         self.made_at = debt.at
         self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
 
     def sent(self, platform_id: str | int | None = None) -> None:
-        """The reply has arrived; it is owed no more."""
+        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes nothing."""
         run(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> None:
-        """A try did not go through; the reply stays owed, and another sender may claim it."""
+        """Records that a try did not go through: the reply stays owed, and another sender may claim it."""
         run(self._work.failed(reason))
 
     def __repr__(self) -> str:

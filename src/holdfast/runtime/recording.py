@@ -34,7 +34,9 @@ _NO_NOTE = MessageNote()
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What a recording came to: ids of the messages that were new, and the seq up to which the log now goes."""
+    """What a recording stored: `new` are the ids of the messages that were new, `head` is the seq of the last entry
+    now.
+    """
 
     new: tuple[str, ...]
     head: int

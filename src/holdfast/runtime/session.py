@@ -190,7 +190,14 @@ class SessionWork:
 
 @bordered
 class Session:
-    """One conversation. A handle is cheap and safe to share among threads; the session's id is for life."""
+    """One conversation. A handle is cheap and safe to share among threads. `id` is for life; `key` is the name that it
+    is found by, None for a fork without one; `epoch` counts the sessions that the key has had.
+    """
+
+    id: str
+    key: str | None
+    epoch: int
+    tenant: str
 
     def __init__(self, work: SessionWork) -> None:
         self._work = work
@@ -217,15 +224,17 @@ class Session:
         return Turn(run(self._work.turn(message, format=format, **options)))
 
     def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> str:
-        """Stores one message outside a turn; its id."""
+        """Stores one message outside a turn and returns its id."""
         return run(self._work.append(message, format=format, event_id=event_id))
 
     def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> list[str]:
-        """Stores several messages outside a turn in one commit, all or none; their ids."""
+        """Stores several messages outside a turn in one commit, all or none, and returns their ids."""
         return run(self._work.append_all(messages, format=format))
 
     def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Recorded":
-        """For agents that keep their own list: stores what is new in it, and keeps its shape as the context."""
+        """For agents that keep their own list of messages: stores what is new in the list, and keeps its shape as the
+        context. Recording a list again, merged, trimmed, reloaded or copied, loses nothing and doubles nothing.
+        """
         return run(self._work.record(messages, format=format))
 
     def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Context:
@@ -237,7 +246,7 @@ class Session:
         return run(self._work.context(format, prefill=prefill))
 
     def transcript(self, after: int = 0, limit: int | None = None) -> Iterator[Message]:
-        """All messages after seq `after`, in order, nothing left out."""
+        """Iterates over all messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
             page, seq = run(self._work.messages(after, TELLING))
@@ -248,43 +257,43 @@ class Session:
             left = None if left is None else left - len(page)
 
     def head(self) -> int:
-        """The seq of its last entry."""
+        """The seq of the session's last entry."""
         return run(self._work.head())
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """The log after seq `after`."""
+        """Iterates over the entries of the log after seq `after`."""
         while page := run(self._work.entries(after)):
             yield from page
             after = page[-1].seq
 
     def follow(self, after: str | None = None) -> Iterator[Event]:
-        """The log and then live, chunks included, each once; from the beginning, or from the cursor of an earlier
-        event.
+        """Iterates over events without end: those of the log, then live ones as they happen, chunks included, each
+        once. It begins at the first entry, or after the event whose cursor is given.
         """
         return follow(self._work.room, after)
 
     def pending(self) -> list[Message]:
-        """The inbox: accepted, and not yet taken into a turn."""
+        """The messages in the inbox: accepted, and not yet taken into a turn."""
         return run(self._work.pending())
 
     def calls(self) -> list[ToolCall]:
-        """Every tool call with its state: open, waiting, approved, denied, done, failed or unknown."""
+        """Every tool call of the session with its state: open, waiting, approved, denied, done, failed or unknown."""
         return run(self._work.calls())
 
     def info(self) -> SessionInfo:
-        """State, counts, title, usage."""
+        """The session at a glance: its state, counts, title and usage."""
         return run(self._work.info())
 
     def turns(self, after: int = 0, limit: int | None = None) -> list[TurnInfo]:
-        """The turns with numbers above `after`: how each ended, and what it spent."""
+        """The turns with numbers above `after`: how each ended, and the tokens it spent."""
         return run(self._work.turns(after, limit))
 
     def instructions(self, text: str | None = None) -> str | None:
-        """Reads the system prompt, or sets a new version of it."""
+        """Reads the system prompt or, given a text, sets a new version of it."""
         return run(self._work.instructions(text))
 
     def label(self, message_id: str | int, **labels: Any) -> None:
-        """Puts labels on a message; `visible_to_model=False` takes it out of the context."""
+        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out of the context."""
         run(self._work.label(message_id, labels))
 
     def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> None:
@@ -302,19 +311,23 @@ class Session:
         return run(self._work.compact(summary, keep_turns))
 
     def rewind(self, to_message: str) -> None:
-        """The model's view ends with this message from now on; rewinding to a later one brings back what came after."""
+        """Lets the model's view end with this message from now on; the transcript keeps what came after, and rewinding
+        to a later message brings it back.
+        """
         run(self._work.rewind(to_message))
 
     def fork(self, at: str | None = None, key: str | None = None) -> "Session":
-        """A new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        """Makes a new session that shares the past of this one, up to message `at` or all of it, without copying it."""
         return Session(run(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> bool:
-        """Ends the running turn, whichever process it is in; False when none was running."""
+        """Ends the running turn as interrupted, whichever process it runs in; False when none was running."""
         return run(self._work.stop(reason))
 
     def end(self, reason: str) -> None:
-        """No more turns."""
+        """Ends the session: what runs is interrupted, and no more turns can start. It can still be read, and the next
+        `Store.session` of its key makes a new one. Ending it again changes nothing.
+        """
         run(self._work.end(reason))
 
     def __repr__(self) -> str:

@@ -381,14 +381,16 @@ def _words_of(*entry: Any) -> Any:
 
 @bordered
 class Store:
-    """Sessions, kept. A context manager, safe to use from many threads."""
+    """All sessions of one tenant in one place. A context manager that closes it, safe to use from many threads."""
+
+    tenant: str
 
     def __init__(self, work: StoreWork) -> None:
         self._work = work
         self.tenant = work.tenant
 
     def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> Session:
-        """The key's current session, made if there is none; `reset` is a policy, applied in the same transaction."""
+        """The key's current session, made if there is none; a `reset` policy is applied in the same transaction."""
         return Session(run(self._work.session(key, reset=reset, create=create)))
 
     def turn(
@@ -403,7 +405,9 @@ class Store:
         reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Turn:
-        """What a gateway calls per inbound message: resolve, reset if due, start, in one transaction."""
+        """Starts a turn in the key's current session, which is made if there is none and reset if that is due: what a
+        gateway calls for each inbound message. All is one transaction; otherwise as `Session.turn`.
+        """
         options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
         return Turn(run(self._work.turn(key, message, reset=reset, format=format, **options)))
 
@@ -416,7 +420,9 @@ class Store:
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
     ) -> Receipt:
-        """A durable receipt, nothing more: what a webhook calls before it answers. The next turn takes the message."""
+        """Stores a message in the inbox of the key's current session, and nothing more: what a webhook calls before it
+        answers. The next turn takes it. An `event_id` that came before gives the receipt of that time.
+        """
         return run(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
 
     def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[Owed]:
@@ -444,7 +450,9 @@ class Store:
         return Session(run(self._work.get(session_id)))
 
     def reset(self, key: str, *, reason: str = "command") -> Session:
-        """Ends the key's current session and binds a new one."""
+        """Ends the key's current session, what runs in it included, and gives the key a new one, whose epoch is one
+        higher. What waits in the inbox goes on in the new session.
+        """
         return Session(run(self._work.reset(key, reason=reason)))
 
     def sessions(
@@ -489,7 +497,7 @@ class Store:
         return run(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
-        """Erases the sessions that had no news for so many days; tells which ones, unless `preview` is False."""
+        """Erases the sessions that had no news for so many days; with `preview` it only tells which ones."""
         return run(self._work.retain(days, preview=preview))
 
     def info(self) -> "StoreInfo":
@@ -501,12 +509,15 @@ class Store:
         return run(self._work.check())
 
     def backup(self, to: str | os.PathLike[str]) -> "Backup":
-        """Copies the whole store, as of one moment, to a new file while others write; the copy was verified."""
+        """Copies the whole store, as of one moment, to a new file while others write, and verifies the copy."""
         return run(self._work.backup(to))
 
     def close(self) -> None:
-        """Lets go of the store, after what was submitted is done."""
+        """Ends the turns that this process still runs, as interrupted, and closes the store once all is written."""
         self._work.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self._work.engine.where} tenant={self.tenant!r}>"
 
     def __enter__(self) -> "Store":
         return self

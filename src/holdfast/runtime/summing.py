@@ -22,7 +22,10 @@ OPENING = 8
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """What a session is at a glance. Times are in milliseconds since 1970."""
+    """A session at a glance. `state` is "open", "running" or "ended"; `title` is its first words; `head` is the seq of
+    its last entry; `messages` and `turns` count what it has had, `pending` what waits in its inbox; `running` is the id
+    of the turn that runs; `usage` is the sum of all tokens. Times are in milliseconds since 1970.
+    """
 
     id: str
     key: str | None
@@ -41,7 +44,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
-    """What a turn came to. `end` is None while it runs; `usage` is of the messages that were said in it."""
+    """What became of a turn. `number` counts the turns of a session; `end` is None while it runs, `reason` and `error`
+    say why it ended; `messages` and `usage` are those of the turn. Times are in milliseconds since 1970.
+    """
 
     id: str
     number: int

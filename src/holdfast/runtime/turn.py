@@ -17,7 +17,11 @@ from holdfast.runtime.working import TurnWork
 
 @bordered
 class Turn:
-    """One piece of work. Leaving the block ends it: cleanly as completed, by an exception as interrupted or failed."""
+    """One piece of work, from a message that came in to its one end, used in a `with` block. Leaving the block cleanly
+    ends the turn as completed; an exception ends it as interrupted or failed, and is re-raised.
+    """
+
+    id: str
 
     def __init__(self, work: TurnWork) -> None:
         self._work = work
@@ -37,19 +41,20 @@ class Turn:
         return Delivery(self._work, chunks, format)
 
     def say(self, text: str) -> str:
-        """Stores text as a whole message and gives it back to be shown."""
+        """Stores a text as a whole message of the agent and returns it, to be shown."""
         return run(self._work.say(text))
 
     def add(self, message: Any, format: str | None = None) -> str:
-        """Stores a finished message of the agent's or of a tool's; its id."""
+        """Stores a finished message of the agent or of a tool and returns its id."""
         return run(self._work.add(message, format=format))
 
     def add_all(self, messages: Sequence[Any], format: str | None = None) -> list[str]:
-        """Stores several finished messages in one commit, all or none; their ids."""
+        """Stores several finished messages in one commit, all or none, and returns their ids."""
         return run(self._work.add_all(messages, format=format))
 
     def call(self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False) -> CallId:
-        """Stores that a tool is about to run; the call's id. Run the tool after this, unless the id says `waiting`.
+        """Stores that a tool is about to run and returns the call's id. Run the tool then, unless the id says
+        `waiting`.
 
         With `needs_approval` the call waits until `Session.decide`; make it again, with the same id and arguments, to
         use the approval. An id that was asked about stays bound to that: denied, with other arguments, used or done,
@@ -65,29 +70,29 @@ class Turn:
         return run(self._work.calls())
 
     def result(self, call_id: str | int, content: Any, error: bool = False) -> str:
-        """Stores what the tool answered; the id of that message."""
+        """Stores what a tool answered and returns the id of that message."""
         return run(self._work.result(call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> None:
-        """Confirms that what this turn has said so far has arrived, because it was streamed to the user: it is not
-        owed any more, or will not be when the turn ends. What the turn says after this is.
+        """Confirms that what this turn has said so far has reached the one who asked, because it was streamed there:
+        the outbox will not have it. What the turn says after this is owed as usual.
         """
         run(self._work.sent(platform_id))
 
     def inbox(self) -> list[Message]:
-        """Takes messages that came in meanwhile into this turn."""
+        """Takes the messages that came in meanwhile into this turn and returns them."""
         return run(self._work.inbox())
 
     def retract(self, reason: str = "retried") -> None:
-        """Takes this turn's answer so far out of the model's view; the transcript keeps it."""
+        """Takes what this turn has answered so far out of the model's view, to try again; the transcript keeps it."""
         run(self._work.retract(reason))
 
     def interrupt(self, reason: str = "interrupted") -> None:
-        """Ends the turn as interrupted; what was delivered stays."""
+        """Ends the turn as interrupted; what was delivered is kept."""
         run(self._work.finish("interrupted", reason))
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends the turn as failed; the error is a record, never speech."""
+        """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
         text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
         run(self._work.finish("failed", error=text))
 
@@ -95,6 +100,9 @@ class Turn:
     def stopped(self) -> bool:
         """Whether this turn is over: ended, stopped from outside, or taken over."""
         return run(self._work.stopped())
+
+    def __repr__(self) -> str:
+        return f"<Turn {self.id} {'ended' if self._work.ended else 'running'}>"
 
     def __enter__(self) -> "Turn":
         enter(self, self._work)
