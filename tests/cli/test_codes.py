@@ -184,6 +184,14 @@ def test_a_defect_is_70_and_a_sentence_with_the_way_to_see_more(world, monkeypat
     assert "Traceback" in command("sessions", "show", "x", "--store", world.path, HOLDFAST_DEBUG="1").err
 
 
+def test_a_traceback_can_not_steer_the_terminal(world):
+    """What an error quotes may be stored text (I-20)."""
+    name = "x\x1b]0;owned\x07\x9b2J\u202e"
+    done = command("sessions", "show", name, "--store", world.path, HOLDFAST_DEBUG="1")
+    assert "Traceback" in done.err
+    assert not set("\x1b\x07\x9b\u202e") & set(done.err)
+
+
 def test_an_error_of_the_world_is_a_sentence_unless_a_traceback_is_asked_for(tmp_path):
     done = process("sessions", "list", "--store", tmp_path / "none.db")
     assert (done.code, done.out) == (3, "")

@@ -63,7 +63,10 @@ def _sorry(error: Exception) -> int:
     if os.environ.get("HOLDFAST_DEBUG"):
         import traceback
 
-        traceback.print_exception(error)
+        from holdfast.cli.harmless import harmless
+
+        # What the error quotes may be stored text, and must not steer the terminal (I-20).
+        sys.stderr.write(harmless("".join(traceback.format_exception(error))))
     code, sentence = _explained(error)
     Output().tell(f"holdfast: {sentence}")
     for line in getattr(error, "more", ()):
