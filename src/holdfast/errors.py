@@ -112,14 +112,16 @@ class ReadOnlyStore(CallerMistake):
 
 
 class AlreadyAccepted(CallerMistake):
-    """Event `{event_id}` was accepted before, as message `{message_id}` in turn `{turn_id}` of session
-    `{session_id}`; there is nothing more to do."""
+    """Event `{event_id}` was accepted before, as message `{message_id}` of session `{session_id}` (turn: {turn_id});
+    {standing}."""
 
     code = "already_accepted"
     event_id: str
     message_id: str
     turn_id: str | None
+    """The turn that has taken it; None while it waits in the inbox."""
     session_id: str
+    standing: str
 
 
 class TryAgain(HoldfastError):
@@ -137,7 +139,7 @@ class SessionBusy(TryAgain):
 
 
 class Conflict(TryAgain):
-    """Session `{session_id}` has changed since it was read: {problem}. Read it again, then retry."""
+    """Session `{session_id}` can't take this as it is now: {problem}."""
 
     code = "conflict"
     session_id: str

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import AgentCache, Session, Store
-from holdfast.errors import SessionEnded
+from holdfast.errors import BadArgument, SessionEnded
 from worlds import HandWorld
 
 LIMIT_S = 60
@@ -351,3 +351,14 @@ def test_an_agent_made_by_an_async_factory_is_closed_when_it_leaves(tmp_path: Pa
             return first
 
     assert asyncio.run(leave()).closed == 1
+
+
+@pytest.mark.parametrize("asked", ["get", "drop", "close"])
+def test_a_factory_that_waits_for_its_own_agent_is_told_so(store: Store, asked: str) -> None:
+    def factory(session: Session) -> object:
+        cache.close() if asked == "close" else getattr(cache, asked)(session)
+        return object()
+
+    cache = AgentCache(factory)
+    with pytest.raises(BadArgument, match="its agent is not made yet"):
+        cache.get(store.session("k"))

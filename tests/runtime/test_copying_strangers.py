@@ -97,3 +97,34 @@ def test_debts_that_no_turn_of_the_log_owes_are_not_copied(path: Path, target: P
     copy(path, target)
     with holdfast.open(target) as store:
         assert [owed.reply_to for owed in store.outbox()] == ["ann"]
+
+
+def test_a_reply_that_its_own_turn_confirmed_is_copied(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "from.db") as store:
+        session = store.session("k")
+        with session.turn("hello", reply_to="chat 1") as turn:
+            turn.say("hi")
+            turn.sent("platform 7")
+        before = [message.text for message in session.transcript()]
+    copied = holdfast.copy(tmp_path / "from.db", tmp_path / "to.db")
+    assert not copied.differences
+    with holdfast.open(tmp_path / "to.db") as store:
+        assert [message.text for message in store.session("k").transcript()] == before and store.outbox() == []
+
+
+def test_a_view_whose_order_is_not_that_of_the_log_is_copied(tmp_path: Path) -> None:
+    """What waited in the inbox stands behind what was said meanwhile, and a range over the two goes backwards."""
+    with holdfast.open(tmp_path / "from.db") as store:
+        session = store.session("k")
+        with session.turn("one") as turn:
+            turn.say("two")
+        store.accept("k", "waiting")
+        session.append("said meanwhile")
+        with session.turn() as turn:
+            session.compact("what was said", keep_turns=2)
+            turn.say("three")
+        before = list(session.context())
+    copied = holdfast.copy(tmp_path / "from.db", tmp_path / "to.db")
+    assert not copied.differences
+    with holdfast.open(tmp_path / "to.db") as store:
+        assert list(store.session("k").context()) == before

@@ -54,10 +54,16 @@ def run(options: Any, out: Output) -> int:
     for line in table(columns, rows, width=out.width):
         out.line(*line)
     if not rows:
-        out.say("No matches." if options.key or options.state or options.text else "No sessions yet.")
+        out.say(_nothing(options))
     if page.next is not None:
         out.say("More: ", (shlex.join(_line(options, page.next)), "strong"))
     return DONE
+
+
+def _nothing(options: Any) -> str:
+    if options.after is not None:
+        return "No more sessions."
+    return "No matches." if options.key or options.state or options.text else "No sessions yet."
 
 
 def _line(options: Any, cursor: str) -> list[str]:

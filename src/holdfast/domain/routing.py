@@ -26,7 +26,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     def __or__(self, other: "Policy") -> "Policy":
         if not isinstance(other, Policy):
-            return NotImplemented
+            given = type(other).__name__
+            raise BadArgument(parameter="a policy's other side of `|`", takes="another policy", given=f"a {given}")
         return Either(self, other)
 
 

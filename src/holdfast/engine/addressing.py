@@ -16,7 +16,7 @@ _KEYWORDS = frozenset(
     {"host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "connect_timeout", "options"}
     | {"application_name", "sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "target_session_attrs"}
 )
-_SECRET = re.compile(r"(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE | re.DOTALL)
+_SECRET = re.compile(r"(?<!\w)(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE | re.DOTALL)
 _CREDENTIALS = re.compile(r"([^/.:\s][^/:\s]*):.*@(.*)", re.DOTALL)
 
 

@@ -8,10 +8,11 @@ import contextlib
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import CoroutineType
 from typing import Any
 
+from holdfast.errors import BadArgument
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import RealWorld, World
 
@@ -24,6 +25,7 @@ class _Slot:
         self.made = False
         self.agent: Any = None
         self.used_at = 0.0
+        self.maker: int | None = None  # the thread that holds `making`
 
 
 @bordered
@@ -55,7 +57,7 @@ class AgentCache:
             self._slots.move_to_end(wanted)
             slot.used_at = self._tick()
         self._close(leaving)
-        with slot.making:
+        with self._made_by_others(slot):
             if not slot.made:
                 try:
                     slot.agent = self._begun(self._factory(session), wanted, slot)
@@ -110,6 +112,23 @@ class AgentCache:
         task.add_done_callback(made)
         return task
 
+    @contextlib.contextmanager
+    def _made_by_others(self, slot: _Slot) -> Iterator[None]:
+        """Waits while another thread makes this agent. The factory that makes it can't wait for itself."""
+        me = threading.get_ident()
+        if slot.maker == me:
+            raise BadArgument(
+                parameter="session",
+                takes="in a factory, sessions other than the one whose agent it makes",
+                given="that one: its agent is not made yet",
+            )
+        with slot.making:
+            slot.maker = me
+            try:
+                yield
+            finally:
+                slot.maker = None
+
     def _forget(self, wanted: tuple[Hashable, ...], slot: _Slot) -> None:
         with self._lock:
             if self._slots.get(wanted) is slot:
@@ -117,7 +136,7 @@ class AgentCache:
 
     def _close(self, slots: list[_Slot]) -> None:
         for slot in slots:
-            with slot.making:
+            with self._made_by_others(slot):
                 agent = slot.agent if slot.made else None
             if _is_task(agent):
                 _when_made(agent, _hang_up)

@@ -86,5 +86,6 @@ def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence)
     outcome = yield room.engine.submit((Write(new.id, (opened,), open=opening),))
     if isinstance(outcome, Refused):
-        raise Conflict(session_id=room.id, problem=f"the key `{key}` was bound to another session meanwhile")
+        problem = f"the key `{key}` was bound to another session meanwhile; use another key, or none"
+        raise Conflict(session_id=room.id, problem=problem)
     return branch

@@ -88,7 +88,7 @@ def _commit(room: Room, covered: list[str], text: str) -> Plan[Compaction]:
         with room.lock:
             head, note = log.head, covering(log, covered)
         if note is None:
-            raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view")
+            raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view; compact again")
         draft = room.draft("compaction", note, body=spoken.body)
         outcome = yield room.submit(drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
         if not isinstance(outcome, Refused):

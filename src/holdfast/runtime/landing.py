@@ -173,7 +173,7 @@ class Landing:
         write = Write(self._room.id, tuple(self._drafts), head=head, open=self._opening, ended_too=True, **effects)
         [outcome] = self._room.engine.commit([(*self._before, write)])
         if isinstance(outcome, Refused):
-            raise Conflict(session_id=self._room.id, problem="somebody else wrote to it meanwhile")
+            raise Conflict(session_id=self._room.id, problem="somebody else wrote to it meanwhile; try again")
         self._head += len(self._drafts)
         self._drafts, self._bytes, self._opening, self._before = [], 0, None, ()
 

@@ -61,7 +61,8 @@ class OwedWork:
     def _note(self, note: Posted, **write: Any) -> Plan[None]:
         outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), ended_too=True, **write)
         if isinstance(outcome, Refused) and outcome.why != "taken":
-            raise Conflict(session_id=self.room.id, problem=f"its reply could not be settled: {outcome.why}")
+            problem = f"its reply could not be settled ({outcome.why}); try again"
+            raise Conflict(session_id=self.room.id, problem=problem)
 
 
 @bordered

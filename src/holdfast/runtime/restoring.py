@@ -168,7 +168,7 @@ class _Restoring:
     def bring(self, entries: Iterable[Entry]) -> Brought:
         known = owned(self._engine, self._tenant, self._id)
         if known is None and self._engine.state(self._id) is not None:
-            raise Conflict(session_id=self._id, problem="it can't be restored under its id here")
+            raise Conflict(session_id=self._id, problem="it can't be restored under its id in this store")
         self._done.new = int(known is None)
         key, epoch = (known.key, known.epoch) if known is not None else self._name()
         opening = Opening(self._tenant, key, epoch)
@@ -231,7 +231,8 @@ class _Restoring:
         here = self._engine.entries(self._id, after=page[0].seq - 1, limit=len(page))
         for ours, theirs in zip(page, here, strict=False):
             if ours != theirs:
-                raise Conflict(session_id=self._id, problem=f"from entry {ours.seq} on it went on differently here")
+                problem = f"from entry {ours.seq} on it went on differently here, and is kept as it is"
+                raise Conflict(session_id=self._id, problem=problem)
         return page[len(here) :]
 
     def _lay(self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool) -> None:
@@ -250,7 +251,8 @@ class _Restoring:
         write = Write(self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid)
         [outcome] = self._engine.commit([(write,)])
         if isinstance(outcome, Refused):
-            raise Conflict(session_id=self._id, problem=f"somebody else wrote to it meanwhile ({outcome.why})")
+            problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
+            raise Conflict(session_id=self._id, problem=problem)
         self._done.messages += sum(entry.kind == "message" for entry in entries)
         self._done.labels += sum(entry.kind == "label" for entry in entries)
         self._done.summaries += sum(entry.kind == "compaction" for entry in entries)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.arguments import Checked, OnBusy
 from holdfast.domain.entry import Closed, Decided, Draft, Entry, Labelled
+from holdfast.domain.fold import Log
 from holdfast.domain.message import freeze, target_of
 from holdfast.domain.turn import Ask, ToolCall
 from holdfast.engine.protocol import Commit, Refused, Write
@@ -103,7 +104,7 @@ class SessionWork:
                 waiting = [ask for ask in log.asks.values() if ask.call_id == call_id and ask.approved is None]
                 head = log.head
             if not waiting:
-                raise NotFound(what="waiting call", name=call_id, hint="Session.calls() lists those that wait")
+                raise NotFound(what="call that waits for approval", name=call_id, hint=_decided(log, call_id))
             drafts = self._decision(waiting[-1], approved, by)
             outcome = yield self.room.submit(drafts=drafts, head=head)
             if not isinstance(outcome, Refused):
@@ -186,6 +187,14 @@ class SessionWork:
     def pending(self) -> Plan[list[Message]]:
         yield from settle_to_read(self.room)
         return (yield Read(self.room.pending))
+
+
+def _decided(log: Log, call_id: str) -> str:
+    """Why no call of this id waits, for somebody who wants to answer it."""
+    asked = [ask for ask in log.asks.values() if ask.call_id == call_id]
+    if not asked:
+        return "Session.calls() lists those that wait"
+    return "it was approved before" if asked[-1].approved else "it was denied before"
 
 
 @bordered

@@ -55,7 +55,12 @@ class Speaking:
         """The error that tells why this turn is over."""
         log = yield Read(self.room.log)
         turn = log.turns.get(self.number)
-        reason = (turn.reason or turn.end) if turn is not None and turn.end is not None else "another took over"
+        if log.closed == "erased":
+            reason = "its session was erased"
+        elif turn is not None and turn.end is not None:
+            reason = turn.reason or turn.end
+        else:
+            reason = "another took over"
         return TurnInterrupted(turn_id=self.id, reason=reason)
 
     def refuse(self) -> Plan[None]:

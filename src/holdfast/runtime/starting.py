@@ -243,7 +243,13 @@ def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:
         for message in log.messages:
             if message.id == id and message.turn is not None:
                 number = message.turn
-    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=other.turn_name(number), session_id=other.id)
+    taker = other.turn_name(number)
+    standing = (
+        "a turn took it, and there is nothing more to do"
+        if taker is not None
+        else "it waits in the inbox for the next turn: start one without a message"
+    )
+    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=taker, session_id=other.id, standing=standing)
 
 
 def _standing_in(room: Room, known: Accepted) -> Room:

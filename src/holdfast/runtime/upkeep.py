@@ -61,7 +61,7 @@ def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
 
 def _unreadable_in(engine: Engine, state: SessionState) -> Iterator[Problem]:
     after = state.origin
-    while page := engine.entries(state.id, after=after, limit=PAGE):
+    while after < state.head and (page := engine.entries(state.id, after=after, limit=PAGE)):
         after = page[-1].seq
         for entry in page:
             if readable(entry) is not entry:

@@ -28,6 +28,7 @@ NAME_MAX = 100_000
 _KINDS = frozenset(get_args(Kind))
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGE = re.compile(r"[0-9a-f]{32}")
+_TURN = re.compile(r"[0-9a-f-]{36}:[1-9][0-9]{0,18}")
 _WORDS = ("message", "compaction")
 
 
@@ -86,7 +87,8 @@ def _vet_names(kind: str, note: Any) -> None:
     elif kind in ("call", "ask", "decision", "label"):
         names = (note.message,)
     elif kind == "post":
-        names = (note.owed,)
+        # A reply is named by its id; one that its own turn confirmed, by the turn.
+        names = () if _TURN.fullmatch(note.owed) else (note.owed,)
     elif kind == "rewind":
         names = (note.to,) if note.to else ()
     elif kind == "opened":
@@ -100,8 +102,12 @@ def _vet_places(entry: Entry, note: Any) -> None:
     """Where a note tells of places in the log, they are places before it."""
     upto = entry.seq
     for name in ("ranges", "covers", "gone", "turns"):
+        places = [seq for span in getattr(note, name, ()) for seq in span]
+        _insist(all(0 <= seq <= upto for seq in places), f"its {name} are not places before it")
+    # Ranges go by the order of the messages: what waited in the inbox stands behind what was said meanwhile.
+    for name in ("gone", "turns"):
         spans = getattr(note, name, ())
-        _insist(all(0 <= first <= last <= upto for first, last in spans), f"its {name} are not places before it")
+        _insist(all(first <= last for first, last in spans), f"its {name} are not places before it")
     for name in ("restored", "aside", "cut", "edits", "seqs"):
         _insist(all(0 <= seq <= upto for seq in getattr(note, name, ())), f"its {name} are not places before it")
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):

@@ -137,14 +137,13 @@ class PostgresEngine:
 
     def _make_writer(self, lane: int, apply: Apply) -> Writer:
         scribe = self._scribes[lane]
-        where = f"{self.where} {lane}"
         tellers = (self._watchers.wake, self._notifier.note, self._indexer.note)
 
         def wake(commits: Sequence[Commit]) -> None:
             for tell in tellers:
                 tell(commits)
 
-        return Writer(where, apply=apply, wake=wake, tidy=scribe.tidy, finish=scribe.finish)
+        return Writer(self.where, apply=apply, wake=wake, tidy=scribe.tidy, finish=scribe.finish)
 
     # Writing: on the writers' threads.
 
