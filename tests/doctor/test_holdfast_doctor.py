@@ -207,3 +207,17 @@ def test_a_store_that_can_t_be_opened_is_a_finding(path: Path) -> None:
         file.truncate(8192)
     [(kind, where)] = kinds.stores_at(str(path))
     assert [finding.rule for finding in exam.examine(kind, where).findings] == ["holdfast/unreadable-store"]
+
+
+def test_a_fork_and_its_parent_that_both_go_on_are_healthy(tmp_path: Path) -> None:
+    """What the parent said after they parted is not the past of the fork, though both have a turn of that number."""
+    path = tmp_path / "agent.db"
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        with session.turn("one") as turn:
+            turn.say("two")
+        branch = session.fork(key="branch")
+        for each in (session, branch):
+            with each.turn("three") as turn:
+                turn.say("four")
+    assert rules(path) == set()

@@ -581,7 +581,7 @@ def test_what_was_erased_is_not_found_even_if_the_index_was_not_told(path: str, 
     say(engine, gone, "kelp xylocanary")
     assert len(look(engine, "kelp")) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._searching, "forget", lambda gone: None)
+        patch.setattr(engine._searching, "forget", lambda gone, blanked: None)
         erase(engine, gone)
     assert b"canary" in search_bytes(path)
     assert look(engine, "kelp") == ["kelp kept"]

@@ -54,7 +54,7 @@ def test_a_compaction_inside_ones_own_turn_covers_earlier_turns_and_the_turn_goe
         turn.say("Working.")
         done = session.compact("All of it.", keep_turns=2)
         assert done is not None and len(done.covered) == 10
-        shown = contents(turn.context())
+        shown = contents(turn.context(prefill=True))
         assert "All of it." in shown[0] and shown[0].endswith("question 5")  # neighbours of one role are one message
         assert shown[1:] == ["answer 5", "Go on.", "Working."]
         turn.say("Done.")

@@ -266,7 +266,7 @@ def test_a_full_disk_can_be_read_though_a_turn_could_not_be_ended(tmp_path: Path
                     turn.say("all of it")
                     faults.fail_at(faults.count + 1)
             assert [message.text for message in session.transcript()] == ["one", "all of it"]
-            assert len(session.context()) == 2
+            assert len(session.context(prefill=True)) == 2
             assert session.info().state == "running"
             assert session.pending() == [] and session.calls() == [] and len(session.turns()) == 1
             assert [listed.key for listed in store.sessions()] == ["k"]

@@ -94,7 +94,8 @@ class HoldfastRecords:
         found: list[Entry] = []
         lost: dict[int, str] = {}
         while after < head:
-            page, problem = self._page(session, after, PAGE, bodies)
+            # Never beyond `head`: behind the point where a fork parted, its parent's log is another story.
+            page, problem = self._page(session, after, min(PAGE, head - after), bodies)
             if problem is not None:  # one by one, to see which
                 page, problem = self._page(session, after, 1, bodies)
             for seq in range(after + 1, page[0].seq if page else after + 2):
