@@ -5,6 +5,7 @@ Fault classes F1, F4, A8, I7 of FAULTS.md.
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -646,3 +647,32 @@ def test_a_running_turn_takes_what_came_in_meanwhile(store, where):
         assert [payload["role"] for payload in turn.context()] == ["user", "assistant", "tool", "user"]
         turn.say("Done, by the window.")
     valid_everywhere(session)
+
+
+def test_a_waiter_is_not_told_of_its_own_message_when_another_one_was_taken(path):
+    """Between its look at the inbox and its start, a turn came and went that took what waited beside its message."""
+    with holdfast.open(path) as first, holdfast.open(path) as second, holdfast.open(path) as third:
+        running = first.session("k").turn("running")
+        first.accept("k", "beside")
+        engine, submit, met = second._work.engine, second._work.engine.submit, []
+
+        def submit_late(commit):
+            if commit[-1].start is not None and not met:
+                met.append(commit)
+                with third.session("k").turn() as turn:
+                    turn.say("I took the other one.")
+            return submit(commit)
+
+        started = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "submit", submit_late)
+            waiter = threading.Thread(target=lambda: started.append(second.session("k").turn("mine")))
+            waiter.start()
+            while len(first.session("k").pending()) < 2:
+                time.sleep(0.01)
+            running.interrupt("enough")
+            waiter.join(60)
+        assert met and len(started) == 1
+        started[0].interrupt("enough")
+        texts = [message.text for message in first.session("k").transcript()]
+        assert texts.count("mine") == texts.count("beside") == 1

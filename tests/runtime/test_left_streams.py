@@ -10,6 +10,7 @@ import threading
 import pytest
 
 import holdfast
+from holdfast.errors import TurnInterrupted
 from holdfast.testing.examine import broken
 from holdfast.testing.providers import check
 from looking import end_notes, ends, other_handle, told
@@ -368,3 +369,30 @@ def test_a_chunk_of_the_wrong_kind_is_the_callers_mistake_and_what_came_before_i
         with session.turn("Hi") as turn:
             list(turn.deliver(iter(["Hello", {"choices": []}])))
     assert answers(session) == [("Hello", "partial")]
+
+
+def test_a_store_that_is_closed_while_a_task_delivers_tells_the_task(path):
+    """The end of the turn is no end of the stream: the loop does not go on as if all had been said."""
+
+    async def chunks():
+        for number in range(100):
+            await asyncio.sleep(0.01)
+            yield f"piece {number} "
+
+    async def main():
+        store = await holdfast.open_async(path)
+        session = await store.session("k")
+
+        async def deliver():
+            async with session.turn("hello") as turn:
+                async for _ in turn.deliver(chunks()):
+                    shown.set()
+
+        shown = asyncio.Event()
+        task = asyncio.create_task(deliver())
+        await shown.wait()
+        await store.close()
+        with pytest.raises(TurnInterrupted):
+            await task
+
+    asyncio.run(main())

@@ -46,6 +46,8 @@ class AsyncDelivery(AsyncIterator[str]):
             text = await arun(work.tell(stream, batch))
             if text:
                 return text
+        if work.ended:  # its source was let go of because the turn is over: that is no end of the stream
+            await arun(work.refuse())
         stream.finish()
         await arun(work.close_stream(stream))
         self._over = True

@@ -212,7 +212,9 @@ def _refused(room: Room, wish: Wish, refused: Refused) -> Plan[None]:
     if refused.why == "accepted":
         raise (yield Read(lambda: already(room, wish.event_id or "", refused.detail)))
     if refused.why == "taken" and wish.accepted:
-        raise (yield Read(lambda: _taken(room, wish)))
+        waiting = yield Read(partial(room.engine.inbox, room.id))
+        if not any(each.message == wish.id for each in waiting):  # else it was another message that a turn took
+            yield from _missed(room, wish)
     if refused.why == "missing":
         raise NotFound(what="session", name=room.id, hint="it may have been erased")
 
