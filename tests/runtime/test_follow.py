@@ -436,7 +436,6 @@ def bad_cursors(session: Session, other: Session) -> dict[str, str]:
         "before the beginning": cursors.write(Cursor(session.id, -1)),
         "another session": cursors.write(Cursor(other.id, 1)),
         "less than nothing seen": cursors.write(Cursor(session.id, 1, {"00" * 16: -1})),
-        "nothing": "",
         "garbage": "garbage!",
         "a number": "-1",
         "not ASCII": "🦀",
@@ -450,7 +449,7 @@ def bad_cursors(session: Session, other: Session) -> dict[str, str]:
     "name",
     [
         "the future", "far in the future", "before the beginning", "another session", "less than nothing seen",
-        "nothing", "garbage", "a number", "not ASCII", "not a cursor", "half a cursor", "a line break",
+        "garbage", "a number", "not ASCII", "not a cursor", "half a cursor", "a line break",
     ],
 )  # fmt: skip
 def test_a_cursor_that_can_not_be_served_is_answered_at_once(store: Store, session: Session, name: str) -> None:

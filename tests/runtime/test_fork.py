@@ -205,7 +205,7 @@ def test_an_unknown_message_is_not_found_and_no_session_is_made(path: Path, stor
     talk(session, 0)
     talk(store.session("other"), 1)
     before = rows(path)
-    for name in ("", "0" * 32, next(store.session("other").transcript()).id):
+    for name in ("0" * 32, next(store.session("other").transcript()).id):
         with pytest.raises(NotFound):
             session.fork(at=name)
     assert rows(path) == before

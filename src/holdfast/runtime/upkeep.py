@@ -16,6 +16,8 @@ from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
 
 PAGE = 1000
+ENTRIES = 200
+"""Whole entries, with their payloads: fewer at a time."""
 
 
 class Migrated(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
 
 def _unreadable_in(engine: Engine, state: SessionState) -> Iterator[Problem]:
     after = state.origin
-    while after < state.head and (page := engine.entries(state.id, after=after, limit=PAGE)):
+    while after < state.head and (page := engine.entries(state.id, after=after, limit=ENTRIES)):
         after = page[-1].seq
         for entry in page:
             if readable(entry) is not entry:

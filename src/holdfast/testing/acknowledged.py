@@ -14,6 +14,7 @@ It knows nothing of how a store works. Callers tell it what they were told, in t
     over(session)                      the session has ended
     owed(id, session), paid(id)        a reply is owed, and then no longer
     erased(session), bereft(session)   nothing of it is to be told any more; the past that it shared is gone
+    blanked(session)                   copies of messages that were answered in a session that was erased are gone
 
 What was acknowledged while other calls were under way is told with `ordered=False`: nothing follows for its place. A
 killed process writes the same names to a pipe, and `hear` takes them from there. What was under way when it was killed
@@ -43,6 +44,7 @@ class Of:
         self.prompts: list[str] = []
         self.places: dict[int, str] = {}
         self.over = False
+        self.blanked = False
 
 
 class Acknowledged:
@@ -127,6 +129,10 @@ class Acknowledged:
         self._of.pop(session, None)
         self._owed = {id: place for id, place in self._owed.items() if place != session}
 
+    def blanked(self, session: str) -> None:
+        """Messages that waited here were carried on, and went with the session that answered them."""
+        self.of(session).blanked = True
+
     def bereft(self, session: str) -> None:
         self.of(session).prompts = []
 
@@ -157,9 +163,12 @@ def _words(messages: list[Any], known: Of) -> Iterator[str]:
     texts = Counter(message.text for message in messages)
     of_text = {message.text: message for message in messages}
     last = 0
+    blank = sum(message.state == "erased" for message in messages) if known.blanked else 0
     for id, text, ordered in known.said:
         found = by_id.get(id) if id is not None else of_text.get(text or "")
-        if found is None:
+        if blank and (found is None or found.state == "erased"):
+            blank -= 1
+        elif found is None:
             yield f"{text or id!r} was acknowledged and is not there (I-3)"
         elif text is not None and (found.text != text or texts[text] != 1):
             yield f"{text!r} is there {texts[text]} times, as {found.text!r} (I-2)"

@@ -242,6 +242,8 @@ def erase(stage: Stage, desk: Desk) -> bool:
     answer = stage.ask(lambda side: desk.stores.of(side).erase(id))
     if answer.error is None:
         stage.told.erased(id)
+        for other in answer.values[0].copies if answer.values is not None else ():
+            stage.told.blanked(other)
         stage.lost.add(id)
         for fork in sorted(stage.known):
             if stage.is_lost(fork):

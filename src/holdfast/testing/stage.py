@@ -244,6 +244,8 @@ class Stage:
             texts = {message.id: message for message in store.get(reader.session).transcript()}
             for id, text in reader.texts.items():
                 message = texts.get(id)
+                if message is not None and message.state == "erased":
+                    continue
                 whole = message is not None and message.seq <= len(reader.seqs)
                 if message is not None and (message.text != text if whole else not message.text.startswith(text)):
                     found.append(f"session {reader.session[:8]}: {id} was told as {text!r} (I-15)")

@@ -4,6 +4,7 @@ only writes does not even load it.
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.sqlite.indexer import Indexer
@@ -38,7 +39,7 @@ class Searching:
         if self._indexer is not None:
             self._indexer.stir()
 
-    def forget(self, sessions: list[int], blanked: list[int]) -> None:
+    def forget(self, sessions: list[int], blanked: Sequence[int] = ()) -> None:
         """After this, nothing of these sessions is in any byte of the search file, nor of messages of those that were
         `blanked` that have no words any more.
         """
