@@ -1,4 +1,4 @@
-"""A scripted model on loopback, for programs that speak the Messages or the Responses API.
+"""A scripted model on loopback, for programs that speak the Messages API, the Responses API or Chat Completions.
 
 A prompt may hold a line `DO: [STEP, …]`; the n-th request after that prompt plays the n-th step:
 
@@ -100,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw or b"{}")
         path = self.path.split("?")[0]
         self.model.requests.append((path, body))
-        answers = {"/messages": self._messages, "/responses": self._responses}
+        answers = {"/messages": self._messages, "/responses": self._responses, "/chat/completions": self._chat}
         answer = next((answers[end] for end in answers if path.endswith(end)), None)
         if answer is None:
             self._json({"input_tokens": len(raw) // 4})
@@ -155,6 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
         usage = {"input_tokens": size, "output_tokens": 20, "total_tokens": size + 20, **details}
         whole = {"id": self.model.id("resp"), "object": "response", "created_at": 1_790_000_000, "status": "completed"}
         whole |= {"model": body.get("model"), "output": items, "usage": usage, "error": None}
+        if not body.get("stream"):
+            if self._goes_on(step):
+                self._json(whole)
+            return
         self._start()
         self._event("response.created", response={**whole, "status": "in_progress", "output": [], "usage": None})
         for index, item in enumerate(items):
@@ -185,6 +189,24 @@ class _Handler(BaseHTTPRequestHandler):
                 yield {"type": "custom_tool_call", "id": self.model.id("ctc"), **call, "input": arguments}
             else:
                 yield {"type": "function_call", "id": self.model.id("fc"), **call, "arguments": json.dumps(arguments)}
+
+    # Chat Completions, which nobody here asks for as a stream.
+
+    def _chat(self, body: dict[str, Any], step: dict[str, Any], size: int) -> None:
+        calls = [
+            {
+                "id": self.model.id("call"),
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for name, arguments in step.get("tools", ())
+        ]
+        said = {"role": "assistant", "content": _said(step) or None} | ({"tool_calls": calls} if calls else {})
+        choice = {"index": 0, "message": said, "finish_reason": "tool_calls" if calls else "stop"}
+        usage = {"prompt_tokens": size, "completion_tokens": 20, "total_tokens": size + 20}
+        whole = {"id": self.model.id("chatcmpl"), "object": "chat.completion", "created": 1_790_000_000}
+        if self._goes_on(step):
+            self._json({**whole, "model": body.get("model"), "choices": [choice], "usage": usage})
 
     # What they share.
 
