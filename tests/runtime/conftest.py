@@ -22,3 +22,11 @@ def store(path: Path) -> Iterator[holdfast.Store]:
 @pytest.fixture
 def session(store: holdfast.Store) -> holdfast.Session:
     return store.session("k")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a store, once on each engine."""
+    if request.param == "sqlite":
+        return str(tmp_path / "agent.db")
+    return request.getfixturevalue("databases")(schema=True)

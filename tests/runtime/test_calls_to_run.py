@@ -42,13 +42,6 @@ MADE = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "agent.db")
-    return request.getfixturevalue("databases")(schema=True)
-
-
 @pytest.fixture
 def session(where):
     with holdfast.open(where, durability="process") as store:

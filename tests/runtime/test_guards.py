@@ -11,13 +11,6 @@ from looking import other_handle, told
 LIMIT_S = 60.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "agent.db")
-    return request.getfixturevalue("databases")(schema=True)
-
-
 @pytest.fixture
 def store(where):
     with holdfast.open(where, durability="process") as opened:

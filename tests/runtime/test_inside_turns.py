@@ -15,13 +15,6 @@ FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 LIMIT_S = 60.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "agent.db")
-    return request.getfixturevalue("databases")(schema=True)
-
-
 @pytest.fixture
 def store(where):
     with holdfast.open(where, durability="process") as opened:

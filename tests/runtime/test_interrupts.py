@@ -62,16 +62,6 @@ def left(life):
         life.tell(next(held))
 
 
-def pushed(life):
-    """A source that pushes."""
-    with life.session.turn("Hi") as turn:
-        life.speak()
-        stream = turn.stream()
-        for word in ("Once ", "upon ", "a time"):
-            life.tell(stream.push(word))
-        stream.close()
-
-
 async def async_whole(life):
     async with life.session.turn("Hi") as turn:
         life.speak()

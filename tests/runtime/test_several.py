@@ -8,13 +8,6 @@ import holdfast
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded, TurnInterrupted
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "agent.db")
-    return request.getfixturevalue("databases")(schema=True)
-
-
 @pytest.fixture
 def session(where):
     with holdfast.open(where, durability="process") as store:
