@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from clusters import Cluster
 from deaf_proxy import DeafProxy, answers, asks
 from holdfast.domain.entry import STARTING, Draft
+from holdfast.domain.seeking import Words
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.postgres.migrating import SCHEMA_VERSION
 from holdfast.engine.postgres.queries import MIGRATIONS, SCHEMA
@@ -428,12 +429,31 @@ def test_a_store_that_was_migrated_meanwhile_is_refused_at_the_next_connection(p
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     ask(place, "UPDATE store SET value = '99'")
-    line = engine._scribes[0]._line
-    assert line is not None
-    line.hang_up()
+    for line in list(engine._watchdog._lines):
+        line.hang_up()
+    for _ in range(3):  # nobody goes on with a connection on which it was refused
+        with pytest.raises(SchemaMismatch):
+            did(engine, Write(session, drafts=drafts()))
     with pytest.raises(SchemaMismatch):
-        did(engine, Write(session, drafts=drafts()))
-    assert engine.entries(session, after=1) == []
+        engine.entries(session)
+    assert ask(place, "SELECT count(*) FROM entry") == [(1,)]
+
+
+def test_what_was_migrated_meanwhile_is_not_read_for_words_and_those_who_watch_are_woken(
+    place: str, opening: Open
+) -> None:
+    """Reading words is writing too. A poller that can't look wakes all, who look and are told."""
+    engine = opening(place, writers=1, words_of=lambda *entry: Words("hello", "user"))
+    session = opened(engine, 1)
+    ask(place, "UPDATE store SET value = '99'")
+    for _ in range(2):
+        with pytest.raises(SchemaMismatch):
+            engine._searching._insist([(b"t", session, 0)])
+    woken = threading.Event()
+    stop = engine.watch(session, woken.set)
+    assert woken.wait(PATIENCE_S)
+    stop()
+    assert ask(place, "SELECT count(*) FROM mark") == [(0,)]
 
 
 def test_the_schema_is_what_the_migrations_make(databases: Callable[..., str]) -> None:

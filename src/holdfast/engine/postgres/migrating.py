@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from holdfast.engine.postgres.connection import Line
+from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
 from holdfast.engine.postgres.trouble import is_missing, refusal, translate, verdict
@@ -71,6 +71,20 @@ def _prepare(line: Line, where: str) -> int | None:
         problem=f"it has tables of another program ({problem.diag.message_primary if problem else ''})",
         remedy="Give Holdfast a schema of its own: create one and say ?options=-csearch_path%3Dits_name in the address",
     ) from problem
+
+
+def reach(address: Address, watchdog: Watchdog, *, prepared: bool = True) -> Line:
+    """A connection to a store that this release knows: it may have been migrated while we were away. One to any other
+    is closed, so that nobody can go on with it. Raises the driver's errors.
+    """
+    line = address.line(watchdog, prepared=prepared)
+    try:
+        with line.asking() as connection:
+            refuse_newer(connection, address.shown)
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:

@@ -24,6 +24,7 @@ import psycopg
 
 from holdfast.engine.postgres.arrays import Blobs, Ids
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
+from holdfast.engine.postgres.migrating import reach
 from holdfast.engine.postgres.naming import is_id
 from holdfast.engine.postgres.notifying import is_meant
 from holdfast.engine.postgres.tenants import Tenants
@@ -150,7 +151,7 @@ class Poller:
         if self._line is not None and self._address.primary.is_outdated(self._line.identity):
             self._drop()
         if self._line is None:
-            self._line = self._address.line(self._watchdog, prepared=self._prepared)
+            self._line = reach(self._address, self._watchdog, prepared=self._prepared)
             if self._listens and not self._line.pooled:
                 self._listen(self._line)
         return self._line

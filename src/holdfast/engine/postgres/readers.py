@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
-from holdfast.engine.postgres.migrating import refuse_newer
+from holdfast.engine.postgres.migrating import reach
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
 from holdfast.errors import StoreUnavailable
@@ -77,14 +77,7 @@ class Readers:
             if not self._address.primary.is_outdated(line.identity):
                 return line
             line.close()
-        line = self._address.line(self._watchdog, prepared=self._prepared)
-        try:
-            with line.asking() as connection:
-                refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
-        except BaseException:
-            line.close()
-            raise
-        return line
+        return reach(self._address, self._watchdog, prepared=self._prepared)
 
     def _give(self, line: Line) -> None:
         self._idle.append(line)

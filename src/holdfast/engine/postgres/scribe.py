@@ -29,7 +29,7 @@ from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, 
 from holdfast.engine.postgres.erasing import erasures, is_erasure
 from holdfast.engine.postgres.laying import laid_events, laid_places
 from holdfast.engine.postgres.ledger import Ledger
-from holdfast.engine.postgres.migrating import refuse_newer
+from holdfast.engine.postgres.migrating import reach
 from holdfast.engine.postgres.naming import is_id, name
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.siding import Sidings
@@ -100,10 +100,8 @@ class Scribe:
         if self._line is not None and self._address.primary.is_outdated(self._line.identity):
             self.close()
         if self._line is None or self._line.connection.closed:
-            self._line = self._address.line(self._watchdog, prepared=self._prepared)
+            self._line = reach(self._address, self._watchdog, prepared=self._prepared)
             self._sure = False
-            with self._line.asking() as connection:
-                refuse_newer(connection, self._address.shown)  # it may have been migrated while we were away
             self._limit(self._line)
             self._swift = Swift.on(self._line)
         return self._line

@@ -24,6 +24,7 @@ from holdfast.engine.codec import join, names_in
 from holdfast.engine.postgres.arrays import Ids, Ints, Texts
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, columns
+from holdfast.engine.postgres.migrating import reach
 from holdfast.engine.postgres.naming import is_id, raw, text
 from holdfast.engine.postgres.patience import Patience
 from holdfast.engine.postgres.trouble import translate, verdict
@@ -164,7 +165,7 @@ class Searching:
         """
         if self._line is not None and self._address.primary.is_outdated(self._line.identity):
             self._drop()
-        line = self._line = self._line or self._address.line(self._watchdog)
+        line = self._line = self._line or reach(self._address, self._watchdog)
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
         added = columns(PLACE | {"seq": Ints}, sorted(behind))
         *_, marks, _ = line.run_all([*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)])
