@@ -3,12 +3,14 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import goose_stores
 import holdfast
 from commanding import command
+from holdfast.foreign import private
 from procs import child
 
 HELD = """
@@ -109,6 +111,21 @@ def test_a_temporary_folder_without_room_is_told_as_such(goose: Path, temporary:
     for done in (command("doctor", goose), command("import", goose, "--into", tmp_path / "agent.db")):
         assert done.code == 5
         assert "no room for a private copy" in done.err and "TMPDIR" in done.err and "damaged" not in done.err
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_temporary_folder_that_gets_full_meanwhile_is_told_as_such(
+    goose: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was room when it was looked at; others have filled it since."""
+
+    def full(number: int, mode: str) -> Any:
+        os.close(number)
+        return open("/dev/full", mode)
+
+    monkeypatch.setattr(private, "open", full, raising=False)
+    with pytest.raises(private.NoRoom, match="no room for a private copy"):
+        private.PrivateCopy(goose)
     assert list(temporary.iterdir()) == []
 
 

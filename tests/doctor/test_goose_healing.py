@@ -175,6 +175,22 @@ def test_a_call_without_a_result_gets_one_that_says_so(tmp_path):
     assert spoken[called + 1]["created"] == spoken[called]["created"]
 
 
+def test_a_made_result_stands_next_to_its_call_though_another_result_of_it_came_behind_words(tmp_path):
+    """I-10: what stands behind words answers no call any more, for any provider."""
+
+    def scattered(store):
+        store.ask("Frost and wind?")
+        store.say("assistant", call("call_a"), call("call_b"))
+        store.say("assistant", text("Let me see."))
+        store.say("user", result("call_a"))
+        store.say("assistant", text("No frost."))
+
+    spoken = messages(tmp_path, scattered)
+    called = next(place for place, said in enumerate(spoken) if said["content"][0]["type"] == "toolRequest")
+    assert [(block["type"], block["id"]) for block in spoken[called + 1]["content"]] == [("toolResponse", "call_b")]
+    assert [said["created"] for said in spoken] == sorted(said["created"] for said in spoken)
+
+
 def test_a_turn_that_died_in_its_tools_is_closed_and_said_to_be_interrupted(tmp_path):
     *_, answered, said = messages(tmp_path, orphan_at_the_end)
     assert [block["id"] for block in answered["content"]] == ["call_o1", "call_o2"]

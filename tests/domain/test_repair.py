@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from holdfast.domain.message import Call, Result, Text, freeze
+from holdfast.domain.message import Call, Result, Text, Thinking, freeze
 from holdfast.domain.repair import INTERRUPTED, RUNNING, WAITING, Seen, may_cut, repair
 from holdfast.formats import registry
 
@@ -209,3 +209,12 @@ def test_a_user_message_that_only_thinks_shows_nothing():
     note = registry.get("holdfast").note(payload)
     seen = [Seen("a", 1, None, note, freeze(payload))]
     assert repair(seen, registry.read) == []
+
+
+def test_a_partial_message_does_not_show_thinking_that_was_never_signed():
+    """I-14: what a provider has not signed it does not take back, and half of it least of all."""
+    thoughts = [{"type": "thinking", "text": "Hm.", "signed": signed} for signed in (True, False)]
+    payload = {"role": "assistant", "parts": [*thoughts, {"type": "text", "text": "Half a sen"}]}
+    [message] = view(payload, format_name="holdfast")
+    [step] = repair([as_partial(message)], registry.read)
+    assert [piece.part for piece in step.pieces] == [Thinking("Hm.", signed=True), Text("Half a sen")]

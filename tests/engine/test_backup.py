@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 import holdfast
@@ -226,6 +227,25 @@ def test_a_copy_that_is_not_what_was_copied_does_not_get_its_name(
 
     monkeypatch.setattr(backing, "_copy", losing)
     with pytest.raises(Damaged):
+        store.backup(tmp_path / "copy.db")
+    assert left_over(tmp_path) == []
+
+
+def test_a_copy_that_is_sound_and_of_another_moment_does_not_get_its_name(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every page of it is in order; an entry that was to be copied is not there."""
+    copy = backing._copy
+
+    def losing(*args: object) -> None:
+        copy(*args)  # type: ignore[arg-type]
+        partial = apsw.Connection(str(tmp_path / "copy.db.partial"))
+        partial.execute("DELETE FROM entry WHERE rowid = (SELECT max(rowid) FROM entry)")
+        assert partial.changes() == 1
+        partial.close()
+
+    monkeypatch.setattr(backing, "_copy", losing)
+    with pytest.raises(Damaged, match="not what was copied"):
         store.backup(tmp_path / "copy.db")
     assert left_over(tmp_path) == []
 

@@ -4,10 +4,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from holdfast.domain.entry import Draft
 from holdfast.engine.postgres.lanes import Apply, Lanes
 from holdfast.engine.protocol import Commit, Write, Written
 from holdfast.engine.writer import Writer
+from holdfast.errors import StoreUnavailable
 from holdfast.testing.telling import PATIENCE_S
 
 SESSIONS = [f"session {number}" for number in range(64)]
@@ -59,3 +62,13 @@ def test_when_many_wait_all_lanes_work_and_a_session_keeps_its_order() -> None:
     assert len({lane for lane, _, _ in world.done}) > 1
     for session in SESSIONS:
         assert [number for _, name, number in world.done if name == session] == list(range(100))
+
+
+def test_what_comes_behind_the_closing_is_refused_and_nobody_waits_for_it() -> None:
+    world = Recording(2, spread_at=1)
+    world.first.set()
+    world.lanes.close()
+    for session in SESSIONS:
+        with pytest.raises(StoreUnavailable, match="closed"):
+            world.submit(session, 0)
+    assert world.done == []

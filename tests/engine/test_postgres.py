@@ -349,6 +349,35 @@ def test_a_refusal_is_never_from_memory(place: str, opening: Open) -> None:
     assert here.commit([(Write(session, drafts=drafts(), fence=again),)]) == [Written(5)]
 
 
+@pytest.mark.parametrize("act", SWIFT, ids=lambda act: act.__name__.strip("_"))
+def test_a_writer_that_was_overtaken_without_an_entry_stores_nothing_more(
+    act: Callable[..., Commit], place: str, opening: Open
+) -> None:
+    """I-7: a seizure adds nothing to the log, so only the stamp tells that what is remembered is over."""
+    here, there = opening(place), opening(place)
+    session = opened(here, 1)
+    turn = started(here, session)
+    did(here, Write(session, drafts=drafts(), fence=turn))
+    did(there, Write(session, fence=turn, seize=True))
+    before = _reading(there, session)
+    [outcome] = here.commit([act(here, session, turn)])
+    assert isinstance(outcome, Refused) and outcome.why == "superseded"
+    assert _reading(there, session) == before
+
+
+def test_nobody_reads_or_writes_on_a_connection_to_a_server_that_was_replaced(place: str, opening: Open) -> None:
+    """It was fine when it was made; meanwhile another connection has met the server's successor."""
+    engine = opening(place, writers=1, patience_s=0.0)
+    session = opened(engine, 1)
+    line = engine._scribes[0]._line
+    assert line is not None and line.identity is not None
+    engine._readers._address.primary.admit(line.identity._replace(timeline=line.identity.timeline + 1))
+    for ask_it in (lambda: engine.entries(session), lambda: did(engine, Write(session, drafts=drafts()))):
+        with pytest.raises(StoreUnavailable, match="replaced"):
+            ask_it()
+    assert ask(place, "SELECT count(*) FROM entry") == [(1,)]
+
+
 def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(place: str, opening: Open) -> None:
     late = Ticks()
     late.advance(3600.0)

@@ -2,6 +2,8 @@
 
 import apsw
 
+import holdfast
+from holdfast.engine import codec
 from looking import other_handle
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 20_000}}
@@ -92,3 +94,17 @@ def test_one_part_that_a_provider_refuses_can_be_taken_out_of_the_view_and_is_ke
         assert [part.get("text") for part in shown[0]["content"]] == ["look at this", "[a picture was too large]"]
         assert shown[-1]["content"] == "then without it"
         assert next(far.get(session.id).transcript()).payload["content"][1] == IMAGE
+
+
+def test_another_part_of_the_same_name_is_not_taken_for_it(where, monkeypatch):
+    """Names are short digests: that two parts have one is next to impossible, and harmless. Here all have one."""
+    monkeypatch.setattr(codec, "name_of", lambda part: 7)
+    said = ["x" * 40_000, "y" * 40_000, "x" * 40_000]
+    with holdfast.open(where, durability="process") as store:
+        store.session("k").append_all([{"role": "user", "content": words} for words in said])
+        store.session("k").append({"role": "user", "content": "z" * 40_000})
+        store.session("other").append({"role": "user", "content": "y" * 40_000})
+        assert store.check() == []
+    with holdfast.open(where, durability="process") as store:
+        assert [message.text for message in store.session("k").transcript()] == [*said, "z" * 40_000]
+        assert [message.text for message in store.session("other").transcript()] == ["y" * 40_000]

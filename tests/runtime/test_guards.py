@@ -112,6 +112,17 @@ def seized(session, turn):
     assert session._work.room.submit(fence=turn._work.number, seize=True, renew_s=0).result().seq == 0
 
 
+def test_a_summary_made_inside_a_turn_that_is_taken_over_meanwhile_comes_after_its_end(session, other):
+    """I-7, I-11: a seizure adds nothing to the log, so the head does not tell; the fence does."""
+    talk(session, 3)
+    with pytest.raises(TurnInterrupted), session.turn("Go.") as turn:
+        before_commit(session, lambda: seized(other, turn))
+        assert session.compact("All of it.", keep_turns=1) is not None
+        turn.say("Went.")
+    kinds = [(entry.kind, entry.turn) for entry in session.entries()]
+    assert kinds.index(("end", turn._work.number)) < kinds.index(("compaction", None))
+
+
 def test_a_turn_is_settled_from_all_that_its_writer_has_stored_late(session, other):
     """I-4: a message that was answered after all is not given back, to be answered once more."""
     turn = other.turn("Hi")

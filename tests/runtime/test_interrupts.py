@@ -6,8 +6,10 @@ has one end, and the same handle starts the next turn at once, though the variab
 
 import asyncio
 import gc
+import sys
 
 import holdfast
+from holdfast.runtime.block import Block
 from holdfast.testing.examine import broken
 from interrupting import Interrupt, points
 from looking import ends, other_handle
@@ -123,6 +125,31 @@ def sweep(path, lives, by):
                 assert point.reached or raised is None
                 judge(store, life, f"{doing.__name__} at {at}, {point.where}")
         assert broken(store) == []
+
+
+def test_an_interrupt_as_a_block_is_left_ends_its_turn_though_the_turn_is_still_held(path):
+    """Before the first line of what the block calls at its end: nothing of ours has run, and nobody drops the turn."""
+
+    def at_the_end(frame, event, _):
+        if frame.f_code is Block.__call__.__code__:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    with holdfast.open(path, durability="process") as store:
+        life, raised = Life(store.session("k")), None
+        try:
+            with life.session.turn("Hi") as held:
+                life.speak()
+                life.tell(held.say("words"))
+                sys.settrace(at_the_end)
+        except KeyboardInterrupt as error:
+            raised = type(error)
+        finally:
+            sys.settrace(None)
+        assert raised is KeyboardInterrupt
+        judge(store, life, "as the block is left")
+        assert list(ends(store, life.session.id).values()) == [["interrupted"], ["completed"]]
+        assert held.stopped
 
 
 def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):

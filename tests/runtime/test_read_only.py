@@ -274,6 +274,29 @@ def test_a_full_disk_can_be_read_though_a_turn_could_not_be_ended(tmp_path: Path
             assert session.info().state == "open"
 
 
+def test_a_full_disk_can_be_read_though_the_turn_of_a_dead_process_can_not_be_settled(tmp_path: Path) -> None:
+    """I-18: its words are there to be read, and its turn is ended when there is room for that."""
+    with procs.child(DIES, tmp_path / "agent.db") as other:
+        assert other.lines() == ["all of it"]
+    with Faults(trouble="full", times=LASTING, verbs=WRITING) as faults, holdfast.open(tmp_path / "agent.db") as store:
+        session = store.session("k", create=False)
+        faults.fail_at(faults.count + 1)
+        assert [message.text for message in session.transcript()] == ["one", "all of it"]
+        assert len(session.context(prefill=True)) == 2
+        assert session.info().state == "running"
+        faults.heal()
+        assert session.info().state == "open"
+
+
+DIES = """
+    import os
+    import holdfast
+    turn = holdfast.open(sys.argv[1]).session("k").turn("one")
+    say(turn.say("all of it"))
+    os._exit(9)
+"""
+
+
 def test_a_hot_standby_is_read(cluster: "Cluster", replicated: str) -> None:
     """I-18: a server that can't be written at all."""
     from servers import waiting_until

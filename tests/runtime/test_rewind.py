@@ -567,6 +567,22 @@ def test_what_a_list_had_dropped_before_a_rewind_is_not_shown_by_an_older_list(p
     assert told(session) == [*dialogue(*range(3)), "new"]
 
 
+def test_what_a_list_had_dropped_is_not_brought_back_by_an_older_list_and_a_rewind(
+    path: Path, session: Session
+) -> None:
+    """I9: a list that is recorded while the view has gone back has no say in what is shown when it comes back."""
+    session.record(listed(*range(3)))
+    session.record([*listed(0), *listed(2)])
+    last = named(session, "answer 2").id
+    session.rewind(named(session, "answer 0").id)
+    with other_handle(path, durability="process") as other:
+        stale = other.get(session.id)
+        assert stale.record(listed(*range(3))).new == ()
+        session.rewind(last)
+    assert texts(session) == dialogue(0, 2)
+    assert_same_everywhere(path, session)
+
+
 def test_a_message_in_the_inbox_is_not_rewound_to_and_the_error_says_why(store: Store, session: Session) -> None:
     talk(session, 0)
     waiting = store.accept("k", "still waiting").message_id

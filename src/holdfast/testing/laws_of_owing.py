@@ -63,6 +63,16 @@ def replies_that_are_owed_are_found_by_age_a_page_at_a_time(engine: Engine) -> N
 
 
 @LAWS
+def replies_of_one_moment_come_in_the_order_of_their_turns(engine: Engine) -> None:
+    """Whatever their ids are; a page at a time too."""
+    session = opened(engine, 1)
+    ids = [mint() for _ in range(4)]
+    debts = [_owe(engine, session, "somebody", at=10, id=id) for id in reversed(ids)]
+    assert engine.outbox("t") == debts
+    assert [*engine.outbox("t", limit=2), *engine.outbox("t", after=debts[1])] == debts
+
+
+@LAWS
 def a_reply_is_claimed_by_one_sender_at_a_time(engine: Engine) -> None:
     session = opened(engine, 1)
     debt = _owe(engine, session, "somebody", at=10)
@@ -114,9 +124,9 @@ def _at(time: int) -> Draft:
     return Draft("message", None, time.to_bytes(6, "big") + draft.id[6:], time, draft.note, draft.body)
 
 
-def _owe(engine: Engine, session: str, reply_to: str, *, at: int) -> Debt:
+def _owe(engine: Engine, session: str, reply_to: str, *, at: int, id: bytes = b"") -> Debt:
     """A turn ends and owes a reply."""
-    number, id = started(engine, session), mint()
+    number, id = started(engine, session), id or mint()
     end = Draft("end", number, mint(), at, b"{}")
     did(engine, Write(session, drafts=(end,), fence=number, finish=True, owes=(Owing(id, reply_to),)))
     return Debt(id, session, number, reply_to, at)

@@ -88,6 +88,17 @@ def keys_of_different_tenants_are_different_keys(engine: Engine) -> None:
 
 
 @LAWS
+def an_id_that_another_tenant_has_is_not_opened_again(engine: Engine) -> None:
+    """I-19: an id is of one session, whoever asks for it, and in a batch of its own too."""
+    theirs = opened(engine, 1, tenant="a", key="k")
+    before = state(engine, theirs), engine.entries(theirs)
+    for key in (None, "k"):
+        assert refusal(engine, Write(theirs, drafts=drafts(), open=Opening("b", key, 1))) == "bound"
+    assert (state(engine, theirs), engine.entries(theirs)) == before
+    assert (engine.current("b", "k"), engine.sessions("b")) == (None, [])
+
+
+@LAWS
 def sessions_without_a_key_are_bound_to_nothing(engine: Engine) -> None:
     one, two = opened(engine, 1), opened(engine, 2)
     assert (state(engine, one).key, state(engine, two).key) == (None, None)
