@@ -54,6 +54,34 @@ def test_what_the_model_does_not_see_is_owed_all_the_same(store):
     assert texts(store.outbox()) == ["A notice."]
 
 
+def test_what_was_summed_up_since_is_owed_in_every_process(store, where):
+    """A load begins with the summary: of a turn that it covers, the end alone may come after where the load begins,
+    because something waited in the inbox then.
+    """
+    with store.turn("k", "hello", reply_to="ann") as turn:
+        turn.say("All of it.")
+        store.accept("k", "later")
+    store.session("k").compact("They said hello.", keep_turns=0)
+    with holdfast.open(where, durability="process") as other:
+        assert texts(other.outbox()) == ["All of it."]
+        [owed] = other.outbox(claim_s=30)
+        owed.sent()
+    assert store.outbox() == []
+
+
+def test_what_a_turn_has_summed_up_itself_is_owed(store, where):
+    with store.turn("k", "hello", reply_to="ann") as turn:
+        turn.say("The first half.")
+        store.accept("k", "one more thing", reply_to="bob")
+        turn.inbox()
+        store.session("k").compact("Half of it was said.", keep_turns=0)
+    with holdfast.open(where, durability="process") as other:
+        assert [(owed.reply_to, owed.text) for owed in other.outbox()] == [
+            ("ann", "The first half."),
+            ("bob", "The first half."),
+        ]
+
+
 def test_several_addressees_are_owed_in_the_order_they_asked(store):
     for number in range(5):
         for name in ("zoe", "ann", "mia", "bob"):

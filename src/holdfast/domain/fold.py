@@ -152,6 +152,13 @@ class Log:
         """The messages of a turn, those it took included."""
         return list(self._unit_of_turn.get(number, ()))
 
+    def has_all_of(self, number: int) -> bool:
+        """Whether all of a turn was read. Of one that began before the first entry that was read, the end may be here,
+        and what it said is not.
+        """
+        turn = self.turns.get(number)
+        return turn is not None and turn.seq > 0
+
     def begin(self, base: Compacted, instructions: str | None) -> None:
         """Begins with a compaction instead of the first entry: what it covers is not looked at."""
         self.head, self.since = base.since - 1, base.since
@@ -209,8 +216,7 @@ class Log:
     def _of_turn(self, number: int) -> list[Seen]:
         unit = self._unit_of_turn.get(number)
         if unit is None:
-            known = self.turns.get(number)  # by its end alone, if it began before the first entry that was read
-            self._goes_on_lost |= self.since > 1 and (known is None or known.seq == 0)
+            self._goes_on_lost |= self.since > 1 and not self.has_all_of(number)
             unit = self._unit_of_turn[number] = []
             self._units.append(unit)
         return unit

@@ -1,10 +1,8 @@
 """The text of a streamed message for asyncio; see `delivery`."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from contextlib import suppress
 from typing import Any
 
-from holdfast.errors import HoldfastError
 from holdfast.runtime.aio_source import AsyncSource
 from holdfast.runtime.loop import arun
 from holdfast.runtime.working import TurnWork
@@ -67,5 +65,5 @@ class AsyncDelivery(AsyncIterator[str]):
             if self._source is not None:
                 await self._source.close()
         finally:
-            with suppress(HoldfastError):  # what is on its way out is re-raised, a cancellation above all
+            with self._work.untold():  # what is on its way out is re-raised, a cancellation above all
                 await arun(self._work.close_stream(self._stream))

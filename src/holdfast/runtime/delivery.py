@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from holdfast.errors import HoldfastError
 from holdfast.runtime.drive import run
 from holdfast.runtime.source import batches
 from holdfast.runtime.working import TurnWork
@@ -72,7 +71,7 @@ class Delivery(Iterator[str]):
         try:
             self._source.close()
         finally:
-            with suppress(HoldfastError):  # what is on its way out is re-raised, Ctrl-C above all
+            with self._work.untold():  # what is on its way out is re-raised, Ctrl-C above all
                 run(self._work.close_stream(self._stream))
 
 

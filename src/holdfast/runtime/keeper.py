@@ -24,6 +24,8 @@ class Held(Protocol):
     """A turn as the keeper sees it."""
 
     lease_s: float
+    owner_knows: bool
+    """Whether whoever works on it knows that it is over, once it is."""
 
     def renew(self) -> bool:
         """Asks for more time; False when there is nothing to renew any more."""

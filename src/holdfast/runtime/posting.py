@@ -122,7 +122,7 @@ def owed(room: Room, debt: Debt) -> OwedWork:
 
 def _owed(room: Room, debt: Debt) -> OwedWork:
     log = room.log()
-    if debt.turn not in log.turns:
+    if not log.has_all_of(debt.turn):
         log = room.history()
     return OwedWork(room, debt, said_in(room, log, debt.turn))
 

@@ -8,14 +8,15 @@ for in the log, behind a commit that comes after it.
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from holdfast.domain.entry import note_of
 from holdfast.domain.ids import turn_id
 from holdfast.engine.protocol import Refused, Write, Written
-from holdfast.errors import OperatorNeeded, TurnInterrupted
+from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.calling import CallBook
 from holdfast.runtime.clock import mint
 from holdfast.runtime.drive import Plan, Read, run
@@ -30,7 +31,7 @@ class Speaking:
     def __init__(self, room: Room, *, holder: str, format: str, lease_s: float) -> None:
         self.room, self.format, self.lease_s = room, format, lease_s
         self.number, self.id = 0, ""
-        self.ended = False
+        self.ended = self.owner_knows = False
         self._lock = threading.RLock()
         self._streams: list[Stream] = []
         self._calls = CallBook()
@@ -52,7 +53,7 @@ class Speaking:
         return outcome
 
     def interrupted(self) -> Plan[TurnInterrupted]:
-        """The error that tells why this turn is over."""
+        """The error that tells why this turn is over. Who raises it tells the turn's owner; see `untold`."""
         log = yield Read(self.room.log)
         turn = log.turns.get(self.number)
         if log.closed == "erased":
@@ -61,7 +62,19 @@ class Speaking:
             reason = turn.reason or turn.end
         else:
             reason = "another took over"
+        self.owner_knows = True
         return TurnInterrupted(turn_id=self.id, reason=reason)
+
+    @contextmanager
+    def untold(self) -> Iterator[None]:
+        """What goes wrong in here is told to nobody. That the turn is over then is told when its block is left: nobody
+        who has lost a turn takes it for completed.
+        """
+        knew = self.owner_knows
+        try:
+            yield
+        except HoldfastError:
+            self.owner_knows = knew
 
     def refuse(self) -> Plan[None]:
         """Tells that this turn is over."""
@@ -230,4 +243,5 @@ def _left(work: "weakref.ref[Speaking]", stream: Stream) -> None:
     stream.let_go()
     turn = work()
     if turn is not None and not turn.ended:
-        run(turn.enter(stream))
+        with turn.untold():
+            run(turn.enter(stream))

@@ -123,6 +123,7 @@ class StoreWork:
         for turn in self.keeper.held():
             with contextlib.suppress(HoldfastError):
                 run(turn.finish("interrupted", reason))
+                turn.owner_knows = False
         self.keeper.end_left()
 
     def room(self, state: SessionState) -> Room:

@@ -302,9 +302,13 @@ class TurnWork(Speaking):
         return ("completed", None) if reason is None else ("interrupted", reason)
 
     def finish(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
-        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before."""
-        if self.ended or not self.number:
+        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before and
+        its owner does not know: then what it was asked for may not have been done, and nothing is owed for it (I-23).
+        """
+        if not self.number or (self.ended and self.owner_knows):
             return
+        if self.ended:
+            raise (yield from self.interrupted())
         try:
             owes = (yield from self._owes()) if end == "completed" else ()
         except BaseException as cut:
@@ -329,6 +333,7 @@ class TurnWork(Speaking):
         self._over()
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
+        self.owner_knows = True
         for stream in open_streams:
             stream.let_go()
 
@@ -405,6 +410,7 @@ class TurnWork(Speaking):
             state = yield Read(self.room.state)
             if state.turn != self.number or state.fence != self.number:
                 self._over()
+        self.owner_knows |= self.ended
         return self.ended
 
 

@@ -20,6 +20,8 @@ from holdfast.domain.turn import TurnRecord, addresses
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.runtime.context import Contexts
 from holdfast.runtime.message import Message, parts_of, shown_text_of
+from holdfast.runtime.posting import owed as owed_by
+from holdfast.runtime.posting import said_in
 from holdfast.runtime.room import Room
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -255,8 +257,8 @@ def events_are_one_message(engine: Engine, tenant: str, looks: Iterable[Look]) -
 
 
 def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
-    """Each address of a completed turn that left something said is owed its reply or was sent it; nothing else is owed
-    (I-23).
+    """Each address of a completed turn that left something said is owed its reply or was sent it; nothing else is owed,
+    and what is owed is handed out whole (I-23).
     """
     debts: dict[str, list[Any]] = {}
     for debt in engine.outbox(tenant, limit=SESSIONS_MAX):
@@ -274,6 +276,9 @@ def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Loo
             yield f"session {look.session.id[:8]} owes a reply that nobody asked for (I-23)"
         if len(owed) + len(sent) != sum(due.values()) and not look.erased:
             yield f"session {look.session.id[:8]} owes {len(owed)} and sent {len(sent)} of {sum(due.values())} (I-23)"
+        for debt in owed:
+            if owed_by(look.room, debt).text != said_in(look.room, look.log, debt.turn):
+                yield f"session {look.session.id[:8]} owes a reply that is not handed out as it was said (I-23)"
     for session in debts:
         yield f"a reply is owed by session {session[:8]}, which is not there (I-23)"
 
