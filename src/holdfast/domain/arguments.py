@@ -33,19 +33,22 @@ def refuse(parameter: str, takes: str, value: Any) -> BadArgument:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, without its words."""
-    if value is None or isinstance(value, bool):
+    """What a value is, without its words. Its class is asked, not the value: what an object of a caller's own says
+    about itself may raise.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
         return repr(value)
-    if isinstance(value, int):
-        return str(int(value)) if -(10**20) < value < 10**20 else "an integer of more than 20 digits"
-    if isinstance(value, float):
-        return repr(float(value))
-    if isinstance(value, str):
-        return _kind_of_text(value)
-    if isinstance(value, list | tuple | dict | set | frozenset | bytes | bytearray) and not value:
-        return f"an empty {type(value).__name__}"
-    name = type(value).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    if issubclass(kind, int):
+        number = int.__int__(value)
+        return str(number) if -(10**20) < number < 10**20 else "an integer of more than 20 digits"
+    if issubclass(kind, float):
+        return float.__repr__(value)
+    if issubclass(kind, str):
+        return _kind_of_text(str.__str__(value))
+    if kind in (list, tuple, dict, set, frozenset, bytes, bytearray) and not value:
+        return f"an empty {kind.__name__}"
+    return f"{'an' if kind.__name__[:1].lower() in 'aeiou' else 'a'} {kind.__name__}"
 
 
 def _kind_of_text(text: str) -> str:
@@ -104,12 +107,13 @@ def id(takes: str = "text or an integer", *, least: int = 1) -> Rule:
 
     def check(parameter: str, value: Any) -> Any:
         if isinstance(value, str):
+            value = value if type(value) is str else str.__str__(value)
             if least <= len(value) <= ID_MAX:
-                return value if type(value) is str else str.__str__(value)
+                return value
             raise refuse(parameter, limit, value)
         if isinstance(value, int) and not isinstance(value, bool):
-            if -INTEGER_MAX <= value <= 2 * INTEGER_MAX + 1:
-                return str(int(value))
+            if -INTEGER_MAX <= (number := int.__int__(value)) <= 2 * INTEGER_MAX + 1:
+                return str(number)
             raise refuse(parameter, f"{takes} of at most 64 bits", value)
         raise refuse(parameter, takes, value)
 
@@ -121,8 +125,8 @@ def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
     takes = f"a whole number from {least}" + (f" to {most:,}" if most < INTEGER_MAX else " on")
 
     def check(parameter: str, value: Any) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= (number := int.__int__(value)) <= most:
+            return number
         raise refuse(parameter, takes, value)
 
     return check
@@ -135,8 +139,9 @@ def number(unit: str, *, most: float, above: float | None = None) -> Rule:
 
     def check(parameter: str, value: Any) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if (value > above if above is not None else value >= 0) and value <= most:  # which nan is not
-                return value
+            bare = int.__int__(value) if isinstance(value, int) else float.__float__(value)
+            if (bare > above if above is not None else bare >= 0) and bare <= most:  # which nan is not
+                return bare
         raise refuse(parameter, takes, value)
 
     return check
@@ -155,8 +160,8 @@ def choice(*known: str) -> Rule:
     takes = f"{', '.join(said[:-1])} or {said[-1]}"
 
     def check(parameter: str, value: Any) -> str:
-        if isinstance(value, str) and value in known:
-            return str.__str__(value)
+        if isinstance(value, str) and (word := str.__str__(value)) in known:
+            return word
         raise BadArgument(parameter=parameter, takes=takes, given=shown(value))
 
     return check
@@ -164,9 +169,10 @@ def choice(*known: str) -> Rule:
 
 def shown(value: Any) -> str:
     """A value of a parameter that takes one of a few words: nobody's secret, so its beginning is told."""
-    if not isinstance(value, str) or not value:
+    if not issubclass(type(value), str) or not str.__len__(value):
         return kind_of(value)
-    return repr(value[:_SHOWN_MAX]) + ("…" if len(value) > _SHOWN_MAX else "")
+    word = str.__str__(value)
+    return repr(word[:_SHOWN_MAX]) + ("…" if len(word) > _SHOWN_MAX else "")
 
 
 def kind(takes: str, *kinds: type, unless: tuple[type, ...] = ()) -> Rule:

@@ -14,6 +14,7 @@ A delta is a triple `(kind, index, value)`:
     raw         value: a chunk that its format could not read, as JSON data or as its repr; it takes no part in the fold
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,7 @@ Delta = tuple[str, int, Any]
 GROWING = frozenset({"text", "refusal", "thinking", "signature", "arguments"})
 SHOWN = frozenset({"text", "refusal"})
 
+_SECOND_HALVES = re.compile("[\udc00-\udfff]+")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Delta]).decode
 
@@ -55,7 +57,7 @@ def pack(deltas: Iterable[Delta]) -> bytes:
     squeezed = squeeze(deltas)
     try:
         return _encode(squeezed)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
         return freeze(squeezed)
 
 
@@ -72,6 +74,13 @@ def shown(deltas: Iterable[Delta]) -> str:
     return "".join(delta[2] for delta in deltas if delta[0] in SHOWN)
 
 
+def characters(text: str) -> int:
+    """How many characters this is, when halves that came apart have been joined: servers that cut text by UTF-16 units
+    send an emoji in two chunks, and in JSON its halves are one character.
+    """
+    return len(text) if text.isascii() else len(_SECOND_HALVES.sub("", text))
+
+
 def sound(deltas: Iterable[Delta]) -> list[Delta]:
     """These deltas with each that the journal can't hold turned into a `raw` one: words that are no string, values
     that are no JSON.
@@ -80,11 +89,14 @@ def sound(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def raw(value: Any) -> Any:
-    """The value as JSON data, or as its repr where it can't be that."""
+    """The value as JSON data, or as its repr where it can't be that; of what has none, its type."""
     try:
         return thaw(freeze(value))
     except Exception:
-        return repr(value)
+        try:
+            return str.__str__(repr(value))
+        except Exception:  # an object of the caller's, and anything may be wrong with it
+            return f"<{type(value).__name__}>"
 
 
 def _is_sound(delta: Delta) -> bool:

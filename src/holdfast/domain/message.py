@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.domain.arguments import kind_of
 from holdfast.errors import Damaged, InvalidMessage
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -145,16 +146,16 @@ def freeze(payload: Any) -> bytes:
     Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
     """
     if not _is_flat(payload):
-        _check(payload, "")
+        check(payload)
     try:
         return _encode(payload)
     except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
-        return json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode()
+        return json.dumps(exact(payload), ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def too_deep(place: str) -> InvalidMessage:
     """The error for data that a reader could run out of stack with."""
-    return InvalidMessage(problem=f"it is nested more than {DEPTH_MAX} deep", place=place)
+    return _refusal(f"it is nested more than {DEPTH_MAX} deep", place)
 
 
 def thaw(body: bytes) -> Any:
@@ -188,26 +189,66 @@ def _is_flat(payload: Any) -> bool:
     return True
 
 
-def _check(value: Any, place: str, depth: int = 0) -> None:
+_PLACE_MAX = 120
+_WHOLE = frozenset({str, bool, type(None)})
+
+
+def check(value: Any, place: str = "", depth: int = 0) -> None:
+    """`InvalidMessage` where JSON can't hold this value, with the place. Classes are asked and not the values: what a
+    stranger's object answers about itself may be wrong, or raise.
+    """
+    kind = type(value)
     if depth > DEPTH_MAX:
-        raise too_deep(place or "the message")
-    if value is None or isinstance(value, str | bool):
+        raise too_deep(place)
+    if kind in _WHOLE or issubclass(kind, str):
         return
-    if isinstance(value, int):
-        if value.bit_length() > INTEGER_BITS_MAX:
-            problem = f"an integer of more than {INTEGER_BITS_MAX:,} bits is none that JSON readers take"
-            raise InvalidMessage(problem=problem, place=place or "the message")
-        return
-    if isinstance(value, float):
+    if issubclass(kind, int):
+        if int.bit_length(value) > INTEGER_BITS_MAX:
+            raise _refusal(f"an integer of more than {INTEGER_BITS_MAX:,} bits is none that JSON readers take", place)
+    elif issubclass(kind, float):
         if not math.isfinite(value):
-            raise InvalidMessage(problem=f"{value!r} is not a JSON number", place=place or "the message")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidMessage(problem=f"the key {key!r} is not a string", place=place or "the message")
-            _check(item, f"{place}.{key}" if place else key, depth + 1)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _check(item, f"{place}[{index}]", depth + 1)
+            raise _refusal(f"{float.__repr__(value)} is not a JSON number", place)
+    elif issubclass(kind, dict):
+        for key, item in dict.items(value):
+            if not issubclass(type(key), str):
+                raise _refusal(f"a key is a string, not {kind_of(key)}", place)
+            check(item, f"{place}.{str.__str__(key)}" if place else str.__str__(key), depth + 1)
+    elif issubclass(kind, list | tuple):
+        for index, item in enumerate((list if issubclass(kind, list) else tuple).__iter__(value)):
+            check(item, f"{place}[{index}]", depth + 1)
     else:
-        raise InvalidMessage(problem=f"a {type(value).__name__} is not JSON data", place=place or "the message")
+        raise _refusal(f"{kind_of(value)} is not JSON data", place)
+
+
+def _refusal(problem: str, place: str) -> InvalidMessage:
+    cut = place if len(place) <= _PLACE_MAX else f"{place[:_PLACE_MAX]}…"
+    return InvalidMessage(problem=problem, place=cut or "the message")
+
+
+def exact(value: Any) -> Any:
+    """JSON data of exactly JSON's types: an enum that is a string becomes its string, a named tuple a list. What has
+    only such types comes back as it is, and so does an object that JSON has no type for.
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if issubclass(kind, dict):
+        return {_bare(key): exact(item) for key, item in dict.items(value)}
+    if issubclass(kind, list | tuple):
+        return [exact(item) for item in (list if issubclass(kind, list) else tuple).__iter__(value)]
+    return _bare(value)
+
+
+_EXACT = frozenset({str, int, float, bool, type(None)})
+
+
+def _bare(value: Any) -> Any:
+    """A string or a number of somebody's own class, without the class."""
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, int):
+        return int.__int__(value)
+    return float.__float__(value) if issubclass(kind, float) else value

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.domain.arguments import shown
 from holdfast.domain.message import Call, CallNote, MessageNote, Result, Role
 from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
@@ -31,7 +32,7 @@ def check_role(payload: Any, roles: dict[str, Role]) -> Role:
     said = payload.get("role")
     role = roles.get(said) if isinstance(said, str) else None
     if role is None:
-        raise InvalidMessage(problem=f"{said!r} is not one of the roles {', '.join(roles)}", place="role")
+        raise InvalidMessage(problem=f"{shown(said)} is not one of the roles {', '.join(roles)}", place="role")
     return role
 
 

@@ -2,33 +2,72 @@
 
 from typing import Any
 
-from holdfast.domain.message import DEPTH_MAX, too_deep
+from holdfast.domain.arguments import kind_of
+from holdfast.domain.message import DEPTH_MAX, exact, too_deep
+from holdfast.errors import HoldfastError, InvalidMessage
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """The value with every SDK object in it dumped as the API said it; plain data comes back as it is."""
-    if depth > DEPTH_MAX:
-        raise too_deep("the message")
+def plain(value: Any) -> Any:
+    """The value with every SDK object in it dumped as the API said it, and everything else of exactly JSON's types;
+    what is of those comes back as it is. An object that is neither is left to be refused when it is frozen; one that
+    can't even be looked at is refused here.
+    """
+    try:
+        return _plain(value, 0)
+    except HoldfastError:
+        raise
+    except Exception as error:  # raised by code of the caller's, or because another thread changes the value
+        problem = f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
+        raise InvalidMessage(problem=problem, place="the message") from error
+
+
+def _plain(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if kind is dict:
-        for item in value.values():
-            if type(item) not in _SCALARS:
-                return {key: plain(item, depth + 1) for key, item in value.items()}
+    if depth > DEPTH_MAX:
+        raise too_deep("")
+    if issubclass(kind, dict):
+        return _dict(value, kind, depth)
+    if issubclass(kind, list | tuple):
+        items = list if issubclass(kind, list) else tuple
+        out = [_plain(item, depth + 1) for item in items.__iter__(value)]
+        return value if kind is list and _is_same(out, value) else out
+    if issubclass(kind, str | int | float):
+        return exact(value)
+    dump = None if issubclass(kind, type) else getattr(value, "model_dump", None)
+    if dump is None:
         return value
-    if isinstance(value, list | tuple):
-        return [plain(item, depth + 1) for item in value]
-    dump = getattr(value, "model_dump", None)
-    if dump is None or isinstance(value, type):
-        return value
-    data = dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
+    data = exact(dump(mode="json", exclude_unset=True, by_alias=True, warnings=False))
     if isinstance(data, dict) and "role" in data:
         # Clients fill in `tool_calls: null` and the like, which the same API refuses when the message is sent back.
         return {key: item for key, item in data.items() if item is not None or key == "content"}
     return data
+
+
+def _dict(value: dict[Any, Any], kind: type, depth: int) -> dict[Any, Any]:
+    changed = {}
+    is_exact = kind is dict
+    for key, item in dict.items(value):
+        if type(key) is not str:
+            is_exact = False
+        if type(item) not in _SCALARS:
+            other = _plain(item, depth + 1)
+            if other is not item:
+                changed[key] = other
+    if is_exact:
+        return {**value, **changed} if changed else value
+    return {exact(key) if isinstance(key, str) else key: changed.get(key, item) for key, item in dict.items(value)}
+
+
+def _is_same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(_is, one, other))
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
 
 
 def field(value: Any, name: str) -> Any:

@@ -68,8 +68,7 @@ class OpenAIChat:
         check_content(content)
         if role != "tool" and payload.keys() <= _PLAIN_KEYS and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)
-        for key in ("tool_calls", "function_call"):
-            _check_calls(payload.get(key), key)
+        _check_calls(payload.get("tool_calls"), payload.get("function_call"))
         return note_of(NAME, role, self.read(payload))
 
     def read(self, payload: Payload) -> list[Piece]:
@@ -103,12 +102,15 @@ class OpenAIChat:
         return ChatAssembly(self.note)
 
 
-def _check_calls(calls: Any, key: str) -> None:
-    if calls is not None and not isinstance(calls, list | dict):
-        raise InvalidMessage(problem=f"calls are a list, not a {type(calls).__name__}", place=key)
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+def _check_calls(calls: Any, single: Any) -> None:
+    if single is not None and not isinstance(single, dict):
+        raise InvalidMessage(problem=f"a call is a dict, not a {type(single).__name__}", place="function_call")
+    if calls is not None and not isinstance(calls, list):
+        raise InvalidMessage(problem=f"calls are a list, not a {type(calls).__name__}", place="tool_calls")
+    for index, call in enumerate(calls or ()):
         if not isinstance(call, dict):
-            raise InvalidMessage(problem=f"a call is a dict, not a {type(call).__name__}", place=f"{key}[{index}]")
+            problem = f"a call is a dict, not a {type(call).__name__}"
+            raise InvalidMessage(problem=problem, place=f"tool_calls[{index}]")
 
 
 def _spoken_beside(payload: dict[str, Any]) -> Iterable[Piece]:

@@ -7,6 +7,7 @@ they led to; a response is sent back whole, or without its reasoning and its ser
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from holdfast.domain.arguments import shown
 from holdfast.domain.message import (
     Image,
     MessageNote,
@@ -84,7 +85,7 @@ def _role(item: Any, place: str, *, alone: bool) -> Role:
         check_content(item.get("content"), f"{place}.content".lstrip("."))
         return role
     if not isinstance(kind, str):
-        raise InvalidMessage(problem=f"{kind!r} is not an item's type", place=f"{place}.type".lstrip("."))
+        raise InvalidMessage(problem=f"{shown(kind)} is not an item's type", place=f"{place}.type".lstrip("."))
     if kind in OUTPUTS:
         return "tool"
     # In a response, what looks like an answer is one that the server gave itself.
@@ -132,5 +133,5 @@ def _text(value: Any) -> str:
 
 
 def _summary(item: dict[str, Any]) -> str:
-    blocks = [*(item.get("summary") or ()), *(item.get("content") or ())]
+    blocks = [block for key in ("summary", "content") if isinstance(item.get(key), list) for block in item[key]]
     return "\n".join(_text(block.get("text")) for block in blocks if isinstance(block, dict))

@@ -25,9 +25,11 @@ class TextAssembly:
         self._complete = False
 
     def take(self, chunk: Any) -> list[Delta]:
-        if type(chunk) is not str and not isinstance(chunk, str):
-            problem = f"a text stream has strings, not a {type(chunk).__name__}; name the stream's format"
-            raise InvalidMessage(problem=problem, place="the chunk")
+        if type(chunk) is not str:
+            if not issubclass(type(chunk), str):
+                problem = f"a text stream has strings, not a {type(chunk).__name__}; name the stream's format"
+                raise InvalidMessage(problem=problem, place="the chunk")
+            chunk = str.__str__(chunk)
         return [("text", 0, chunk)] if chunk else []
 
     def fold(self, deltas: Sequence[Delta]) -> None:

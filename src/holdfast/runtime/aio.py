@@ -37,7 +37,7 @@ from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
 from holdfast.runtime.summing import SessionInfo, TurnInfo
 from holdfast.runtime.transcript import TELLING
-from holdfast.runtime.working import TurnWork
+from holdfast.runtime.working import TurnWork, words_of
 
 
 @bordered
@@ -105,8 +105,7 @@ class AsyncTurn:
 
     def fail(self, error: BaseException | str) -> Awaitable[None]:
         """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
-        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-        return arun(self._work.finish("failed", error=text))
+        return arun(self._work.finish("failed", error=words_of(error)))
 
     @property
     def stopped(self) -> Awaitable[bool]:

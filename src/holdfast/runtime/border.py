@@ -31,7 +31,7 @@ from holdfast.domain.arguments import (
     whole,
 )
 from holdfast.domain.routing import Policy
-from holdfast.errors import BadArgument
+from holdfast.errors import BadArgument, HoldfastError
 from holdfast.formats import registry
 
 Face = TypeVar("Face", bound=type)
@@ -45,15 +45,15 @@ TENANT_MAX = 256
 
 def format_name(parameter: str, value: Any) -> str:
     """The name of a format; the error lists those there are."""
-    if isinstance(value, str) and registry.is_known(value):
-        return str.__str__(value)
+    if isinstance(value, str) and registry.is_known(name := str.__str__(value)):
+        return name
     raise _no_format(parameter, value, registry.known())
 
 
 def stream_format(parameter: str, value: Any) -> str:
     """The name of a format, or "text" for chunks that are plain strings."""
-    if isinstance(value, str) and (value == "text" or registry.is_known(value)):
-        return str.__str__(value)
+    if isinstance(value, str) and ((name := str.__str__(value)) == "text" or registry.is_known(name)):
+        return name
     raise _no_format(parameter, value, ["text", *registry.known()])
 
 
@@ -63,9 +63,14 @@ def _no_format(parameter: str, value: Any, known: list[str]) -> BadArgument:
 
 def _where(parameter: str, value: Any) -> Any:
     takes = "a path, `sqlite:///…` or `postgresql://…`"
-    if not isinstance(value, str | PathLike) or not value:
+    if not isinstance(value, str | PathLike):
         raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
-    if ":memory:" in fspath(value):
+    if issubclass(type(value), str):
+        value = str.__str__(value)
+    path = fspath(value)
+    if not isinstance(path, str) or not path or "\x00" in path:
+        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(path))
+    if ":memory:" in path:
         takes = "a place that lasts (tests: `with holdfast.testing.temporary_store() as store`)"
         raise BadArgument(parameter=parameter, takes=takes, given='":memory:"')
     return value
@@ -73,13 +78,13 @@ def _where(parameter: str, value: Any) -> Any:
 
 def _error(parameter: str, value: Any) -> Any:
     if isinstance(value, str | BaseException):
-        return value
+        return str.__str__(value) if isinstance(value, str) else value
     raise BadArgument(parameter=parameter, takes="an exception or text", given=kind_of(value))
 
 
 def _summary(parameter: str, value: Any) -> Any:
     if isinstance(value, str) or callable(value):
-        return value
+        return str.__str__(value) if isinstance(value, str) else value
     takes = "text, or a function of the messages it covers that gives text"
     raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
 
@@ -112,6 +117,12 @@ def _moment(parameter: str, value: Any) -> Any:
     raise BadArgument(parameter=parameter, takes=takes, given=given)
 
 
+def _world(parameter: str, value: Any) -> Any:
+    if all(callable(getattr(value, each, None)) for each in ("now", "tick", "clock", "chance")):
+        return value
+    raise BadArgument(parameter=parameter, takes="a World: `now`, `tick`, `clock` and `chance`", given=kind_of(value))
+
+
 def _session(parameter: str, value: Any) -> Any:
     if all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch")):
         return value
@@ -140,7 +151,7 @@ RULES: dict[str, Rule] = {
     "durability": choice(*get_args(Durability)),
     "tenant": name("the name of a tenant", bytes_max=TENANT_MAX),
     "Store.for_tenant.name": name("the name of a tenant", bytes_max=TENANT_MAX),
-    "world": anything,
+    "world": _world,
     "progress": _callable,
     "read_only": flag,
     # Names and identities
@@ -229,15 +240,26 @@ def checked(function: Function) -> Function:
                 return function(*given, **named)  # which says that these are too many
             given = (
                 *given[:own],
-                *[rule(each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
+                *[_kept(rule, each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
             )
         for each in named:
             rule = rules.get(each)
             if rule is not None:
-                named[each] = rule(each, named[each])
+                named[each] = _kept(rule, each, named[each])
         return function(*given, **named)
 
     return guarded  # type: ignore[return-value]
+
+
+def _kept(rule: Rule, parameter: str, value: Any) -> Any:
+    """The value as the rule lets it pass. An object of the caller's that raises when it is looked at is refused."""
+    try:
+        return rule(parameter, value)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        given = f"{kind_of(value)} that raises {type(error).__name__}"
+        raise BadArgument(parameter=parameter, takes="a value that can be looked at", given=given) from error
 
 
 def _rules_of(function: Any) -> tuple[int, list[tuple[str, Rule]], dict[str, Rule]]:

@@ -46,7 +46,7 @@ def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction
         if isinstance(summary, str)
         else (yield Await(partial(summary, [_told(room, seen) for seen in covered])))
     )
-    if not isinstance(text, str) or not text.strip():
+    if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
         raise InvalidMessage(problem="a summary must say something", place="summary")
     return (yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip()))
 

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Draft, Edit, Shape
 from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
-from holdfast.domain.message import MessageNote, freeze, thaw, too_deep
+from holdfast.domain.message import MessageNote, check, freeze, thaw, too_deep
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import CONTINUE, Seen
 from holdfast.domain.view import ranges
@@ -52,7 +53,7 @@ class Memory:
 
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
-    payloads = [message if type(message) is dict else _plain(message, at) for at, message in enumerate(messages)]
+    payloads = [_plain(message, at) for at, message in enumerate(messages)]
     continuation = registry.get(format).say("user", CONTINUE)
     payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
     try:
@@ -64,8 +65,9 @@ def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) 
 
 def _plain(message: Any, index: int) -> Any:
     payload = registry.plain(message)
-    if not isinstance(payload, dict | list):
-        raise InvalidMessage(problem=f"a {type(payload).__name__} is not a message", place=f"messages[{index}]")
+    if type(payload) not in (dict, list):
+        raise InvalidMessage(problem=f"{kind_of(payload)} is not a message", place=f"messages[{index}]")
+    check(payload, f"messages[{index}]")
     return payload
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Draft, Entry, note_of, noted
 from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
@@ -305,11 +306,19 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     """
     shape = registry.get(format)
     role = facts.pop("role", "user")  # of words alone; a payload says its own
-    payload = shape.say(role, message) if isinstance(message, str) else registry.plain(message)
-    if not isinstance(payload, dict | list):
-        raise InvalidMessage(problem=f"a {type(message).__name__} is not a message", place="the message")
+    payload = registry.plain(message)
+    if type(payload) is str:
+        payload = shape.say(role, payload)
+    if type(payload) not in (dict, list):
+        raise InvalidMessage(problem=f"{kind_of(message)} is not a message", place="the message")
     body = freeze(payload)
-    note = shape.note(payload)
+    try:
+        note = shape.note(payload)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        problem = f"it is JSON, but no message of format `{format}` ({type(error).__name__} while it was read)"
+        raise InvalidMessage(problem=problem, place="the message") from error
     if facts:
         note = replace(note, **facts)
     return Spoken(note, body)

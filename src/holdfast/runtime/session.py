@@ -13,6 +13,7 @@ from holdfast.domain.message import freeze, target_of
 from holdfast.domain.turn import Ask, ToolCall
 from holdfast.engine.protocol import Commit, Refused, Write
 from holdfast.errors import NotFound
+from holdfast.formats import registry
 from holdfast.runtime.border import bordered
 from holdfast.runtime.branching import fork, rewind
 from holdfast.runtime.calls import calls
@@ -85,6 +86,7 @@ class SessionWork:
         return log.instructions
 
     def label(self, message_id: Checked, labels: dict[str, Any]) -> Plan[None]:
+        labels = registry.plain(labels)
         freeze(labels)
         known = yield Read(partial(find, self.room, message_id))
         if known is None:

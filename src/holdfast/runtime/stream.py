@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.domain.chunk import Delta, pack, raw, shown, sound, squeeze, unpack
+from holdfast.domain.chunk import Delta, characters, pack, raw, shown, sound, squeeze, unpack
 from holdfast.domain.entry import Draft, note_of, noted
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.engine.protocol import Chunk, Row, Ticket
-from holdfast.errors import HoldfastError
+from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.formats.format import Assembly
 from holdfast.formats.text import TextAssembly
@@ -73,15 +73,13 @@ class Stream:
         try:
             self._assembly.fold(deltas)
             text, body = shown(deltas), self._pack(deltas)
-        except HoldfastError:
-            raise
         except Exception:
             self.unread = True
             deltas = sound(deltas)
             text, body = shown(deltas), self._pack(deltas)
         row = Chunk(self.id, self._rows, body)
         self._rows += 1
-        self._shown += len(text)
+        self._shown += characters(text)
         return row, text
 
     def _read(self, chunks: Iterable[Any]) -> list[Delta]:
@@ -90,9 +88,9 @@ class Stream:
         for chunk in chunks:
             try:
                 deltas += take(chunk)
-            except HoldfastError:
-                raise  # the caller's mistake, and it says so
-            except Exception:
+            except Exception as error:
+                if self._format == "text" and isinstance(error, InvalidMessage):
+                    raise  # these are no words: the caller has named the wrong format, and it says so
                 self.unread = True
                 deltas.append(("raw", 0, _kept(chunk)))
         return deltas
@@ -103,7 +101,7 @@ class Stream:
     def fold(self, deltas: Sequence[Delta]) -> None:
         """Adds deltas that were read back from the journal."""
         self._assembly.fold(deltas)
-        self._shown += len(shown(deltas))
+        self._shown += characters(shown(deltas))
         self.unread = self.unread or any(delta[0] == "raw" for delta in deltas)
 
     def finish(self) -> None:
@@ -125,7 +123,7 @@ class Stream:
         said = 0 if spoken is None else self._shown
         if spoken is not None and self._format != "text":
             note_of("message", noted(spoken.note))  # what is written can be read back (I-25)
-            said = len(shown_text_of(parts_of(spoken.note, spoken.body)))
+            said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
         if said < self._shown:
             raise Unreadable
         if spoken is not None and not self._assembly.complete and not spoken.note.partial:
@@ -183,8 +181,8 @@ def as_shown(rows: Sequence[Row]) -> Spoken | None:
 def _kept(chunk: Any) -> Any:
     try:
         return raw(registry.plain(chunk))
-    except Exception:  # an object of the caller's, and anything may be wrong with it
-        return f"<{type(chunk).__name__}>"
+    except InvalidMessage:
+        return raw(chunk)
 
 
 def _assembly(format: str, into: str) -> Assembly:

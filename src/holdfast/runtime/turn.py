@@ -12,7 +12,7 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.drive import run
 from holdfast.runtime.message import Message
-from holdfast.runtime.working import TurnWork
+from holdfast.runtime.working import TurnWork, words_of
 
 
 @bordered
@@ -93,8 +93,7 @@ class Turn:
 
     def fail(self, error: BaseException | str) -> None:
         """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
-        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-        run(self._work.finish("failed", error=text))
+        run(self._work.finish("failed", error=words_of(error)))
 
     @property
     def stopped(self) -> bool:

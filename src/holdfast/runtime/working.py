@@ -21,6 +21,7 @@ from holdfast.domain.routing import asking_scope
 from holdfast.domain.turn import Ask, CallId, CallToRun, addresses
 from holdfast.engine.protocol import Owing, Refused, Ticket, Written
 from holdfast.errors import HoldfastError, NotApproved, NotFound, OperatorNeeded, TurnInterrupted
+from holdfast.formats import registry
 from holdfast.runtime.calling import answered, to_run, was_asked
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
@@ -416,15 +417,27 @@ class TurnWork(Speaking):
 
 def _frozen(value: Any) -> str:
     """Arguments or an outcome as the text that is stored; taken when the call is made, before anything waits (I-3)."""
-    return value if isinstance(value, str) else freeze(value).decode()
+    data = registry.plain(value)
+    return data if type(data) is str else freeze(data).decode()
 
 
 def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
     """How a turn ends that is left by this exception: (end, reason, error)."""
-    name = type(error).__name__
     if isinstance(error, Exception) and not isinstance(error, TimeoutError | InterruptedError):
-        return "failed", None, f"{name}: {error}" if str(error) else name
-    return "interrupted", name, None
+        return "failed", None, words_of(error)
+    return "interrupted", type(error).__name__, None
+
+
+def words_of(error: BaseException | str) -> str:
+    """An error as it is recorded: its class and what it says. One that can't say it keeps no turn from ending."""
+    if isinstance(error, str):
+        return error
+    name = type(error).__name__
+    try:
+        said = str.__str__(str(error))
+    except Exception:
+        said = "(what it says can't be read)"
+    return f"{name}: {said}" if said else name
 
 
 def _unblocked(work: "weakref.ref[TurnWork]") -> None:
