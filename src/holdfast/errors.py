@@ -52,7 +52,7 @@ def _revive(kind: type[_Told], fields: dict[str, Any]) -> _Told:
 
 def _sentence(kind: type[_Told], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
-    told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], field[0])), text)
+    told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))), text)
     return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
 
 
@@ -195,11 +195,13 @@ class SchemaMismatch(OperatorNeeded):
 
 
 class Damaged(OperatorNeeded):
-    """The store at `{where}` is damaged: {problem}. It was not changed; keep a copy, then run `holdfast doctor`."""
+    """The {what} at `{where}` is damaged: {problem}. It was not changed; {remedy}."""
 
     code = "damaged"
     where: str
     problem: str
+    what: str = "store"
+    remedy: str = "keep a copy, then run `holdfast doctor`"
 
 
 class ReaderBehind(HoldfastError):

@@ -191,3 +191,12 @@ def test_a_path_where_there_is_nothing_is_told_as_that(tmp_path: Path) -> None:
     assert done.code == 3 and "There is nothing at this path." in done.out
     (tmp_path / "words.txt").write_text("not at all")
     assert "No reader knows what this is." in command("doctor", tmp_path / "words.txt").out
+
+
+@pytest.mark.parametrize("place", ["postgresql://ann:secret@127.0.0.1/agents", "host=127.0.0.1 password=secret"])
+def test_the_address_of_a_database_is_pointed_to_the_command_that_checks_it(tmp_path: Path, place: str) -> None:
+    for arguments in ((), ("--heal", tmp_path / "healed")):
+        done = command("doctor", place, *arguments)
+        assert done.code == 2 and "`holdfast store check --store ADDRESS`" in done.err
+        assert "secret" not in done.out + done.err and not (tmp_path / "healed").exists()
+    assert command("store", "check", "--help").code == 0

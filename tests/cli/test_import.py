@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import goose_stores
 import hermes_stores
 import holdfast
+import item_stores
 import openviking_stores
 from commanding import command, on_terminal
 
@@ -178,6 +180,47 @@ def test_a_store_that_has_moved_is_declared_to_be_the_same(goose: Path, tmp_path
     assert command("import", moved, moved, "--into", into, "--same-as", goose).code == 2
 
 
+def agents_store(path: Path) -> Path:
+    item_stores.Agents.write(path, item_stores.Agents.records())
+    return path
+
+
+def openviking_store(path: Path) -> Path:
+    openviking_stores.Session(path, "s").live(openviking_stores.messages(1, 4))
+    return path
+
+
+def goose_store(path: Path) -> Path:
+    return goose_stores.built(path, *goose_stores.HEALTHY)
+
+
+@pytest.mark.parametrize("make", [goose_store, agents_store, openviking_store])
+def test_a_store_that_has_moved_and_is_not_declared_is_told_of(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    """It comes in again, since another store may call its sessions alike, and somebody is told what to do instead."""
+    path, moved, into = make(tmp_path / "one"), tmp_path / "two", tmp_path / "agent.db"
+    [first] = command("import", path, "--into", into, "--json").json["stores"]
+    assert first["notes"] == []
+    path.rename(moved)
+    done = command("import", moved, "--into", into)
+    assert done.code == 0 and done.err.count("--same-as") == 1
+    with holdfast.open(into) as store:
+        before = {each.id for each in store.sessions(limit=500)}
+    assert len(before) == 2 * first["new"]
+    [told] = command("import", moved, "--into", into, "--same-as", path, "--json").json["stores"]
+    assert (told["new"], told["notes"]) == (0, [])
+
+
+def test_a_store_that_only_looks_alike_is_not_told_of(tmp_path: Path) -> None:
+    """The same ids, and other words."""
+    into = tmp_path / "agent.db"
+    for name in ("one", "two"):
+        session = openviking_stores.Session(tmp_path / name, "s")
+        said = [{"type": "text", "text": f"This is {name}."}]
+        session.live([{**each, "parts": said} for each in openviking_stores.messages(1, 2)])
+        [told] = command("import", tmp_path / name, "--into", into, "--json").json["stores"]
+        assert (told["new"], told["notes"]) == (1, [])
+
+
 def test_what_an_exported_session_owed_is_owed_again_only_if_that_is_asked_for(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "old.db") as store:
         with store.turn("k", "Hi", reply_to="ann") as turn:
@@ -190,3 +233,44 @@ def test_what_an_exported_session_owed_is_owed_again_only_if_that_is_asked_for(t
         assert command("import", written, "--into", into, *more).code == 0
         with holdfast.open(into) as store:
             assert len(store.outbox()) == owed
+
+
+def exported(path: Path, out: Path) -> Path:
+    assert command("export", "key:k", "--as", "holdfast", "--out", out, "--store", path).code == 0
+    return out
+
+
+@pytest.mark.parametrize("damage", ["an entry that is cut", "an entry that is gone", "a cut header", "an odd id"])
+def test_the_advice_for_a_damaged_export_is_true(path: Path, tmp_path: Path, damage: str) -> None:
+    """What it says leads on: the file is taken from elsewhere, or written again; the doctor heals no exports."""
+    file, into = exported(path, tmp_path / "k.jsonl"), tmp_path / "new.db"
+    lines = file.read_bytes().splitlines(keepends=True)
+    if damage == "an entry that is cut":
+        lines[-1] = lines[-1][:-20]
+    elif damage == "an entry that is gone":
+        del lines[2]
+    elif damage == "a cut header":
+        lines[0] = lines[0][:40] + b"\n"
+    else:
+        lines[0] = lines[0].replace(b'"id":"', b'"id":"../', 1)
+    file.write_bytes(b"".join(lines))
+    done = command("import", file, "--into", into)
+    assert done.code == 5 and "holdfast doctor" not in done.err, done.err
+    assert "is damaged" in done.err and "write it again with `holdfast export`" in done.err
+    with holdfast.open(into) as store:
+        assert list(store.sessions()) == []
+    assert "`holdfast import` vets all of it" in command("doctor", file).out
+    file.unlink()
+    assert command("import", exported(path, file), "--into", into).code == 0
+
+
+def test_an_export_of_a_later_release_says_so(path: Path, tmp_path: Path) -> None:
+    file = exported(path, tmp_path / "k.jsonl")
+    file.write_bytes(file.read_bytes().replace(b'{"holdfast":1,', b'{"holdfast":2,', 1))
+    done = command("import", file, "--into", tmp_path / "new.db")
+    assert done.code == 5 and "Update Holdfast" in done.err
+
+
+def test_the_address_of_a_database_is_pointed_to_the_command_that_copies_it(tmp_path: Path) -> None:
+    done = command("import", "postgresql://ann:secret@127.0.0.1/agents", "--into", tmp_path / "new.db")
+    assert done.code == 2 and "`holdfast copy`" in done.err and "secret" not in done.err

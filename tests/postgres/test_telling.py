@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.engine.postgres.patience import Patience
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
@@ -51,6 +52,38 @@ def test_trouble_is_logged_without_what_is_stored(database: str, caplog: pytest.
     told = "\n".join(record.getMessage() for record in caplog.records)
     assert f"somebody holds the row of {session.id}" in told
     assert {record.name for record in caplog.records} == {"holdfast"} and "secret" not in told
+
+
+def failing(database: str, statement: str) -> psycopg.Error:
+    """The error that the server answers a statement with."""
+    with psycopg.connect(database, autocommit=True) as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement)  # type: ignore[arg-type]
+    return caught.value
+
+
+def tries(error: psycopg.Error, times: int = 6) -> None:
+    """Something that meets this so many times, and is done then."""
+    world = RealWorld()
+    patience = Patience("the store", 30.0, tick=world.tick, chance=lambda size: bytes(size))
+    for _ in range(times):
+        patience.pause(error)
+    patience.over()
+
+
+def test_writers_that_meet_are_no_trouble(database: str, caplog: pytest.LogCaptureFixture):
+    """A guard that finds a session changed divides by zero: the next try comes, and nobody is alarmed."""
+    caplog.set_level(logging.INFO, logger="holdfast")
+    tries(failing(database, "SELECT 1 / 0"))
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    assert "other programs write the same rows" in caplog.text and "22012" not in caplog.text
+
+
+def test_a_connection_that_is_lost_is_told_in_words(database: str, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, logger="holdfast")
+    tries(failing(database, "SELECT pg_terminate_backend(pg_backend_pid())"))
+    [warning, done] = caplog.records
+    assert (warning.levelno, done.levelno) == (logging.WARNING, logging.INFO)
+    assert warning.getMessage() == "the store: its server was stopped or interrupted; trying again"
 
 
 def _write(session: holdfast.Session, text: str) -> object:

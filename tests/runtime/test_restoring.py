@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from commanding import command
-from holdfast.errors import Conflict, Damaged, InvalidMessage, NotApproved
+from holdfast.errors import Conflict, Damaged, NotApproved
 from holdfast.runtime.restoring import restore
 from holdfast.testing.examine import broken
 from looking import raw_entries
@@ -241,7 +241,7 @@ def test_a_number_of_thousands_of_digits_is_refused(source: Path, tmp_path: Path
 def test_a_crafted_name_is_refused(source: Path, tmp_path: Path, change: dict[str, Any]) -> None:
     crafted = changed(written(source, tmp_path / "k.jsonl"), 0, lambda header: header["session"].update(change))
     with holdfast.open(tmp_path / "new.db") as new:
-        with pytest.raises(InvalidMessage):
+        with pytest.raises(Damaged):
             restore(new, crafted)
         assert list(new.sessions()) == []
 
@@ -258,19 +258,31 @@ def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(source: Path, 
         assert not found, "\n".join(found)
 
 
-def test_an_export_never_writes_into_another_tenant_s_session(source: Path, tmp_path: Path) -> None:
-    """I-19: neither into the session with its id, nor beside it."""
+def test_what_another_tenant_has_is_as_if_it_were_not_there(source: Path, tmp_path: Path) -> None:
+    """I-19: an export of a session that somebody else has comes in as it would without them, and they keep theirs."""
+    with holdfast.open(source) as store:
+        with store.session("k").turn("sent", reply_to="ann") as turn:
+            turn.say("as it was said")
+            turn.sent()
     lines = written(source, tmp_path / "k.jsonl")
     with holdfast.open(source) as store:
         before = raw_entries(store, store.session("k").id)
         store.session("k").append("more")
     longer = written(source, tmp_path / "longer.jsonl")
-    shared = tmp_path / "shared.db"
+    shared, alone = tmp_path / "shared.db", tmp_path / "alone.db"
     with holdfast.open(shared, tenant="alice") as alice:
         restore(alice, lines)
-    with holdfast.open(shared, tenant="mallory") as mallory:
-        with pytest.raises(Conflict):
-            restore(mallory, longer)
-        assert list(mallory.sessions()) == []
+    for file in (lines, longer, longer):
+        more = ("--tenant", "mallory", "--with-outbox")
+        told = [command("import", file, "--into", into, *more) for into in (shared, alone)]
+        assert told[0] == told[1] and told[0].code == 0
+    with holdfast.open(shared, tenant="mallory") as mallory, holdfast.open(alone, tenant="mallory") as free:
+        [mine], [own] = mallory.sessions(), free.sessions()
+        assert (mine.key, mine.head, mine.state) == (own.key, own.head, own.state) and mine.id != own.id
+        texts = [[message.text for message in store.session("k").transcript()] for store in (mallory, free)]
+        assert texts[0] == texts[1] and texts[0][-1] == "more"
+        assert [owed.text for owed in mallory.outbox()] == [owed.text for owed in free.outbox()]
+        found = broken(mallory)
+        assert not found, "\n".join(found)
     with holdfast.open(shared, tenant="alice") as alice:
         assert raw_entries(alice, alice.session("k", create=False).id) == before

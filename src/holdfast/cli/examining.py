@@ -3,8 +3,11 @@
 from collections.abc import Collection, Sequence
 
 from holdfast.cli import wording
+from holdfast.cli.codes import USAGE, Stop
+from holdfast.cli.opening import is_address
 from holdfast.cli.output import Output
 from holdfast.doctor import exam, kinds
+from holdfast.engine.addressing import shown
 
 Found = tuple[str, str]
 """A store: its kind and its path."""
@@ -14,10 +17,17 @@ def find(paths: Sequence[str], out: Output) -> list[Found]:
     """The stores that these paths mean."""
     found: list[Found] = []
     for path in paths:
+        _insist_on_path(path)
         out.over(f"Looking for stores in {path} ...")
         found += kinds.stores_at(path)
     out.over(None)
     return found
+
+
+def _insist_on_path(path: str) -> None:
+    if is_address(path):
+        problem = f"`{shown(path)}` is a database, and the doctor reads files, of other programs and of Holdfast."
+        raise Stop(USAGE, f"{problem} `holdfast store check --store ADDRESS` checks a Holdfast store in PostgreSQL.")
 
 
 def examine(

@@ -9,13 +9,15 @@ from msgspec.structs import asdict
 import holdfast
 from holdfast.cli import wording
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, Stop
+from holdfast.cli.opening import is_address
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
 from holdfast.engine.addressing import shown
 from holdfast.foreign import kinds
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.written_out import is_written_out
 from holdfast.runtime.bringing import Brought, bring
-from holdfast.runtime.restoring import recognises, restore
+from holdfast.runtime.restoring import restore
 
 OWN = "holdfast"
 """A session that `holdfast export` wrote; a whole store of ours is brought over by `holdfast copy`."""
@@ -70,6 +72,9 @@ def run(options: Any, out: Output) -> int:
 
 def _stores_at(path: str) -> list[tuple[str, str]]:
     """The stores that a path means, each with its kind."""
+    if is_address(path):
+        problem = f"`{shown(path)}` is a database, and import reads files of other programs."
+        raise Stop(USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too.")
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
     found = kinds.stores_at(path, _kind_of)
@@ -79,7 +84,7 @@ def _stores_at(path: str) -> list[tuple[str, str]]:
 
 
 def _kind_of(path: str | os.PathLike[str]) -> str | None:
-    return OWN if recognises(Path(path)) else kinds.kind_of(path)
+    return OWN if is_written_out(path) else kinds.kind_of(path)
 
 
 def _bring(

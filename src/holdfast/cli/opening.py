@@ -9,7 +9,7 @@ import holdfast
 from holdfast.cli.codes import NOT_FOUND, Stop
 from holdfast.cli.harmless import one_line
 from holdfast.engine.addressing import is_postgres, shown
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, StoreUnavailable
 
 KEY, LATEST = "key:", "@latest"
 SHORT = 8
@@ -30,6 +30,16 @@ def _is_writable(where: str) -> bool:
         return True
     path = os.path.realpath(where.removeprefix("sqlite:///"))
     return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+
+
+def is_address(given: str) -> bool:
+    """Whether somebody gave the address of a database where a path is wanted."""
+    if os.path.lexists(given):
+        return False
+    try:
+        return is_postgres(given)
+    except StoreUnavailable:  # of something that nobody here knows
+        return True
 
 
 def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:

@@ -12,6 +12,7 @@ from holdfast.doctor.patient import Accepts, Patient
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import HoldfastError
 from holdfast.foreign.private import NoRoom, is_live
+from holdfast.foreign.written_out import is_written_out
 
 APPLIED = ("auto", "mark")
 """Policies whose remedies are applied without asking."""
@@ -69,6 +70,8 @@ def examine(
 def _what_is_at(path: str) -> str:
     if not os.path.lexists(path):
         return "There is nothing at this path."
+    if is_written_out(path):
+        return "This is one session, exported: `holdfast import` vets all of it before any of it is stored."
     return "There is no store in this folder." if os.path.isdir(path) else "No reader knows what this is."
 
 

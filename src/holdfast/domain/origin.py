@@ -16,6 +16,12 @@ _UNIQUE = {
 """Ids that a program draws by chance: they mean the same session wherever its files lie."""
 
 
+def is_drawn(kind: str, id: str) -> bool:
+    """Whether a program drew this id by chance, so that it means the same session wherever it is met."""
+    drawn = _UNIQUE.get(kind)
+    return drawn is not None and drawn.fullmatch(id) is not None
+
+
 def session_name(tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0) -> str:
     """The id that the session `id` of a store of this kind gets when this tenant brings it over.
 
@@ -24,8 +30,7 @@ def session_name(tenant: str, kind: str, id: str, first: Sequence[str], *, sourc
     not count, so that a session is known again when its files have moved. `number` counts conversations that are alike
     in all of this and yet are not one.
     """
-    drawn = _UNIQUE.get(kind)
-    where = "" if drawn is not None and drawn.fullmatch(id) else source
+    where = "" if is_drawn(kind, id) else source
     more = [str(number)] if number else []
     raw = bytearray(_digest(tenant, kind, where, id, *first, *more)[:16])
     raw[6] = raw[6] & 0x0F | 0x40

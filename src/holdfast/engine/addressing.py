@@ -45,6 +45,13 @@ def shown(where: str | os.PathLike[str]) -> str:
     return f"{bare[1]}@{bare[2]}" if bare is not None else name
 
 
+def damage_remedy(where: str | os.PathLike[str]) -> str:
+    """What to do about a damaged store at this place: the doctor reads files, a database is checked where it is."""
+    if is_postgres(where):
+        return "keep a backup of the database, then run `holdfast store check`"
+    return "keep a copy, then run `holdfast doctor`"
+
+
 def _has_keywords(name: str) -> bool:
     found = _KEYWORD.match(name)
     return found is not None and found[1] in _KEYWORDS

@@ -19,8 +19,9 @@ from holdfast.engine.protocol import Opening, SessionState, Write
 from holdfast.errors import Conflict, Damaged
 from holdfast.foreign.story import Story
 from holdfast.runtime.landing import Landed, Landing, agrees, label_name, origin_seq, said_in, view_name
+from holdfast.runtime.resembling import Resemblance
 from holdfast.runtime.room import Room
-from holdfast.runtime.store import Store, StoreWork
+from holdfast.runtime.store import Store
 from holdfast.runtime.tenancy import owned
 
 TRIES = 5
@@ -54,12 +55,13 @@ def bring(
     """Brings stories over, parents before what follows from them; `tell` is called after each. `source` names the store
     that they come from: the same one, if it has grown since, or another that calls its sessions alike.
     """
-    return _Bringing(store._work, source).bring(stories, tell)
+    return _Bringing(store, source).bring(stories, tell)
 
 
 class _Bringing:
-    def __init__(self, work: StoreWork, source: str) -> None:
-        self._work, self._engine, self._source = work, work.engine, source
+    def __init__(self, store: Store, source: str) -> None:
+        self._work, self._engine, self._source = store._work, store._work.engine, source
+        self._resemblance = Resemblance(store)
         self._names: dict[tuple[str, str], str] = {}
         self._done = Brought(notes=[])
 
@@ -81,6 +83,8 @@ class _Bringing:
         if known is not None and known.erased:
             done.notes.append(f"session `{story.id}` was erased here, as session `{id}`: it was not brought back")
             return
+        if known is None and (hint := self._resemblance.hint(story, first)) is not None:
+            done.notes.append(hint)
         landed, is_new = self._land(story, id)
         done.new += is_new
         done.grown += not is_new and bool(landed.messages or landed.summaries)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.domain.entry import Entry
+from holdfast.engine.addressing import damage_remedy
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged
 
@@ -62,8 +63,9 @@ def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[li
     while after < upto:
         page = engine.entries(session, after=after, limit=min(PAGE, upto - after))
         if not page or page[0].seq != after + 1:
-            where = f"{engine.where}, session {session}"
-            raise Damaged(where=where, problem=f"the entry {after + 1} is missing, the log goes to {upto} (I-1)")
+            where, remedy = f"{engine.where}, session {session}", damage_remedy(engine.where)
+            problem = f"the entry {after + 1} is missing, the log goes to {upto} (I-1)"
+            raise Damaged(where=where, problem=problem, remedy=remedy)
         yield page
         after = page[-1].seq
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.domain.entry import NOTES, Entry, note_of, noted
 from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.engine.addressing import damage_remedy
 from holdfast.errors import Damaged
 from holdfast.formats import registry
 from holdfast.runtime.message import unreadable
@@ -54,6 +55,7 @@ def located(error: Damaged, where: str, session: str, page: Callable[[int], list
         for entry in entries:
             if readable(entry) is not entry:
                 problem = f"entry {entry.seq} of session `{session}` can't be read back: {error.problem}"
-                return Damaged(where=where, problem=problem)
+                return Damaged(where=where, problem=problem, remedy=damage_remedy(where))
         after = entries[-1].seq
-    return Damaged(where=where, problem=f"session `{session}` can't be read back: {error.problem}")
+    problem = f"session `{session}` can't be read back: {error.problem}"
+    return Damaged(where=where, problem=problem, remedy=damage_remedy(where))

@@ -1,7 +1,8 @@
 """Restoring: a session that was written out entry by entry (`export --as holdfast`) is that session again.
 
-It comes back under its own id, each entry as it was. If it is here already, what was written out must be a beginning of
-it, or it a beginning of what was written out: then what is new is added. Anything else is two histories, and is left.
+It comes back under its own id, each entry as it was; where another tenant has that id, under one derived from it. If it
+is here already, what was written out must be a beginning of it, or it a beginning of what was written out: then what is
+new is added. Anything else is two histories, and is left.
 
 A file can say anything, so all of it is vetted before any of it is stored: what it says is what the log can tell, and
 counts no further. Replies that it claims are owed are owed again only if that is asked for, since a gateway would send
@@ -10,18 +11,21 @@ them.
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Draft, Entry, note_of
 from holdfast.domain.fold import Log
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import freeze
+from holdfast.domain.origin import session_name
 from holdfast.engine.laying import events_in
 from holdfast.engine.protocol import Debt, Event, Laid, Opening, Refused, SessionState, Waiting, Write
-from holdfast.errors import Conflict, Damaged, InvalidMessage
+from holdfast.errors import Conflict, Damaged, StoreUnavailable
 from holdfast.foreign.jsonl import lines, parsed_line
 from holdfast.runtime.bringing import Brought
 from holdfast.runtime.session import Session
@@ -31,6 +35,7 @@ from holdfast.runtime.vetting import vet_debt, vet_entry, vet_key, vet_log, vet_
 
 VERSION = 1
 PAGE = 500
+REMEDY = "nothing of it was imported: take another copy of the file, or write it again with `holdfast export`"
 
 
 class Owed(msgspec.Struct):
@@ -82,14 +87,6 @@ def standing_of(session: Session) -> Standing:
     return Standing(state.fence, state.base, owed)
 
 
-def recognises(path: Path) -> bool:
-    """Whether this is a session that was written out."""
-    try:
-        return path.is_file() and _read_header(path).holdfast == VERSION
-    except (OSError, InvalidMessage):
-        return False
-
-
 def restore(store: Store, path: Path, *, outbox: bool = False) -> Brought:
     """Brings the session back. `Conflict` when it went on differently here, `Damaged` when it can't be what was written
     out; nothing is stored then. `outbox`: replies that were owed when it was written out are owed again.
@@ -106,10 +103,17 @@ def _read_header(path: Path) -> Header:
         header = msgspec.convert(value, Header)
         vet_session_id(header.session.get("id"))
         vet_key(header.session.get("key"))
-        return header
     except (msgspec.ValidationError, Damaged) as error:
         why = problem or (error.problem if isinstance(error, Damaged) else error)
-        raise InvalidMessage(problem=f"this is no session that was written out ({why})", place=str(path)) from None
+        raise _damaged(f"{path}, line 1", f"this is no session that was written out ({why})") from None
+    if header.holdfast != VERSION:
+        problem, remedy = f"it was written in version {header.holdfast} of its format", "Update Holdfast"
+        raise StoreUnavailable(where=str(path), problem=problem, remedy=remedy)
+    return header
+
+
+def _damaged(where: str, problem: str) -> Damaged:
+    return Damaged(what="export", where=where, problem=problem, remedy=REMEDY)
 
 
 def _vet(path: Path) -> None:
@@ -119,11 +123,11 @@ def _vet(path: Path) -> None:
         ids.update(entry.id for entry in page)
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
-            raise Damaged(where=str(path), problem=f"entries up to {ended} are missing, doubled or out of order (I-1)")
+            raise _damaged(str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)")
         try:
             vet_log(log, page)
         except Damaged as error:
-            raise Damaged(where=str(path), problem=f"up to entry {ended}: {error.problem}") from error
+            raise _damaged(str(path), f"up to entry {ended}: {error.problem}") from error
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -137,9 +141,9 @@ def _entries(path: Path) -> Iterator[Entry]:
             vet_entry(entry)
             yield entry
         except Damaged as error:
-            raise Damaged(where=f"{path}, line {line.number}", problem=error.problem) from None
+            raise _damaged(f"{path}, line {line.number}", error.problem) from None
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise Damaged(where=f"{path}, line {line.number}", problem=f"it is no entry ({error})") from None
+            raise _damaged(f"{path}, line {line.number}", f"it is no entry ({error})") from None
 
 
 def _slowly(raw: bytes) -> Line:
@@ -157,7 +161,8 @@ class _Restoring:
     def __init__(self, store: Store, header: Header, outbox: bool) -> None:
         work = store._work
         self._engine, self._tenant = work.engine, work.tenant
-        self._id, self._key = str(header.session.get("id")), header.session.get("key")
+        self._id = self._written = str(header.session.get("id"))
+        self._key = header.session.get("key")
         self._standing, self._with_outbox = header.standing, outbox
         self._inbox, self._events = Inbox(), list[Event]()
         self._head = self._turn = self._at = self._base = 0
@@ -166,13 +171,11 @@ class _Restoring:
         self._done = Brought(sessions=1, notes=[])
 
     def bring(self, entries: Iterable[Entry]) -> Brought:
-        known = owned(self._engine, self._tenant, self._id)
-        if known is None and self._engine.state(self._id) is not None:
-            raise Conflict(session_id=self._id, problem="it can't be restored under its id in this store")
+        known = self._place()
         self._done.new = int(known is None)
         key, epoch = (known.key, known.epoch) if known is not None else self._name()
         opening = Opening(self._tenant, key, epoch)
-        for page, is_last in _pages(entries):
+        for page, is_last in _pages(map(self._renamed, entries)):
             self._take_in(page, key)
             rest = self._new(page, known)
             if rest:
@@ -184,6 +187,25 @@ class _Restoring:
             count = len(self._standing.outbox)
             self._done.notes.append(f"replies that were owed when it was written out are not owed here: {count}")
         return self._done
+
+    def _place(self) -> SessionState | None:
+        """The session that it is here, if there is one. Where another tenant has its id, it goes under one of its own,
+        which is the same each time: nothing tells its importer that somebody else has it too (I-19).
+        """
+        for number in count():
+            known = owned(self._engine, self._tenant, self._id)
+            if known is not None or self._engine.state(self._id) is None:
+                return known
+            self._id = session_name(self._tenant, "holdfast", self._written, (), number=number)
+        raise AssertionError("there is always a next number")
+
+    def _renamed(self, entry: Entry) -> Entry:
+        """An entry as it stands under the id that the session has here: a reply that its own turn confirmed is named by
+        the turn, and the turn by the session.
+        """
+        if entry.kind != "post" or self._id == self._written:
+            return entry
+        return replace(entry, note=entry.note.replace(f'"{self._written}:'.encode(), f'"{self._id}:'.encode()))
 
     def _name(self) -> tuple[str | None, int]:
         """The key that it had, unless that means another session here."""
@@ -200,7 +222,7 @@ class _Restoring:
     def _take_in(self, page: list[Entry], key: str | None) -> None:
         """What a page tells of how the session stands after it."""
         if [entry.seq for entry in page] != list(range(self._head + 1, self._head + 1 + len(page))):
-            raise Damaged(where=f"the entries after {self._head}", problem="some are missing, or out of order (I-1)")
+            raise _damaged(f"the entries after {self._head}", "some are missing, or out of order (I-1)")
         self._head = page[-1].seq
         self._inbox.add(page)
         self._events = list(events_in(page, tenant=self._tenant, key=key, session=self._id))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from holdfast.engine.postgres.trouble import out_of_patience, verdict
+from holdfast.engine.postgres.trouble import in_words, is_meeting, out_of_patience, verdict
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
 TOLD_AT = 4
@@ -36,7 +36,9 @@ class Patience:
         if waited_s >= self._limit_s:
             raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
         if self._tries == TOLD_AT:
-            _log.warning("%s: trying again, after %s", self._where, kind_of(error))
+            # Writers that meet are everyday life, however often; a server that can't be reached is not.
+            level = logging.INFO if is_meeting(error) else logging.WARNING
+            _log.log(level, "%s: %s; trying again", self._where, in_words(error))
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (0.5 + self._chance(1)[0] / 255)
         threading.Event().wait(pause_s)
         self._slept += pause_s
@@ -45,8 +47,3 @@ class Patience:
         """It was done."""
         if self._tries >= TOLD_AT:
             _log.info("%s: it goes on, after %d tries", self._where, self._tries)
-
-
-def kind_of(error: psycopg.Error) -> str:
-    """What an error is, for a log: nothing that was written, and no address."""
-    return f"{type(error).__name__} {error.sqlstate}" if error.sqlstate else type(error).__name__

@@ -11,15 +11,19 @@ from typing import Literal
 import psycopg
 from psycopg import errors
 
+from holdfast.engine.addressing import damage_remedy
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 Verdict = Literal["again", "unknown", "senseless"]
 
-_AGAIN = {
+_MEETINGS = {
     "40001",  # could not serialise
     "40P01",  # a deadlock
     "23505",  # another machine had the same id, key or event at the same time
     "22012",  # a guard in a statement: a session is not as it is remembered
+}
+"""Two writers met: the one who was overtaken looks again."""
+_AGAIN = _MEETINGS | {
     "55P03",  # a lock was not to be had in the time the server allows
     "57014",  # somebody has cancelled it, or the server's limit on statements
     "26000",  # a pooler has given us a connection that does not know our prepared statements
@@ -43,18 +47,23 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "08": ("the connection to its server was lost", "Check the server, then try again; what was acknowledged is safe"),
     "22": ("PostgreSQL can't hold a value of this commit", "Report this; it is a defect"),
     "23": ("its tables contradict a commit", "Check that only Holdfast writes its tables"),
+    "25P03": ("a transaction was cut off, idle for too long", "Try again; what was acknowledged is safe"),
+    "25P04": ("a transaction was cut off for taking too long", "Try again; what was acknowledged is safe"),
     "25": ("its server only reads", "Name all servers in the address, or the one that is primary"),
+    "26": ("a pooler in between does not keep prepared statements", "Try again"),
     "28": ("its server does not let us in", "Check user and password in the address"),
     "3D": ("there is no such database", "Create it, or check its name in the address"),
     "3F": ("there is no such schema", "Create it, or check search_path in the address"),
     "40": ("other programs write the same rows without end", "Try again"),
     "42501": ("its rights forbid it", "Grant SELECT, INSERT, UPDATE and DELETE on its tables to this role"),
+    "42P05": ("a pooler in between does not keep prepared statements", "Try again"),
     "42": ("its tables are not as they should be", "Run `holdfast store migrate`, with a role that may change tables"),
     "53100": ("the server's disk is full", "Make room, then try again; what was acknowledged is safe"),
     "53200": ("the server has no memory left", "Free memory there, then try again"),
     "53": ("the server has too much to do", "Raise its limits (max_connections), or open fewer stores"),
     "54": ("a value is larger than PostgreSQL can hold", "Store large parts elsewhere and refer to them"),
     "55": ("another program holds a lock", "Let that program finish, then try again"),
+    "57014": ("a statement was cancelled at the server", "Check its statement_timeout, then try again"),
     "57": ("its server was stopped or interrupted", "Check the server, then try again; what was acknowledged is safe"),
     "nobody": ("nobody listens there", "Check host and port in the address, and that the server runs"),
     "reads": (
@@ -136,7 +145,7 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
     if isinstance(error, Stalled):
         return StoreUnavailable(where=where, problem=f"{said}; this one was not begun", remedy=_STANDBYS)
     if state in _DAMAGE:
-        return Damaged(where=where, problem=said)
+        return Damaged(where=where, problem=said, remedy=damage_remedy(where))
     problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
     if not problem and verdict(error) == "unknown":
         problem, remedy = _REMEDIES["08"]
@@ -158,6 +167,22 @@ def out_of_patience(error: psycopg.Error, where: str, waited_s: float, *, in_dou
         problem += "; whether the last commit was kept is not known"
     remedy = "Check its servers, then look what is there; what was acknowledged is safe"
     return StoreUnavailable(where=where, problem=problem, remedy=remedy)
+
+
+def is_meeting(error: psycopg.Error) -> bool:
+    """Whether another writer was quicker, and nothing else is wrong."""
+    return error.sqlstate in _MEETINGS
+
+
+def in_words(error: psycopg.Error) -> str:
+    """What an error means, for a log: nothing that was written, and no address."""
+    if is_meeting(error):
+        return "other programs write the same rows"
+    if isinstance(error, Stalled):
+        return str(error)
+    state = error.sqlstate or refusal(error)
+    problem, _ = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or _REMEDIES["08"]
+    return problem
 
 
 def is_missing(error: psycopg.Error) -> bool:
