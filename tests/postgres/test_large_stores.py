@@ -71,7 +71,9 @@ def test_what_the_bench_makes_is_a_store(large: str):
         assert next(message.text for message in session.transcript()) == "question 7 about the harbour"
         assert [hit.session_id for hit in store.search("question 207")] == [store.session("key 207").id]
         info = store.info()
-        assert info.estimated and (info.sessions, info.tenants) == (SESSIONS, TENANTS) and info.entries == 3 * SESSIONS
+        assert info.estimated and info.tenants == TENANTS
+        # The server's own estimates: a vacuum that has read some pages of a table is off by what those hold.
+        assert SESSIONS / 2 <= info.sessions <= 2 * SESSIONS and 3 * SESSIONS / 2 <= info.entries <= 6 * SESSIONS
 
 
 def test_lists_agree_in_every_state(large: str):
