@@ -26,10 +26,11 @@ _NUMBERED = """
 """
 _STATEMENTS = (
     """INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_until, origin, opened_at,
-                            listed_at, last_at, stamp, unread)
+                            listed_at, last_at, stamp, unread, parent)
        SELECT tenant, id, key, 1, CASE WHEN n %% 10 = 5 THEN 1 ELSE 0 END, origin + 3, 1,
               CASE WHEN n %% 100 = 7 THEN 1 END, CASE WHEN n %% 100 = 7 THEN convert_to('elsewhere', 'UTF8') END,
-              CASE WHEN n %% 100 = 7 THEN 4e9 END, origin, at, at, at, n, false
+              CASE WHEN n %% 100 = 7 THEN 4e9 END, origin, at, at, at, n, false,
+              CASE WHEN origin > 0 THEN md5('session ' || (n - 1))::uuid END
        FROM ({numbered}) AS made""",
     """INSERT INTO activity (tenant, session, key, state, active_at, unread)
        SELECT tenant, id, key, CASE WHEN n %% 10 = 5 THEN 2 WHEN n %% 100 = 7 THEN 1 ELSE 0 END, at, false

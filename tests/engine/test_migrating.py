@@ -13,6 +13,7 @@ from holdfast.errors import AlreadyAccepted, SchemaMismatch, StoreUnavailable
 from holdfast.runtime import upkeep
 
 SESSION = "11111111-0000-4000-8000-000000000000"
+FORK = "{0}{0}{0}{0}{0}{0}{0}{0}-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -66,6 +67,25 @@ def test_an_event_that_version_1_accepted_is_still_accepted_once(path):
         with pytest.raises(AlreadyAccepted):
             store.session("k").append("again", event_id="e1")
         assert store.accept("k", "again", event_id="e1").again
+
+
+def test_a_fork_in_an_old_store_knows_its_parent(path):
+    """One whose first note can't be read knows none, and keeps nobody from migrating."""
+    old = apsw.Connection(str(path))
+    for number, opened in ((2, b'{"parent":"%s","parent_seq":2}' % SESSION.encode()), (3, b'{"parent":')):
+        old.execute(
+            "INSERT INTO session (id, tenant, epoch, origin, opened_at, active_at) VALUES (?, 'default', 1, 2, 9, 9)",
+            (FORK.format(number),),
+        )
+        row = (number, opened, number.to_bytes(16, "big"))
+        old.execute("INSERT INTO entry (session, seq, kind, note, id, at) VALUES (?, 3, 'opened', ?, ?, 9)", row)
+    old.close()
+    with holdfast.open(path) as store:
+        engine = store._work.engine
+        assert [fork.id for fork in engine.forks("default", [SESSION])] == [FORK.format(2)]
+        assert engine.state(FORK.format(3)).parent is None
+        assert [message.text for message in store.get(FORK.format(2)).transcript()] == ["asked"]
+        assert store.erase(SESSION, preview=True).forks == (FORK.format(2),)
 
 
 def test_a_migration_can_be_asked_for_and_says_what_it_did(path):

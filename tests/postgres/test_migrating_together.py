@@ -192,6 +192,29 @@ def test_programs_of_the_version_before_are_refused_before_they_harm(database: s
             assert store.check() == []
 
 
+def test_a_fork_of_the_version_before_knows_its_parent(database: str):
+    """One whose first note can't be read knows none, and keeps nobody from migrating."""
+    ids = [f"{number}1111111-0000-4000-8000-000000000000" for number in range(3)]
+    notes = ['{"key":"\\"parent\\":\\"' + ids[2] + '"}', '{"parent":"' + ids[0] + '","parent_seq":1}', '{"parent":\xff']
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(migrating.MIGRATIONS[1])  # type: ignore[arg-type]
+        connection.execute("INSERT INTO store VALUES ('format', '1')")
+        for id, note in zip(ids, notes, strict=True):
+            origin = int(id != ids[0])
+            connection.execute(
+                "INSERT INTO session (tenant, id, epoch, head, origin, fence, opened_at, active_at, last_at, stamp) "
+                "VALUES ('default', %s, 1, %s, %s, 0, 3, 3, 3, 3)",
+                [id, origin + 1, origin],
+            )
+            connection.execute(
+                "INSERT INTO entry VALUES ('default', %s, %s, 'opened', NULL, %s, 3, %s, '')",
+                [id, origin + 1, id.encode()[:16], note.encode("latin-1")],
+            )
+    with holdfast.open(database) as store:
+        assert store.erase(ids[0], preview=True).forks == (ids[1],)
+        assert [store._work.engine.state(id).parent for id in ids] == [None, ids[0], None]  # type: ignore[union-attr]
+
+
 def test_readers_look_at_the_version_too(database: str):
     with holdfast.open(database) as store:
         store.session("k").append("before")

@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 class Opening(msgspec.Struct, frozen=True, gc=False):
     """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused,
-    `bound`. One that shares the past of another begins after that one's `head` and `fence`.
+    `bound`. One that shares the past of another, its `parent`, begins after that one's `head` and `fence`.
     """
 
     tenant: str
@@ -65,6 +65,7 @@ class Opening(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     head: int = 0
     fence: int = 0
+    parent: str | None = None
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
@@ -199,6 +200,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Seqs and notes: these entries keep this note and no body, and nothing else of the session is left but its place
     in the store. It is refused all writes from then on, `ended`, but for another erasure and for what is laid down.
     """
+    forget_events: bool = False
+    """Goes with `erase`: the events that were accepted in this session are not known any more."""
     blank: tuple[tuple[int, bytes], ...] = ()
     """The same for these entries alone: the rest of the session stays as it is."""
     lay: Laid | None = None
@@ -269,6 +272,8 @@ class SessionState(msgspec.Struct, frozen=True):
     """How long the running turn's lease was given for."""
     lease_mark: float | None = None
     """Another one after each renewal of that lease; by itself it means nothing."""
+    parent: str | None = None
+    """The session whose past it shares."""
 
 
 class Ticket(Protocol):
@@ -327,8 +332,10 @@ class Engine(Protocol):
         """
         ...
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
-        """The first of their own entries of each of these sessions, so many of each."""
+    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
+        """The first of their own entries of each of these sessions, so many of each; without `bodies` as above. A
+        session is left out if its entries would make the whole larger than `PAGE_BYTES_MAX`.
+        """
         ...
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
@@ -393,12 +400,14 @@ class Engine(Protocol):
         """A page of all events that were accepted, whosever they are, in the order of their names."""
         ...
 
-    def forks(self, tenant: str) -> list[SessionState]:
-        """Sessions that share the past of another."""
+    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
+        """The sessions of this tenant that share the past of one of these, oldest first: their own children, not those
+        that their children have.
+        """
         ...
 
-    def weigh(self, session: str) -> Weight:
-        """What an erasure of this session takes."""
+    def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
+        """What an erasure of each of these sessions takes, as far as they are there."""
         ...
 
     def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
@@ -415,6 +424,12 @@ class Engine(Protocol):
         """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop. It
         never blocks. An engine may tell of commits of other processes too; where it does not, or can't for a while, a
         watcher looks by itself every `look_s`. A call is a hint: there may be one too many.
+        """
+        ...
+
+    def scrub(self) -> None:
+        """Finishes what an erasure left undone, if one was killed before its end or somebody stood in its way: then its
+        words are in no entry any more, and may still be in bytes of the store. Raises when that can't be done yet.
         """
         ...
 

@@ -427,7 +427,9 @@ class AsyncStore:
         return arun(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
-        """Erases the sessions that had no news for so many days; with `preview` it only tells which ones."""
+        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with `preview`
+        it only tells which ones. Called again, it goes on where it was interrupted.
+        """
         return arun(self._work.retain(days, preview=preview))
 
     def info(self) -> Awaitable[StoreInfo]:

@@ -79,11 +79,11 @@ def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     new = SessionState(
         id=mint_session(room.world), tenant=room.tenant, key=key, epoch=epoch, ended=False, head=head,
         fence=state.fence, turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0,
-        origin=head,
+        origin=head, parent=room.id,
     )  # fmt: skip
     branch = room.other(new)
     opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
-    opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence)
+    opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id)
     outcome = yield room.engine.submit((Write(new.id, (opened,), open=opening),))
     if isinstance(outcome, Refused):
         problem = f"the key `{key}` was bound to another session meanwhile; use another key, or none"

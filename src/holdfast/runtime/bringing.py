@@ -127,11 +127,12 @@ class _Bringing:
         state = SessionState(
             id=id, tenant=self._work.tenant, key=key, epoch=epoch, ended=False, head=head, fence=fence, turn=None,
             holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0, origin=head,
+            parent=parent.id if parent is not None else None,
         )  # fmt: skip
         past = {"parent": parent.id, "parent_seq": shared} if parent is not None else {}
         note = Opened(key, epoch, previous=previous, **past)  # type: ignore[arg-type]
         opened = Draft("opened", None, entry_name(id, "opened", at), at, noted(note))
-        opening = Opening(self._work.tenant, key, epoch, head=head, fence=fence)
+        opening = Opening(self._work.tenant, key, epoch, head=head, fence=fence, parent=state.parent)
         return Landing(self._work.room(state), story, opened=opened, opening=opening, before=before)
 
     def _parent(self, story: Story) -> tuple[Room | None, int]:

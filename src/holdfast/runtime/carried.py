@@ -9,7 +9,7 @@ these sessions hold stays.
     log     m, closed (m moved)  m, closed (m moved)  m, answered      erased: m goes in 1, 2 and 3
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from holdfast.domain.entry import Blanked, Draft, Entry, noted, opened_of
@@ -30,14 +30,14 @@ class Copies(NamedTuple):
     is_news: bool
 
 
-def copies(room: Room, state: SessionState) -> list[Copies]:
-    """The copies of messages that were carried into this session, nearest first."""
+def copies(room: Room, state: SessionState, log: Callable[[], Iterator[Entry]]) -> list[Copies]:
+    """The copies of messages that were carried into this session, nearest first. `log` reads its own entries."""
     found: list[Copies] = []
     seen = {state.id}
-    ids = carried_in(_own(room, state))
-    ids -= passed_on(_own(room, state), ids) if ids else set()  # they belong to a later one
+    ids = carried_in(log())
+    ids -= passed_on(log(), ids) if ids else set()  # they belong to a later one
+    first = next(log(), None) if ids else None
     while ids:
-        first = next(_own(room, state), None)
         before = owned(room.engine, room.tenant, opened_of(first).previous) if first is not None else None
         if before is None or before.id in seen:
             break
@@ -47,7 +47,7 @@ def copies(room: Room, state: SessionState) -> list[Copies]:
             notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
             is_news = any(entry.note != note for entry, (_, note) in zip(entries, notes, strict=True))
             found.append(Copies(before, notes, is_news))
-        ids, state = ids & carried_in(_own(room, before)), before
+        ids, first = ids & carried_in(_own(room, before)), next(_own(room, before), None)
     return found
 
 

@@ -210,7 +210,9 @@ class _Passage:
 
     def _write(self, head: int, rest: list[Entry], is_last: bool) -> Write:
         state, laid = self.state, self._standing(is_last)
-        opening = Opening(state.tenant, state.key, state.epoch, head=state.origin, fence=laid.fence)
+        opening = Opening(
+            state.tenant, state.key, state.epoch, head=state.origin, fence=laid.fence, parent=state.parent
+        )
         return Write(
             state.id,
             drafts=tuple(Draft(entry.kind, entry.turn, entry.id, entry.at, entry.note, entry.body) for entry in rest),

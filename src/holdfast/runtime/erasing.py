@@ -3,23 +3,31 @@
 All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the last one says what was
 taken and when. What runs in it is stopped first. A fork has its past in common with its parent: it loses what its
 parent loses, and keeps what is its own. Copies of its messages in the sessions they were carried along from go too.
+
+A retention erases what has been quiet for long, many sessions at once: what is asked about them is asked for all of
+them together, and an engine does their erasures in few transactions. One that was killed is resumed by the next: each
+session is as it was or erased, and what is erased is not looked at again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
-from holdfast.domain.entry import Erased, opened_of
+from holdfast.domain.entry import Entry, Erased
 from holdfast.domain.erasure import tombstone
-from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Write
+from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Weight, Write
 from holdfast.runtime.carried import Copies, blanking, copies
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room
 
 DAY_MS = 86_400_000
-BATCH = 100
+BATCH = 500
+"""So many sessions a retention erases at once,"""
+ENTRIES_MAX = 20_000
+"""as long as they have no more entries together: each is a note to be written, and held until then."""
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -40,39 +48,55 @@ class Erasure(msgspec.Struct, frozen=True):
     done: bool
 
 
+Log = Callable[[], Iterator[Entry]]
+
+
+class Doomed(NamedTuple):
+    """A session that is to be erased, and what that takes. `log` reads its own entries, without payloads."""
+
+    room: Room
+    state: SessionState
+    copies: list[Copies]
+    erasure: Erasure
+    log: Log
+
+
 def erase(room: Room, *, preview: bool, reason: str = "asked for") -> Plan[Erasure]:
     """Takes all words of this session out of the store. Erasing again finds nothing more, and cleans the file again."""
     state = yield from _at_rest(room) if not preview else settle_if_dead(room)
-    parents = yield Read(partial(_parents, room))
     if preview:
-        return (yield Read(lambda: _weighed(room, state, parents, copies(room, state))))
+        [doomed] = yield Read(partial(_looked_up, room.engine, [(room, state)]))
+        return doomed.erasure
     while True:
-        erasure, ticket = yield Read(partial(_submit, room, state, parents, reason))
+        [(doomed, ticket)] = yield Read(partial(_submitted, room.engine, [(room, state)], reason))
         outcome = yield ticket
         if not isinstance(outcome, Refused):
-            return msgspec.structs.replace(erasure, done=True)
+            return msgspec.structs.replace(doomed.erasure, done=True)
         state = yield from _at_rest(room)
 
 
 def retain(
     engine: Engine, tenant: str, room: Callable[[SessionState], Room], *, now: int, days: float, preview: bool
 ) -> Plan[list[Erasure]]:
-    """Erases the sessions that had no news for so many days; never one that is running, nor one whose past a younger
-    session shares.
+    """Erases the sessions that had no news for so many days, and forgets the events that they have accepted; never one
+    that is running, nor one whose past a younger session shares.
     """
     cutoff = int(now - days * DAY_MS)
-    parents = yield Read(partial(_all_parents, engine, tenant))
-    young = yield Read(partial(_ancestors_of_young, engine, parents, cutoff))
+    reason = f"no news for {days:g} days"
+    if not preview:
+        yield Read(engine.scrub, slow=True)
+    family = _Family(engine, tenant, cutoff)
     found: list[Erasure] = []
     before = (cutoff, "")
     while states := (yield Read(partial(engine.sessions, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
-        old = [state for state in states if _is_over(state, cutoff) and state.id not in young]
-        rooms, reason = [room(state) for state in old], f"no news for {days:g} days"
-        if preview:
-            found += yield Read(partial(_all_weighed, rooms, parents))
-        else:
-            found += yield from _all_of(rooms, parents, cutoff, reason)
+        old = yield Read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
+        for some in _portions(old):
+            if preview:
+                looked_up = yield Read(partial(_looked_up, engine, [(room(state), state) for state in some]))
+                found += [doomed.erasure for doomed in looked_up]
+            else:
+                found += yield from _all_of(engine, [(room(state), state) for state in some], cutoff, reason)
     return found
 
 
@@ -80,31 +104,75 @@ def _is_over(state: SessionState, cutoff: int) -> bool:
     return not state.erased and state.turn is None and max(state.active_at, state.last_at) < cutoff
 
 
-def _all_weighed(rooms: list[Room], parents: dict[str, str]) -> list[Erasure]:
-    return [_weighed(room, state := room.state(), parents, copies(room, state)) for room in rooms]
+def _portions(states: Iterable[SessionState]) -> Iterator[list[SessionState]]:
+    """The same in lists that are not too long to be held together with their entries."""
+    some: list[SessionState] = []
+    entries = 0
+    for state in states:
+        own = state.head - state.origin
+        if some and entries + own > ENTRIES_MAX:
+            yield some
+            some, entries = [], 0
+        some.append(state)
+        entries += own
+    if some:
+        yield some
 
 
-def _all_of(rooms: list[Room], parents: dict[str, str], cutoff: int, reason: str) -> Plan[list[Erasure]]:
-    """Many at once: they share a transaction, and the file is cleaned once. One that has news meanwhile is kept; that
-    another erasure has taken copies out of it is none.
+class _Family:
+    """Which sessions are needed by younger ones that share their past. What was asked once is known."""
+
+    def __init__(self, engine: Engine, tenant: str, cutoff: int) -> None:
+        self._engine, self._tenant, self._cutoff = engine, tenant, cutoff
+        self._parents: dict[str, str] = {}
+        self._asked: set[str] = set()
+        self._needed: set[str] = set()
+
+    def unneeded(self, states: list[SessionState]) -> list[SessionState]:
+        """Those of these sessions whose past no session with news shares."""
+        self._ask([state.id for state in states])
+        return [state for state in states if state.id not in self._needed]
+
+    def _ask(self, ids: list[str]) -> None:
+        """Looks at all that come from these, generation by generation: an old fork may have a young one."""
+        while parents := [id for id in ids if id not in self._asked]:
+            self._asked.update(parents)
+            forks = self._engine.forks(self._tenant, parents)
+            self._parents |= {fork.id: fork.parent for fork in forks if fork.parent is not None}
+            for fork in forks:
+                is_young = not fork.erased and not _is_over(fork, self._cutoff)
+                if is_young or fork.id in self._needed:
+                    self._keep_ancestors(fork.id)
+            ids = [fork.id for fork in forks]
+
+    def _keep_ancestors(self, fork: str) -> None:
+        ancestor = self._parents.get(fork)
+        while ancestor is not None and ancestor not in self._needed:
+            self._needed.add(ancestor)
+            ancestor = self._parents.get(ancestor)
+
+
+def _all_of(
+    engine: Engine, some: list[tuple[Room, SessionState]], cutoff: int, reason: str
+) -> Plan[list[Erasure]]:
+    """Many at once: they share transactions, and the file is cleaned once for each. One that has news meanwhile is
+    kept; that another erasure has taken copies out of it is none.
     """
     done: list[Erasure] = []
-    while rooms:
-        tickets = yield Read(partial(_submit_all, rooms, parents, cutoff, reason))
-        rooms = []
-        for room, erasure, ticket in tickets:
+    while some:
+        again: list[Room] = []
+        for doomed, ticket in (yield Read(partial(_submitted, engine, some, reason, forget_events=True))):
             if isinstance((yield ticket), Refused):
-                rooms.append(room)
+                again.append(doomed.room)
             else:
-                done.append(msgspec.structs.replace(erasure, done=True))
+                done.append(msgspec.structs.replace(doomed.erasure, done=True))
+        states = yield Read(partial(_states, again))
+        some = [(room, state) for room, state in zip(again, states, strict=True) if _is_over(state, cutoff)]
     return done
 
 
-def _submit_all(
-    rooms: list[Room], parents: dict[str, str], cutoff: int, reason: str
-) -> list[tuple[Room, Erasure, Ticket]]:
-    states = [(room, room.state()) for room in rooms]
-    return [(room, *_submit(room, state, parents, reason)) for room, state in states if _is_over(state, cutoff)]
+def _states(rooms: list[Room]) -> list[SessionState]:
+    return [room.state() for room in rooms]
 
 
 def _at_rest(room: Room) -> Plan[SessionState]:
@@ -116,10 +184,44 @@ def _at_rest(room: Room) -> Plan[SessionState]:
         yield from settle(room, state, end="interrupted", reason="stopped: the session is erased")
 
 
-def _submit(room: Room, state: SessionState, parents: dict[str, str], reason: str) -> tuple[Erasure, Ticket]:
-    found = copies(room, state)
-    weighed = _weighed(room, state, parents, found)
-    note = Erased(weighed.entries, weighed.messages, weighed.bytes, reason)
+def _submitted(
+    engine: Engine, some: Sequence[tuple[Room, SessionState]], reason: str, *, forget_events: bool = False
+) -> list[tuple[Doomed, Ticket]]:
+    looked_up = _looked_up(engine, some)
+    return [(doomed, _submit(doomed, reason, forget_events=forget_events)) for doomed in looked_up]
+
+
+def _looked_up(engine: Engine, some: Sequence[tuple[Room, SessionState]]) -> list[Doomed]:
+    """What has to be known of these sessions: a few questions for all of them, and some for the long ones."""
+    ids = [state.id for _, state in some]
+    weights = engine.weigh(ids)
+    beginnings = engine.beginnings(ids, limit=PAGE, bodies=False)
+    forks: dict[str, list[str]] = {}
+    for fork in engine.forks(some[0][0].tenant, ids):
+        forks.setdefault(fork.parent or "", []).append(fork.id)
+    found = []
+    for room, state in some:
+        log = partial(_log, engine, state, beginnings.get(state.id, []))
+        lost = copies(room, state, log)
+        erasure = _weighed(room, state, weights[state.id], forks.get(state.id, []), lost)
+        found.append(Doomed(room, state, lost, erasure, log))
+    return found
+
+
+def _log(engine: Engine, state: SessionState, beginning: list[Entry]) -> Iterator[Entry]:
+    """All own entries of a session, those of a page that is known first."""
+    page, after = beginning, state.origin
+    while after < state.head:
+        page = page or engine.entries(state.id, after=after, limit=PAGE, bodies=False)
+        if not page:
+            return
+        yield from page
+        after, page = page[-1].seq, []
+
+
+def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
+    room, state, found, erasure, log = doomed
+    note = Erased(erasure.entries, erasure.messages, erasure.bytes, reason)
     erasing = Write(
         room.id,
         drafts=(room.draft("erased", note),),
@@ -127,50 +229,13 @@ def _submit(room: Room, state: SessionState, parents: dict[str, str], reason: st
         idle=True,
         ended_too=True,
         close=True,
-        erase=tuple(_tombstones(room, state)),
+        erase=tuple((entry.seq, tombstone(entry)) for entry in log()),
+        forget_events=forget_events,
     )
-    return weighed, room.engine.submit((erasing, *(blanking(room, each) for each in found)))
+    return room.engine.submit((erasing, *(blanking(room, each) for each in found)))
 
 
-def _tombstones(room: Room, state: SessionState) -> Iterable[tuple[int, bytes]]:
-    after = state.origin
-    while page := room.engine.entries(room.id, after=after, limit=PAGE, bodies=False):
-        after = page[-1].seq
-        yield from ((entry.seq, tombstone(entry)) for entry in page)
-
-
-def _weighed(room: Room, state: SessionState, parents: dict[str, str], found: list[Copies]) -> Erasure:
-    weight = room.engine.weigh(room.id)
-    forks = tuple(sorted(child for child, parent in parents.items() if parent == room.id))
+def _weighed(room: Room, state: SessionState, weight: Weight, forks: list[str], found: list[Copies]) -> Erasure:
     lose = tuple(sorted(each.state.id for each in found if each.is_news))
     counts = weight.entries, weight.messages, weight.bytes, weight.blobs
-    return Erasure(room.id, room.key, *counts, forks, lose, state.active_at, done=False)
-
-
-def _parents(room: Room) -> dict[str, str]:
-    return _all_parents(room.engine, room.tenant)
-
-
-def _all_parents(engine: Engine, tenant: str) -> dict[str, str]:
-    """Each fork and the session whose past it shares."""
-    found: dict[str, str] = {}
-    for fork in engine.forks(tenant):
-        opened = engine.entries(fork.id, after=fork.origin, limit=1)[0]
-        parent = opened_of(opened).parent
-        if parent is not None:
-            found[fork.id] = parent
-    return found
-
-
-def _ancestors_of_young(engine: Engine, parents: dict[str, str], cutoff: int) -> set[str]:
-    """The sessions whose past a session with news since then still needs."""
-    needed: set[str] = set()
-    for fork in parents:
-        state = engine.state(fork)
-        if state is None or _is_over(state, cutoff) or state.erased:
-            continue
-        ancestor = parents.get(fork)
-        while ancestor is not None and ancestor not in needed:
-            needed.add(ancestor)
-            ancestor = parents.get(ancestor)
-    return needed
+    return Erasure(room.id, room.key, *counts, tuple(sorted(forks)), lose, state.active_at, done=False)

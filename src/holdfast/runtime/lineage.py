@@ -7,7 +7,6 @@ chain is walked once, in a loop, and remembered: a list of a hundred forks asks 
 from bisect import bisect_right
 from typing import NamedTuple
 
-from holdfast.domain.entry import opened_of
 from holdfast.engine.protocol import Engine
 from holdfast.errors import NotFound
 from holdfast.runtime.tenancy import owned
@@ -62,13 +61,9 @@ class Lineages:
             state = owned(self._engine, tenant, session)
             if state is None:
                 raise _no_parent(session)
-            parent = None
-            if state.origin > 0:
-                opened = self._engine.entries(session, after=state.origin, limit=1)[0]
-                parent = opened_of(opened).parent
             if len(self._links) >= KNOWN_MAX:
                 self._links.clear()
-            link = self._links[session] = Link(state.tenant, state.origin, parent)
+            link = self._links[session] = Link(state.tenant, state.origin, state.parent)
         if link.tenant != tenant:
             raise _no_parent(session)
         return link

@@ -498,7 +498,9 @@ class Store:
         return run(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
-        """Erases the sessions that had no news for so many days; with `preview` it only tells which ones."""
+        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with `preview`
+        it only tells which ones. Called again, it goes on where it was interrupted.
+        """
         return run(self._work.retain(days, preview=preview))
 
     def info(self) -> "StoreInfo":

@@ -52,6 +52,7 @@ def vet_state(state: SessionState) -> None:
     """The same for what a store says of a session beside its log."""
     vet_session_id(state.id)
     vet_key(state.key)
+    vet_session_id(state.parent) if state.parent is not None else None
     counts = (state.epoch, 1), (state.head, 0), (state.fence, 0), (state.base, 0), (state.origin, 0)
     _insist(all(_is_count(number, least) for number, least in counts), "it counts beyond what can be counted")
     _insist(state.origin <= state.head and state.base <= state.head, "it begins behind its own end")

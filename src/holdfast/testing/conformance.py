@@ -16,6 +16,7 @@ from holdfast.testing import (
     laws_of_keeping,
     laws_of_laying,
     laws_of_owing,
+    laws_of_retaining,
     laws_of_searching,
     laws_of_sessions,
     laws_of_turns,
@@ -32,6 +33,7 @@ FAMILIES = (
     laws_of_keeping.LAWS,
     laws_of_laying.LAWS,
     laws_of_owing.LAWS,
+    laws_of_retaining.LAWS,
     laws_of_searching.LAWS,
     laws_of_upkeep.LAWS,
 )

@@ -181,12 +181,12 @@ def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine
     """Large parts go with the last entry of the session that has them; inbox, outbox and turns are as they were."""
     session, large = _full(engine), b'{"role":"user","content":"' + LONG + b'"}'
     did(engine, Write(session, drafts=(Draft("message", None, mint(), 9, b"", large),)))
-    before, weight = engine.entries(session), engine.weigh(session).bytes
+    before, weight = engine.entries(session), engine.weigh([session])[session].bytes
     stood = engine.inbox(session), engine.outbox("t"), state(engine, session)
     gone = (2, before[-1].seq)
     for seq, lost in zip(gone, (0, len(LONG)), strict=True):
         did(engine, Write(session, head=stood[2].head, blank=((seq, b'{"role":"user"}'),)))
-        assert engine.weigh(session).bytes <= weight - lost
+        assert engine.weigh([session])[session].bytes <= weight - lost
     after = engine.entries(session)
     assert [entry for entry in after if entry.seq not in gone] == [
         entry for entry in before if entry.seq not in (2, before[-1].seq)

@@ -198,6 +198,7 @@ def a_session_with_a_shared_past_is_searched_for_its_own_words(engine: Engine) -
     parent = opened(engine, 1)
     say(engine, parent, "kelp of both")
     fork = named(2)
-    did(engine, Write(fork, drafts=(said("kelp of the fork"),), open=Opening("t", None, 1, head=2, fence=0)))
+    opening = Opening("t", None, 1, head=2, fence=0, parent=parent)
+    did(engine, Write(fork, drafts=(said("kelp of the fork"),), open=opening))
     assert look(engine, "kelp") == ["kelp of the fork", "kelp of both"]
     assert look(engine, "kelp", session=fork) == ["kelp of the fork"]

@@ -305,7 +305,8 @@ def a_session_may_begin_after_the_head_of_another(engine: Engine) -> None:
     parent = opened(engine, 1)
     did(engine, Write(parent, drafts=drafts(4)))
     branch = named(2)
-    did(engine, Write(branch, drafts=drafts(), open=Opening("t", None, 1, head=3, fence=7)))
+    did(engine, Write(branch, drafts=drafts(), open=Opening("t", None, 1, head=3, fence=7, parent=parent)))
+    assert (state(engine, branch).parent, state(engine, parent).parent) == (parent, None)
     assert (state(engine, branch).head, state(engine, branch).origin, state(engine, branch).fence) == (4, 3, 7)
     assert [entry.seq for entry in engine.entries(branch)] == [4]
     assert started(engine, branch) == 8

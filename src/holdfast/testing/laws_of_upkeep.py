@@ -32,7 +32,7 @@ def entries_that_sessions_share_are_counted_once(engine: Engine) -> None:
     parent = opened(engine, 1)
     did(engine, Write(parent, drafts=drafts(3)))
     told = Draft("opened", None, mint(), 5, noted(Opened(parent=parent, parent_seq=4)))
-    did(engine, Write(named(2), drafts=(told, *drafts()), open=Opening("t", None, 1, head=4, fence=0)))
+    did(engine, Write(named(2), drafts=(told, *drafts()), open=Opening("t", None, 1, head=4, fence=0, parent=parent)))
     assert engine.info().entries == 4 + 2
     assert engine.check() == []
 

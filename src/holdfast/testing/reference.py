@@ -107,8 +107,8 @@ class ReferenceEngine:
             return page
         return [msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry for entry in page]
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
-        return {id: found for id in sessions if (found := self.entries(id, limit=limit))}
+    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
+        return {id: found for id in sessions if (found := self.entries(id, limit=limit, bodies=bodies))}
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         return [entry for entry in self.entries(session, after=after, limit=1 << 30) if entry.kind == "label"]
@@ -188,14 +188,12 @@ class ReferenceEngine:
         known = sorted((name, event) for name, event in self._world.events.items() if name > after)
         return [Event(name, event.session, event.seq, event.message) for name, event in known[:limit]]
 
-    def forks(self, tenant: str) -> list[SessionState]:
-        return [self._seen(s) for s in self._world.sessions.values() if s.tenant == tenant and s.origin > 0]
+    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
+        found = [s for s in self._world.sessions.values() if s.tenant == tenant and s.parent in {*parents}]
+        return [self._seen(s) for s in sorted(found, key=lambda s: (s.opened_at, s.id))]
 
-    def weigh(self, session: str) -> Weight:
-        known = self._world.sessions.get(session)
-        log = known.log if known else ()
-        messages = [entry for entry in log if entry.kind == "message"]
-        return Weight(len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0)
+    def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
+        return {id: _weight(known.log) for id in sessions if (known := self._world.sessions.get(id))}
 
     def search(self, sought: Sought, *, limit: int = 20) -> list[Found]:
         return list(islice(self._found(sought), limit))
@@ -229,6 +227,9 @@ class ReferenceEngine:
         with self._lock:
             self._watchers.setdefault(session, []).append(told)
         return stop
+
+    def scrub(self) -> None:
+        """What is erased here is gone at once."""
 
     def info(self) -> StoreInfo:
         sessions = self._world.sessions.values()
@@ -281,6 +282,7 @@ class ReferenceEngine:
             erased=session.erased,
             lease_s=session.lease_s if running else None,
             lease_mark=session.lease_until if running else None,
+            parent=session.parent,
         )
 
 
@@ -323,6 +325,7 @@ class _Session(msgspec.Struct, frozen=True):
     journal: int = 0
     base: int = 0
     origin: int = 0
+    parent: str | None = None
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
     rows: tuple[Row, ...] = ()
@@ -415,7 +418,7 @@ def _opened(world: _World, write: Write) -> _Session | None:
         return None
     at = write.drafts[0].at if write.drafts else 0
     own = _Session(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
-    return _with(own, origin=asked.head, fence=asked.fence)
+    return _with(own, origin=asked.head, fence=asked.fence, parent=asked.parent)
 
 
 def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
@@ -426,6 +429,8 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _turned(session, write, now, position)
     if write.erase is not None:
         session = _erased(session, dict(write.erase))
+    if write.forget_events:
+        events = {name: event for name, event in events.items() if event.session != session.id}
     if write.blank:
         session = _blanked(session, dict(write.blank))
     session = _logged(session, write, first, now)
@@ -541,6 +546,11 @@ def _logged(session: _Session, write: Write, first: int, now: float) -> _Session
         until = None if waiting.lease_s is None else now + waiting.lease_s
         inbox[seq] = Waiting(waiting.message, waiting.waiter, seq, waiting.lease_s, mark=until)
     return _with(session, log=tuple(log), inbox=inbox)
+
+
+def _weight(log: tuple[Entry, ...]) -> Weight:
+    messages = [entry for entry in log if entry.kind == "message"]
+    return Weight(len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0)
 
 
 def _with(session: _Session, **changes: Any) -> _Session:

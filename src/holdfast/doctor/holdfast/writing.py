@@ -79,7 +79,9 @@ def _ordered(places: dict[str, Place]) -> Iterable[str]:
 def _lay(target: Engine, record: Record, place: Place) -> list[Change]:
     state = record.state
     session = healed(record, ended=not place.is_last, rooted=bool(state.origin) and place.parent is None)
-    opening = Opening(state.tenant, state.key, place.epoch, head=session.origin, fence=session.laid.fence)
+    opening = Opening(
+        state.tenant, state.key, place.epoch, head=session.origin, fence=session.laid.fence, parent=place.parent
+    )
     head = session.origin
     for at in range(0, len(session.entries), PAGE):
         page = session.entries[at : at + PAGE]

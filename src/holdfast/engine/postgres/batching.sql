@@ -8,7 +8,7 @@ SELECT id, tenant FROM session WHERE id = ANY (%(id)s::uuid[]);
 -- Sessions as they are. What is written from it is guarded by their stamps, so no lock is held while it is judged.
 SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
        session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
-       session.listed_at, session.last_at, session.stamp, session.unread
+       session.listed_at, session.last_at, session.stamp, session.parent, session.unread
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
 JOIN session ON session.tenant = given.tenant AND session.id = given.id;
 
@@ -29,7 +29,7 @@ SELECT set_config('lock_timeout', %(lock)s, %(once)s), set_config('idle_in_trans
 -- quicker than again and again, and to wait for one whose answer was lost.
 SELECT session.tenant, session.id, session.key, session.epoch, session.ended, session.head, session.fence, session.turn,
        session.holder, session.position, session.journal, session.base, session.origin, session.opened_at,
-       session.listed_at, session.last_at, session.stamp, session.unread
+       session.listed_at, session.last_at, session.stamp, session.parent, session.unread
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[]) AS given (tenant, id)
 JOIN session ON session.tenant = given.tenant AND session.id = given.id
 ORDER BY session.id FOR UPDATE OF session;
@@ -66,9 +66,11 @@ FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(name)s::bigint[]) AS giv
 JOIN blob ON blob.tenant = given.tenant AND blob.session = given.session AND blob.name = given.name;
 
 -- name: beginnings
--- The first entries of these sessions, so many of each.
-SELECT given.tenant, given.session, first.seq, first.kind, first.turn, first.id, first.at, first.note, first.body,
-       first.parted
+-- The first entries of these sessions, so many of each; if asked, without the payloads of messages, which are then not
+-- read from the disk.
+SELECT given.tenant, given.session, first.seq, first.kind, first.turn, first.id, first.at, first.note,
+       CASE WHEN %(bodies)s::boolean OR first.kind <> 'message' THEN first.body ELSE ''::bytea END,
+       first.parted AND (%(bodies)s::boolean OR first.kind <> 'message')
 FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[]) AS given (tenant, session, seq)
 CROSS JOIN LATERAL (
     SELECT seq, kind, turn, id, at, note, body, parted FROM entry
@@ -216,8 +218,9 @@ USING unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(position)s::bigint[]) A
 WHERE journal.tenant = given.tenant AND journal.session = given.session AND journal.position <= given.position;
 
 -- name: remove_all_debts
--- A session's outbox.
-DELETE FROM outbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- The outbox of sessions.
+DELETE FROM outbox USING unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+WHERE outbox.tenant = given.tenant AND outbox.session = given.session;
 
 -- name: blank_some
 -- A note and nothing else in place of some entries of a session.

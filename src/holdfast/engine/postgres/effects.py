@@ -30,7 +30,7 @@ TURN = ACTIVITY | {
 SESSION: Columns = {
     "tenant": Blobs, "id": Ids, "key": Blobs, "epoch": Ints, "ended": Ints, "head": Ints, "fence": Ints, "turn": Ints,
     "holder": Blobs, "lease_s": Floats, "position": Ints, "journal": Ints, "base": Ints, "origin": Ints,
-    "opened_at": Ints, "active_at": Ints, "last_at": Ints,
+    "opened_at": Ints, "active_at": Ints, "last_at": Ints, "parent": Ids,
 }  # fmt: skip
 LISTED = PLACE | {"key": Blobs, "state": Ints, "active_at": Ints, "unread": Flags}
 _MOVED: Columns = {"l_tenant": Blobs, "l_session": Ids, "l_active_at": Ints, "l_unread": Flags}
@@ -38,8 +38,10 @@ _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
 
-def effects(batch: Batch, sessions: dict[str, Known]) -> list[Statement]:
-    """All of a batch, in an order that every table bears. Rows of sessions come first: others wait for them."""
+def effects(batch: Batch, sessions: dict[str, Known], erased: Sequence[Statement] = ()) -> list[Statement]:
+    """All of a batch, in an order that every table bears, with what is `erased` before anything is added. Rows of
+    sessions come first: others wait for them.
+    """
     moved = sorted(batch.moved)
     plain = [batch.moved[id] for id in moved if id not in batch.turned]
     turned = [batch.moved[id] for id in moved if id in batch.turned]
@@ -49,6 +51,7 @@ def effects(batch: Batch, sessions: dict[str, Known]) -> list[Statement]:
         found.append(("save_activity", columns(ACTIVITY, map(_activity, plain)) | stamp))
     if turned:
         found.append(("save_turn", columns(TURN, map(_turn, turned)) | stamp))
+    found += erased
     if batch.opened:
         rows = [tuple(getattr(known, name) for name in SESSION) for known in batch.opened.values()]
         found.append(("add_session", columns(SESSION, rows) | stamp))

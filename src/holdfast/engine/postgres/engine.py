@@ -5,6 +5,8 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -257,8 +259,9 @@ class PostgresEngine:
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
         return [Event(*row) for row in self._read("events", after=after, limit=limit)]
 
-    def forks(self, tenant: str) -> list[SessionState]:
-        return self._states("forks", tenant=raw(tenant))
+    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
+        ids = Ids([id for id in parents if is_id(id)])
+        return self._states("forks", tenant=raw(tenant), parent=ids) if ids else []
 
     def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
         place = self._place(session)
@@ -273,14 +276,20 @@ class PostgresEngine:
         query = "entries" if bodies else "entries_bare"
         return self._whole(place, self._read(query, check, **place, after=after, limit=limit))
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
+    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
         places = self._places(sessions)
         if not places:
             return {}
         given = columns(PLACE | {"seq": Ints}, [(*place.values(), 0) for place in places.values()])
+        rows = self._read("beginnings", **given, limit=limit, bodies=bodies)
         found: dict[str, list[Entry]] = {}
-        for _, id, *row in self._read("beginnings", **given, limit=limit):
-            found.setdefault(id, []).extend(self._whole(places[id], [row]))
+        size = 0
+        for id, theirs in groupby(rows, key=itemgetter(1)):
+            page = self._whole(places[id], [row[2:] for row in theirs])
+            own = sum(len(entry.body) for entry in page)
+            if size + own < PAGE_BYTES_MAX:
+                found[id] = page
+                size += own
         return found
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
@@ -350,15 +359,21 @@ class PostgresEngine:
         rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
         return next((Accepted(*row[1:]) for row in rows), None)
 
-    def weigh(self, session: str) -> Weight:
-        place = self._place(session)
-        return Weight(0, 0, 0, 0) if place is None else Weight(*self._read_slowly("weigh", **place)[0])
+    def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
+        places = self._places(sessions)
+        if not places:
+            return {}
+        given = columns(PLACE, [tuple(place.values()) for place in places.values()])
+        return {id: Weight(*weight) for id, *weight in self._read_slowly("weigh", **given)}
 
     def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
         return self._searching.search(sought, limit=limit)
 
     def matching(self, sought: "Sought", *, limit: int) -> list[str]:
         return self._searching.matching(sought, limit=limit)
+
+    def scrub(self) -> None:
+        self._checked()  # an erasure is whole with its transaction: what the server keeps of it, it removes
 
     def info(self) -> StoreInfo:
         return upkeep.info(self._read_slowly, self.where, self.replication())

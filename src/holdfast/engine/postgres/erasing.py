@@ -1,24 +1,67 @@
-"""Erasing a session: nothing of its words is left in any table.
+"""Erasing sessions: nothing of their words is left in any table.
 
 PostgreSQL keeps old rows until it has vacuumed, and its log until that is recycled: they are out of every reader's
-reach, and the server's own care removes them. An erasure is a transaction of its own, so it has only what was there
-before.
+reach, and the server's own care removes them. Erasures have transactions of their own, so that these have only what was
+there before; many share one, up to a number that keeps it short for those who wait for its rows.
 """
 
-from holdfast.engine.postgres.arrays import Blobs, Ints
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.effects import PLACE, Statement, columns
 from holdfast.engine.postgres.ledger import Known
 from holdfast.engine.protocol import Commit, Write
 
+SESSIONS_MAX, NOTES_MAX = 200, 5_000
+"""What one transaction erases at most, unless one commit alone has more."""
 
-def is_erasure(commit: Commit) -> bool:
-    return any(write.erase is not None or write.blank for write in commit)
+
+def apart(commits: Sequence[Commit]) -> Iterator[Sequence[Commit]]:
+    """The same in their order, erasures apart from all else. Those that share a transaction have no session in
+    common.
+    """
+    start, met, notes = 0, set[str](), 0
+    for at, commit in enumerate(commits):
+        sessions, own = {write.session for write in commit}, sum(map(_notes_in, commit))
+        if at > start and (
+            _is_erasure(commit) != _is_erasure(commits[start])
+            or _is_erasure(commit)
+            and (met & sessions or len(met | sessions) > SESSIONS_MAX or notes + own > NOTES_MAX)
+        ):
+            yield commits[start:at]
+            start, met, notes = at, set(), 0
+        met |= sessions
+        notes += own
+    if start < len(commits):
+        yield commits[start:]
 
 
-def erasures(write: Write, known: Known) -> list[Statement]:
-    """What this write takes out of its session."""
-    found = _whole(write.erase, known) if write.erase is not None else []
-    return found + (_some(write.blank, known) if write.blank else [])
+def _is_erasure(commit: Commit) -> bool:
+    return any(write.erase is not None or write.blank or write.forget_events for write in commit)
+
+
+def _notes_in(write: Write) -> int:
+    return len(write.erase or ()) + len(write.blank)
+
+
+def erasures(writes: Iterable[Write], sessions: dict[str, Known]) -> list[Statement]:
+    """What these writes, to sessions all of which are others, take out of them."""
+    found: list[Statement] = []
+    whole: list[tuple[Known, Write]] = []
+    forgetful: list[str] = []
+    for write in sorted(writes, key=lambda write: write.session):
+        known = sessions[write.session]
+        if write.blank:
+            found += _some(write.blank, known)
+        if write.erase is not None:
+            whole.append((known, write))
+        if write.forget_events:
+            forgetful.append(known.id)
+    if whole:
+        found += _whole(whole)
+    if forgetful:
+        found.append(("forget_events", {"session": Ids(forgetful)}))
+    return found
 
 
 def _some(notes: tuple[tuple[int, bytes], ...], known: Known) -> list[Statement]:
@@ -33,14 +76,25 @@ def _some(notes: tuple[tuple[int, bytes], ...], known: Known) -> list[Statement]
     ]
 
 
-def _whole(notes: tuple[tuple[int, bytes], ...], known: Known) -> list[Statement]:
-    """What is left of the session are these notes, by seq."""
-    place = {"tenant": known.tenant, "session": known.id}
-    names = ("blank_entries", "empty_blobs", "remove_all_waiting", "remove_all_debts")
-    found: list[Statement] = [(name, place) for name in names]
-    found += [("hold_mark", place | {"seq": known.head}), ("forget_words", place)]
-    found.append(("sweep", columns(PLACE | {"position": Ints}, [(known.tenant, known.id, known.position)])))
-    kept = [(seq, note) for seq, note in notes if note]
-    if kept:
-        found.append(("save_note", place | columns({"seq": Ints, "note": Blobs}, kept)))
+def _whole(erased: list[tuple[Known, Write]]) -> list[Statement]:
+    """What is left of these sessions are the notes of these writes, by seq."""
+    places = columns(PLACE, [(known.tenant, known.id) for known, _ in erased])
+    found: list[Statement] = []
+    untold = [(known.tenant, known.id) for known, write in erased if not _tells_all(known, write)]
+    if untold:
+        found.append(("blank_entries", columns(PLACE, untold)))
+    notes = [(known.tenant, known.id, *note) for known, write in erased for note in write.erase or ()]
+    if notes:
+        found.append(("save_note", columns(PLACE | {"seq": Ints, "note": Blobs}, notes)))
+    found += [(name, places) for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")]
+    heads = [(known.tenant, known.id, known.head) for known, _ in erased]
+    found += [("hold_mark", columns(PLACE | {"seq": Ints}, heads)), ("forget_words", places)]
+    positions = [(known.tenant, known.id, known.position) for known, _ in erased]
+    found.append(("sweep", columns(PLACE | {"position": Ints}, positions)))
     return found
+
+
+def _tells_all(known: Known, write: Write) -> bool:
+    """Whether there is a note for each entry that was there before this write."""
+    before = known.head - len(write.drafts)
+    return {seq for seq, _ in write.erase or ()} == set(range(known.origin + 1, before + 1))

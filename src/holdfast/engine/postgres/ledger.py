@@ -37,14 +37,14 @@ class Known:
 
     __slots__ = (
         "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at", "lease_s",
-        "opened_at", "origin", "position", "stamp", "tenant", "turn", "unread", "was_unread",
+        "opened_at", "origin", "parent", "position", "stamp", "tenant", "turn", "unread", "was_unread",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], *, unread: bool = True) -> None:
         (
             self.tenant, self.id, self.key, self.epoch, self.ended, self.head, self.fence, self.turn, self.holder,
             self.position, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.last_at,
-            self.stamp,
+            self.stamp, self.parent,
         ) = row  # fmt: skip
         self.lease_s: float | None = None
         self.unread = self.was_unread = unread
@@ -64,6 +64,7 @@ class Known:
             lease_left_s=lease_left or 0.0 if running else None, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at, journal=self.journal, base=self.base, origin=self.origin,
             erased=self.ended == ERASED, lease_s=lease_s if running else None, lease_mark=mark if running else None,
+            parent=self.parent,
         )  # fmt: skip
 
 
@@ -136,6 +137,7 @@ class Ledger:
                     or reply_of(write) is not None
                     or write.erase is not None
                     or write.blank
+                    or write.forget_events
                     or write.lay is not None
                 ):
                     return False
@@ -212,6 +214,8 @@ class Ledger:
             or write.renew_s is not None
         ):
             self._move(known, write)
+        if write.forget_events:
+            batch.events = {name: event for name, event in batch.events.items() if event.session != known.id}
         if write.lay is not None:
             lay(batch, known, write.lay)
         for draft in write.drafts:
@@ -272,7 +276,7 @@ class Ledger:
         known = Known(
             (
                 tenant, write.session, key, opening.epoch, 0, opening.head, opening.fence, None, None, 0, 0, 0,
-                opening.head, at, at, at, self.batch.stamp,
+                opening.head, at, at, at, self.batch.stamp, opening.parent,
             )
         )  # fmt: skip
         self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[write.session] = known

@@ -6,16 +6,17 @@
 -- name: add_session
 -- New sessions, as they are at the end of their batch. The primary key repeats that an id is used once.
 INSERT INTO session (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_s, lease_until, position, journal, base,
-                     origin, opened_at, listed_at, last_at, stamp)
+                     origin, opened_at, listed_at, last_at, parent, stamp)
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, CASE WHEN turn IS NOT NULL THEN lease_s END,
        CASE WHEN turn IS NOT NULL THEN extract(epoch FROM statement_timestamp())::double precision + lease_s END,
-       position, journal, base, origin, opened_at, active_at, last_at, %(stamp)s::bigint
+       position, journal, base, origin, opened_at, active_at, last_at, parent, %(stamp)s::bigint
 FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(key)s::bytea[], %(epoch)s::bigint[], %(ended)s::bigint[],
             %(head)s::bigint[], %(fence)s::bigint[], %(turn)s::bigint[], %(holder)s::bytea[],
             %(lease_s)s::double precision[], %(position)s::bigint[], %(journal)s::bigint[], %(base)s::bigint[],
-            %(origin)s::bigint[], %(opened_at)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[])
+            %(origin)s::bigint[], %(opened_at)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
+            %(parent)s::uuid[])
      AS given (tenant, id, key, epoch, ended, head, fence, turn, holder, lease_s, position, journal, base, origin,
-               opened_at, active_at, last_at);
+               opened_at, active_at, last_at, parent);
 
 -- name: save_activity
 -- Sessions had news. It raises unless all of them are as they were when they were judged. A search that has read the words of
@@ -211,17 +212,22 @@ WHERE session_state.tenant = %(tenant)s
 ORDER BY page.active_at DESC, page.session DESC;
 
 -- name: forks
--- Sessions that share the past of another.
-SELECT * FROM session_state WHERE tenant = %(tenant)s AND origin > 0 ORDER BY opened_at, id;
+-- Sessions that share the past of one of these.
+SELECT * FROM session_state WHERE tenant = %(tenant)s AND parent = ANY (%(parent)s::uuid[]) ORDER BY opened_at, id;
 
 -- name: weigh
--- Entries, messages, bytes of a session, blobs included, and the number of its blobs: none is shared.
-SELECT count(*), count(*) FILTER (WHERE kind = 'message'),
-       coalesce(sum(octet_length(note) + octet_length(body)), 0)::bigint
-       + (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM blob
-          WHERE tenant = %(tenant)s AND session = %(session)s::uuid),
-       (SELECT count(*) FROM blob WHERE tenant = %(tenant)s AND session = %(session)s::uuid)
-FROM entry WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- Entries, messages, bytes of these sessions, blobs included, and the number of their blobs: none is shared.
+SELECT given.session, log.entries, log.messages, log.bytes + large.bytes, large.blobs
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS entries, count(*) FILTER (WHERE kind = 'message') AS messages,
+           coalesce(sum(octet_length(note) + octet_length(body)), 0)::bigint AS bytes
+    FROM entry WHERE entry.tenant = given.tenant AND entry.session = given.session
+) AS log
+CROSS JOIN LATERAL (
+    SELECT count(*) AS blobs, coalesce(sum(octet_length(body)), 0)::bigint AS bytes
+    FROM blob WHERE blob.tenant = given.tenant AND blob.session = given.session
+) AS large;
 
 -- name: entry_by_id
 -- Whether an entry stands where a commit in doubt would have put it: then the whole batch was done.
@@ -270,18 +276,29 @@ INSERT INTO store (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) 
 -- vacuumed and its log has moved on.
 
 -- name: blank_entries
--- Nothing in place of all notes and bodies of a session.
-UPDATE entry SET note = '', body = '', parted = false WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- Nothing in place of all notes and bodies of sessions of which not every entry is told of.
+UPDATE entry SET note = '', body = '', parted = false
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+WHERE entry.tenant = given.tenant AND entry.session = given.session;
 
 -- name: save_note
--- What is left of entries.
-UPDATE entry SET note = given.note FROM unnest(%(seq)s::bigint[], %(note)s::bytea[]) AS given (seq, note)
-WHERE entry.tenant = %(tenant)s AND entry.session = %(session)s::uuid AND entry.seq = given.seq;
+-- What is left of entries. One that is so already is not written again.
+UPDATE entry SET note = given.note, body = '', parted = false
+FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[], %(note)s::bytea[])
+     AS given (tenant, session, seq, note)
+WHERE entry.tenant = given.tenant AND entry.session = given.session AND entry.seq = given.seq
+  AND (entry.note <> given.note OR entry.body <> '' OR entry.parted);
 
 -- name: empty_blobs
--- A session's large parts.
-DELETE FROM blob WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- The large parts of sessions.
+DELETE FROM blob USING unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+WHERE blob.tenant = given.tenant AND blob.session = given.session;
+
+-- name: forget_events
+-- The events that sessions have accepted.
+DELETE FROM event USING unnest(%(session)s::uuid[]) AS given (session) WHERE event.session = given.session;
 
 -- name: remove_all_waiting
--- A session's inbox.
-DELETE FROM inbox WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- The inboxes of sessions.
+DELETE FROM inbox USING unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+WHERE inbox.tenant = given.tenant AND inbox.session = given.session;

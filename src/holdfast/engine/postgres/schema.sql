@@ -15,7 +15,7 @@ CREATE TABLE store (
 -- a turn may write while turn = fence. `lease_until` is in seconds by this server's clock, `lease_s` for how long the
 -- lease was given: a server that takes over may have another time. `head` is the last seq and
 -- `position` the last journal row; `journal` is the position at which the running turn started. `origin` is the seq after
--- which its own entries begin, more than 0 if it shares the past of another. `base` is the seq of the entry that a load
+-- which its own entries begin, more than 0 if it shares the past of another, whose id `parent` is. `base` is the seq of the entry that a load
 -- begins with, 0 for the first one. `stamp` is that of the transaction that wrote the row last: whoever remembers it knows
 -- whether anything has changed, and whether a commit whose answer was lost was done. `listed_at` and `unread` are what its row
 -- in `activity` says. No index has a column of it that changes, so that an update touches no index (HOT).
@@ -40,11 +40,12 @@ CREATE TABLE session (
     stamp       bigint   NOT NULL,
     unread      boolean  NOT NULL DEFAULT true,
     lease_s     double precision,
+    parent      uuid,
     PRIMARY KEY (tenant, id)
 ) WITH (fillfactor = 50);
 
 CREATE INDEX session_by_id ON session (id);
-CREATE INDEX session_forks ON session (tenant, opened_at, id) WHERE origin > 0;
+CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
 
 -- What lists are made from: one row for each session, apart from it because indexes need it sorted in several ways. `state` is
 -- 0 when it is open, 1 when a turn runs in it, 2 when it has ended. `active_at` is the time of its last turn or message, to the
@@ -140,14 +141,15 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
 
--- Inbound events that were accepted: the same one is accepted once, for as long as the store lives. `name` is a digest of
--- the scope, which names the tenant, and of the event id.
+-- Inbound events that were accepted: the same one is accepted once, until its session is forgotten by a retention. `name`
+-- is a digest of the scope, which names the tenant, and of the event id.
 CREATE TABLE event (
     name    bytea  PRIMARY KEY,
     session uuid   NOT NULL,
     seq     bigint NOT NULL,
     message bytea  NOT NULL
 );
+CREATE INDEX event_by_session ON event (session);
 
 -- The words of messages, for searching: derived from the log, filled by whoever searches, never by a commit (I-17).
 -- `lexemes` has each word once, and facets, which have a colon in them: role, tool, whether it is partial. Each begins with a
@@ -176,7 +178,7 @@ CREATE TABLE mark (
 -- planner from looking for one session alone, and other databases from planning it at all.
 CREATE VIEW session_state AS
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
-       listed_at AS active_at, last_at, stamp, lease_s, lease_until,
+       listed_at AS active_at, last_at, stamp, parent, lease_s, lease_until,
        lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
 FROM session;
 

@@ -26,7 +26,7 @@ from holdfast.engine.postgres.acknowledged import Acknowledged
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.connection import Address, Line, Watchdog
 from holdfast.engine.postgres.effects import PLACE, Columns, Statement, append, columns, effects
-from holdfast.engine.postgres.erasing import erasures, is_erasure
+from holdfast.engine.postgres.erasing import apart, erasures
 from holdfast.engine.postgres.laying import laid_events, laid_places
 from holdfast.engine.postgres.ledger import Ledger
 from holdfast.engine.postgres.migrating import reach
@@ -126,19 +126,10 @@ class Scribe:
         return [next(answers) if later is None else later for later in aside]
 
     def _apply(self, commits: Sequence[Commit]) -> list[Any]:
-        """An erasure is a batch of its own: it blanks what was there before it."""
+        """Erasures are batches of their own: they blank what was there before them."""
         if self._ledger.knows(commits):
             return self._answers(commits, swiftly=True)
-        if not any(map(is_erasure, commits)):
-            return self._answers(commits)
-        answers: list[Any] = []
-        start = 0
-        for at, commit in enumerate(commits):
-            if is_erasure(commit):
-                answers += self._answers(commits[start:at])
-                answers += self._answers([commit])
-                start = at + 1
-        return answers + self._answers(commits[start:])
+        return [answer for some in apart(commits) for answer in self._answers(some)]
 
     def _answers(self, commits: Sequence[Commit], *, swiftly: bool = False) -> list[Any]:
         try:
@@ -272,13 +263,9 @@ class Scribe:
             if self._was_done(doubt):
                 return self._confirm(doubt, [] if locked else self._beginning(lasting))
         outcomes = [self._ledger.apply(commit) for commit in commits]
-        erased = [
-            statement
-            for write in commits[0]
-            if commits and is_erasure(commits[0]) and isinstance(outcomes[0], Written)
-            for statement in erasures(write, self._ledger.sessions[write.session])
-        ]
-        work = [*erased, *effects(batch, self._ledger.sessions)]
+        done = [commit for commit, outcome in zip(commits, outcomes, strict=True) if isinstance(outcome, Written)]
+        erased = erasures((write for commit in done for write in commit), self._ledger.sessions)
+        work = effects(batch, self._ledger.sessions, erased)
         if work:
             self._note_attempt(outcomes)
         if work or locked:

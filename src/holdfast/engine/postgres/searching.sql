@@ -123,13 +123,15 @@ WHERE words.tenant = %(tenant)s AND (%(query)s::tsquery IS NULL OR words.lexemes
 GROUP BY words.session ORDER BY max(words.at) DESC, words.session LIMIT %(limit)s;
 
 -- name: hold_mark
--- Nobody else reads words of this session until this transaction is over.
-INSERT INTO mark (tenant, session, seq) VALUES (%(tenant)s, %(session)s::uuid, %(seq)s::bigint)
+-- Nobody else reads words of these sessions until this transaction is over.
+INSERT INTO mark (tenant, session, seq)
+SELECT * FROM unnest(%(tenant)s::bytea[], %(session)s::uuid[], %(seq)s::bigint[])
 ON CONFLICT (tenant, session) DO UPDATE SET seq = excluded.seq;
 
 -- name: forget_words
--- A session's words.
-DELETE FROM words WHERE tenant = %(tenant)s AND session = %(session)s::uuid;
+-- The words of sessions.
+DELETE FROM words USING unnest(%(tenant)s::bytea[], %(session)s::uuid[]) AS given (tenant, session)
+WHERE words.tenant = given.tenant AND words.session = given.session;
 
 -- name: turn_mark_back
 -- The words of this session are read again from its first entry on. The mark goes where it has never been: whoever has read them and

@@ -1,5 +1,6 @@
 """The SQLite engine: the writer thread's transactions, and readers beside it."""
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,10 +25,11 @@ from holdfast.engine.protocol import (
     Waiting,
     Weight,
     WordsOf,
+    Write,
     Written,
 )
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.erasing import scrub
+from holdfast.engine.sqlite.erasing import scrub, unscrubbed
 from holdfast.engine.sqlite.files import Files
 from holdfast.engine.sqlite.forking import Gate, concern, unconcern
 from holdfast.engine.sqlite.leases import Clock, Kept, clock_of
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
 FEW_ROWS = 100
+
+
+class Scrubbing(tuple[Write, ...]):
+    """A commit that does nothing: when it is answered, the files are clean of all that was erased."""
 
 
 class SqliteEngine:
@@ -104,6 +110,9 @@ class SqliteEngine:
     def submit(self, commit: Commit) -> Ticket:
         return self._checked().submit(commit)
 
+    def scrub(self) -> None:
+        self.submit(Scrubbing()).result()
+
     def _checked(self) -> Writer:
         self._check_fork()
         return self._writer
@@ -159,7 +168,7 @@ class SqliteEngine:
                 connecting.check_version(connection, self.where)
                 ledger.forget()
             outcomes = [ledger.apply(commit) for commit in commits]
-            ledger.flush()
+            ledger.finish()
             connection.execute("COMMIT")
         except BaseException:
             self._version = -1
@@ -185,28 +194,30 @@ class SqliteEngine:
     def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
         """What was erased is gone from all files before that is acknowledged."""
         cleaning = [
-            isinstance(outcome, Written) and any(write.erase is not None or write.blank for write in commit)
+            isinstance(outcome, Written) and (isinstance(commit, Scrubbing) or _takes_words(commit))
             for commit, outcome in zip(commits, outcomes, strict=True)
         ]
-        if not any(cleaning):
-            return outcomes
-        writes = [write for commit, is_one in zip(commits, cleaning, strict=True) if is_one for write in commit]
-        gone = [self._number(write.session) for write in writes if write.erase is not None]
-        blanked = [self._number(write.session) for write in writes if write.blank]
-        try:
-            self._searching.forget(gone, blanked)
-            clean = self._locked(lambda: scrub(self._connection))
-            problem = None if clean else "a program that reads it keeps old pages"
-        except (apsw.Error, HoldfastError) as error:
-            problem = str(error) or repr(error)
+        problem = self._scrubbed() if any(cleaning) else None
         if problem is None:
             return outcomes
         left = StoreUnavailable(
             where=self.where,
             problem=f"the session is erased, but its words may still lie in the files: {problem}",
-            remedy="When that is fixed, erase the session again",
+            remedy="When that is fixed, erase the session again, or run the retention again",
         )
         return [left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)]
+
+    def _scrubbed(self) -> str | None:
+        """Cleans all files of what was erased, by this process or by one that was killed; what stands in the way."""
+        try:
+            gone, blanked = self._locked(lambda: unscrubbed(self._connection))
+            if not gone and not blanked:
+                return None
+            self._searching.forget(sorted(gone), sorted(blanked))
+            clean = self._locked(lambda: scrub(self._connection, gone, blanked))
+            return None if clean else "a program that reads it keeps old pages"
+        except (apsw.Error, HoldfastError) as error:
+            return str(error) or repr(error)
 
     def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try each commit alone."""
@@ -397,8 +408,16 @@ class SqliteEngine:
         rows = self._read("blob", name)
         return rows[0][0] if rows else None
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int) -> dict[str, list[Entry]]:
-        return {id: found for id in sessions if (found := self.entries(id, limit=limit))}
+    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        size = 0
+        for id in sessions:
+            page = self.entries(id, limit=limit, bodies=bodies)
+            own = sum(len(entry.body) for entry in page)
+            if page and size + own < PAGE_BYTES_MAX:
+                found[id] = page
+                size += own
+        return found
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         return list(starmap(Entry, self._read("labels", self._number(session), after)))
@@ -439,11 +458,12 @@ class SqliteEngine:
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
         return [Event(*row) for row in self._read("events", after, limit)]
 
-    def forks(self, tenant: str) -> list[SessionState]:
-        return self._states(self._read("forks", tenant))
+    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
+        return self._states(self._read("forks", tenant, json.dumps(list(parents))))
 
-    def weigh(self, session: str) -> Weight:
-        return Weight(*self._read("weigh", self._number(session))[0])
+    def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
+        numbers = {id: self._number(id) for id in sessions}
+        return {id: Weight(*self._read("weigh", number)[0]) for id, number in numbers.items() if number > 0}
 
     def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
         self._check_fork()
@@ -492,6 +512,10 @@ def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
     lease = Kept(*kept)
     told = (None, None, None) if lease.until is None else (lease.length_s, lease.left_s(here), lease.until)
     return Waiting(message, waiter, seq, *told)
+
+
+def _takes_words(commit: Commit) -> bool:
+    return any(write.erase is not None or write.blank for write in commit)
 
 
 def _must_last(commits: Sequence[Commit]) -> bool:

@@ -1,9 +1,20 @@
-"""Erasing a session from the file: not only from its tables, but from every byte of it (FAULTS K7).
+"""Erasing sessions from the file: not only from its tables, but from every byte of it (FAULTS K7).
 
 SQLite leaves what was deleted in free pages, in the gaps of pages whose rows were moved about, and in the WAL. So
-`blank`, inside the transaction, overwrites what goes where it lies and writes small tables anew, and `scrub`, after it,
-fills the free pages with zeros and empties the WAL.
+`blank`, inside the transaction, overwrites what goes where it lies, `take_out` writes small tables anew, once for all
+sessions that the transaction erases, and `scrub`, after it, fills the free pages with zeros and empties the WAL.
+
+Entries of erased sessions stay as rows, tombstones. Deleting them would leave pages with room for others, and SQLite
+then moves rows from one page to the next: rows of sessions that live on, whose words would stay behind as copies in
+gaps that nobody knows of, and be found there after *their* erasure. It would take the places out of the log, too (I-1).
+A tombstone is some fifty bytes, and the pages that become empty as rows get short are free for what comes next.
+
+What is erased and not scrubbed yet is noted in the same transaction, so that whoever comes after a process that was
+killed in between can finish it.
 """
+
+import json
+from collections.abc import Collection
 
 import apsw
 
@@ -13,15 +24,25 @@ from holdfast.engine.sqlite.queries import QUERIES
 _SCRUB_BYTES = 16 << 20
 
 
-def blank(connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]) -> None:
-    """What is left of the session are these notes, by seq."""
+def blank(
+    connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...], *, forget_events: bool
+) -> None:
+    """What is left of the session are these notes, by seq, and until `take_out` what it owes and is saying."""
     run, run_many = connection.execute, connection.executemany
     run("PRAGMA secure_delete=ON").fetchall()
     for name in ("blank_entries", "blank_blobs", "empty_blobs", "remove_blob_uses", "remove_all_waiting"):
         run(QUERIES[name], (session,))
     run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
-    debts = run(QUERIES["debts_of_others"], (session,)).fetchall()
-    chunks = run(QUERIES["chunks_of_others"], (session,)).fetchall()
+    if forget_events:
+        run(QUERIES["forget_events"], (session,))
+
+
+def take_out(connection: apsw.Connection, sessions: Collection[int]) -> None:
+    """The outbox and the journal without these sessions."""
+    run, run_many = connection.execute, connection.executemany
+    gone = (json.dumps(list(sessions)),)
+    debts = run(QUERIES["debts_of_others"], gone).fetchall()
+    chunks = run(QUERIES["chunks_of_others"], gone).fetchall()
     for name in ("empty_outbox", "empty_journal_a", "empty_journal_b"):
         run(QUERIES[name])
     run_many(QUERIES["add_debt"], debts)
@@ -41,7 +62,19 @@ def blank_some(connection: apsw.Connection, session: int, notes: tuple[tuple[int
                 run(QUERIES[query], (session, name))
 
 
-def scrub(connection: apsw.Connection) -> bool:
+def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
+    """The sessions that were erased, and those that have lost entries, since the files were last clean."""
+    gone, blanked = json.loads(connection.execute(QUERIES["get_fact"], ("unscrubbed",)).get or "[[],[]]")
+    return set(gone), set(blanked)
+
+
+def owe_scrubbing(connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]) -> None:
+    """Inside the transaction that erases: these are to be scrubbed, and those that still were."""
+    before = unscrubbed(connection)
+    _note_unscrubbed(connection, before[0].union(gone), before[1].union(blanked))
+
+
+def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]) -> bool:
     """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the way of that.
 
     Free pages are taken into a table of zeros, which is then dropped: two transactions, because pages that are freed in
@@ -64,5 +97,10 @@ def scrub(connection: apsw.Connection) -> bool:
         return False
     # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there again, words and all.
     # The next commit syncs it.
-    run(QUERIES["set_fact"], ("scrubbed", "1"))
+    before = unscrubbed(connection)
+    _note_unscrubbed(connection, before[0].difference(gone), before[1].difference(blanked))
     return True
+
+
+def _note_unscrubbed(connection: apsw.Connection, gone: set[int], blanked: set[int]) -> None:
+    connection.execute(QUERIES["set_fact"], ("unscrubbed", json.dumps([sorted(gone), sorted(blanked)])))

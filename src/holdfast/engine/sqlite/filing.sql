@@ -43,7 +43,8 @@ DELETE FROM blob_use WHERE session = ?;
 -- name: blank_blobs
 -- Zeros in place of the blobs that no other session refers to.
 UPDATE blob SET body = zeroblob(length(body)) WHERE name IN (
-    SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1
+    SELECT own.blob FROM blob_use AS own WHERE own.session = ?1 AND NOT EXISTS (
+        SELECT 1 FROM blob_use AS other WHERE other.blob = own.blob AND other.session <> ?1)
 );
 
 -- name: blank_entry
@@ -74,17 +75,18 @@ WHERE name = ?2 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE blob = ?2 AND sessi
 DELETE FROM blob_use WHERE session = ? AND blob = ?;
 
 -- name: debts_of_others
--- The outbox without a session's: it is emptied and written anew.
-SELECT session, id, turn, reply_to, at, tenant, claim, claim_until, claim_clock FROM outbox WHERE session <> ?;
+-- The outbox without that of some sessions, given as a list in JSON: it is emptied and written anew.
+SELECT session, id, turn, reply_to, at, tenant, claim, claim_until, claim_clock FROM outbox
+WHERE session NOT IN (SELECT value FROM json_each(?));
 
 -- name: empty_outbox
 -- The whole outbox.
 DELETE FROM outbox;
 
 -- name: chunks_of_others
--- The journal, both generations, without a session's, as far as running turns may need it: it is emptied and written anew.
+-- The same for the journal, both generations, as far as running turns may need it.
 SELECT position, session, turn, message, idx, body FROM (SELECT * FROM journal_a UNION ALL SELECT * FROM journal_b)
-WHERE session <> ? AND position > (SELECT ifnull(min(journal), 1 << 62) FROM session WHERE turn IS NOT NULL)
+WHERE session NOT IN (SELECT value FROM json_each(?)) AND position > (SELECT ifnull(min(journal), 1 << 62) FROM session WHERE turn IS NOT NULL)
 ORDER BY position;
 
 -- name: empty_journal_a

@@ -24,7 +24,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.engine.sqlite.erasing import blank, blank_some
+from holdfast.engine.sqlite.erasing import blank, blank_some, owe_scrubbing, take_out
 from holdfast.engine.sqlite.laying import lay
 from holdfast.engine.sqlite.leases import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.packing import packed
@@ -38,14 +38,14 @@ class Known:
 
     __slots__ = (
         "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
-        "lease", "n", "opened_at", "origin", "tenant", "turn",
+        "lease", "n", "opened_at", "origin", "parent", "tenant", "turn",
     )  # fmt: skip
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
             self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
             until, clock, length_s, calendar_s, self.journal, self.base, self.origin, self.opened_at, self.active_at,
-            self.head, self.last_at,
+            self.parent, self.head, self.last_at,
         ) = row  # fmt: skip
         self.lease = NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
 
@@ -57,7 +57,7 @@ class Known:
             lease_left_s=self.lease.left_s(here) if running else None, opened_at=self.opened_at,
             active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
             origin=self.origin, erased=self.ended == ERASED, lease_s=self.lease.length_s if running else None,
-            lease_mark=self.lease.until if running else None,
+            lease_mark=self.lease.until if running else None, parent=self.parent,
         )  # fmt: skip
 
 
@@ -78,14 +78,19 @@ class Ledger:
         self._chunks: list[tuple[Any, ...]] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._events: dict[bytes, tuple[Known, int, bytes]] = {}
+        self._erased: set[int] = set()
+        self._blanked: set[int] = set()
+        self._untaken: set[int] = set()
         self.position = 0
         self.generation = "a"
 
     def forget(self) -> None:
         """Another process has written, or a transaction has failed: nothing remembered counts any more."""
         self._sessions.clear()
-        for gathered in (self._entries, self._chunks, self._waiting, self._events):
-            gathered.clear()
+        for rows in (self._entries, self._chunks, self._waiting, self._events):
+            rows.clear()
+        for sessions in (self._erased, self._blanked, self._untaken):
+            sessions.clear()
         self.position = max(self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get))
         self.generation = "b" if self.fact("generation") else "a"
 
@@ -119,6 +124,22 @@ class Ledger:
             self._run_many(QUERIES["add_event"], rows)
             self._events.clear()
         self._flush_inbox()
+
+    def finish(self) -> None:
+        """The end of a transaction: all rows are written, and of what was erased none is left."""
+        self.flush()
+        if self._erased or self._blanked:
+            self._take_out()
+            owe_scrubbing(self._connection, self._erased, self._blanked)
+            self._erased.clear()
+            self._blanked.clear()
+
+    def _take_out(self) -> None:
+        """The outbox and the journal lose what erased sessions have there: once for all of them."""
+        if self._untaken:
+            self.state_fact("journal", self.position)  # its rows go, and the position never falls
+            take_out(self._connection, self._untaken)
+            self._untaken.clear()
 
     def _flush_inbox(self) -> None:
         if self._waiting:
@@ -227,15 +248,11 @@ class Ledger:
             or write.renew_s is not None
         ):
             self._move(known, write)
-        if write.erase is not None:
-            self.flush()  # what this batch has added before goes too
-            self.state_fact("journal", self.position)  # its rows go, and the position never falls
-            blank(self._connection, known.n, write.erase)
-        if write.blank:
-            self.flush()
-            blank_some(self._connection, known.n, write.blank)
+        if write.erase is not None or write.blank:
+            self._erase(known, write)
         if write.lay is not None:
             self.flush()  # what this batch has added before is there already
+            self._take_out()  # and what is laid down stays
             lay(self._connection, known.n, known.tenant, write.lay)
         for draft in write.drafts:
             known.head += 1
@@ -274,6 +291,16 @@ class Ledger:
             self.position if write.chunk is not None else 0,
         )
 
+    def _erase(self, known: Known, write: Write) -> None:
+        self.flush()  # what this batch has added before goes too
+        if write.erase is not None:
+            blank(self._connection, known.n, write.erase, forget_events=write.forget_events)
+            self._erased.add(known.n)
+            self._untaken.add(known.n)
+        if write.blank:
+            blank_some(self._connection, known.n, write.blank)
+            self._blanked.add(known.n)
+
     def _parted(self, known: Known, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for all sessions."""
         skeleton, parts = split(body)
@@ -291,10 +318,10 @@ class Ledger:
         assert opening is not None
         at = write.drafts[0].at
         names = (write.session, opening.tenant, opening.key, opening.epoch)
-        self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at))
+        self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at, opening.parent))
         n = self._connection.last_insert_rowid()
         idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
-        known = Known((n, *names, *idle, at, at, opening.head, at))
+        known = Known((n, *names, *idle, at, at, opening.parent, opening.head, at))
         self._sessions[write.session] = known
         return known
 

@@ -2,7 +2,8 @@
 
 -- name: add_session
 -- A new session, its row number given back.
-INSERT INTO session (id, tenant, key, epoch, fence, origin, opened_at, active_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO session (id, tenant, key, epoch, fence, origin, opened_at, active_at, parent)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_entry
 -- An entry; the unique index repeats I-1.
@@ -110,8 +111,8 @@ WHERE tenant = ?1 AND (+active_at, n) < (?2, ifnull((SELECT n FROM session WHERE
 ORDER BY +active_at DESC, n DESC LIMIT ?5;
 
 -- name: forks
--- Sessions that share the past of another.
-SELECT * FROM session_state WHERE tenant = ? AND origin > 0;
+-- Sessions that share the past of one of these, given as a list in JSON.
+SELECT * FROM session_state WHERE tenant = ?1 AND parent IN (SELECT value FROM json_each(?2)) ORDER BY opened_at, id;
 
 -- name: weigh
 -- Entries, messages, bytes of a session, blobs included, and the number of blobs that no other session of its tenant has:
@@ -120,10 +121,10 @@ SELECT count(*), ifnull(sum(kind IN ('', 'message')), 0),
        ifnull(sum(ifnull(octet_length(note), 0) + ifnull(octet_length(body), 0)), 0)
        + ifnull((SELECT sum(octet_length(blob.body)) FROM blob_use JOIN blob ON blob.name = blob_use.blob
                  WHERE blob_use.session = ?1), 0),
-       (SELECT count(*) FROM (
-            SELECT blob FROM blob_use JOIN session ON session.n = blob_use.session
-            WHERE session.tenant = (SELECT tenant FROM session WHERE n = ?1)
-            GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1))
+       (SELECT count(*) FROM blob_use AS own WHERE own.session = ?1 AND NOT EXISTS (
+            SELECT 1 FROM blob_use AS other JOIN session ON session.n = other.session
+            WHERE other.blob = own.blob AND other.session <> ?1
+              AND session.tenant = (SELECT tenant FROM session WHERE n = ?1)))
 FROM entry WHERE session = ?1;
 
 -- name: entry_by_id
@@ -182,8 +183,13 @@ UPDATE entry SET note = ?, body = NULL WHERE session = ? AND seq = ?;
 -- name: empty_blobs
 -- Those blobs are empty rows without a name.
 UPDATE blob SET name = NULL, body = x'' WHERE name IN (
-    SELECT blob FROM blob_use GROUP BY blob HAVING min(session) = ?1 AND max(session) = ?1
+    SELECT own.blob FROM blob_use AS own WHERE own.session = ?1 AND NOT EXISTS (
+        SELECT 1 FROM blob_use AS other WHERE other.blob = own.blob AND other.session <> ?1)
 );
+
+-- name: forget_events
+-- The events that a session has accepted.
+DELETE FROM event WHERE session = ?;
 
 -- name: remove_all_waiting
 -- A session's inbox.

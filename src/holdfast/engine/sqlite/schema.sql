@@ -1,7 +1,7 @@
 -- A Holdfast store in SQLite. Owner-only file, WAL, written by one thread per process.
 
 -- One row for each session. `ended` is 1 when it was closed and 2 when it was erased. `turn` is the running turn's number; a turn may write while turn = fence.
--- `origin` is the seq after which its own entries begin, more than 0 if it shares the past of another.
+-- `origin` is the seq after which its own entries begin, more than 0 if it shares the past of another, whose id `parent` is.
 -- `base` is the seq of the entry that a load begins with, 0 for the first one. `active_at` is the time of its last turn or
 -- append, to the second.
 -- A lease runs until `lease_until` by `lease_clock`, which is that of one boot of one machine; elsewhere until
@@ -25,13 +25,15 @@ CREATE TABLE session (
     active_at   INTEGER NOT NULL,
     lease_clock    TEXT,
     lease_s        REAL,
-    lease_calendar REAL
+    lease_calendar REAL,
+    parent         TEXT
 );
 
 -- The current session of a key is the one with its highest epoch: there is no second place to say so.
 CREATE UNIQUE INDEX session_by_key ON session (tenant, key, epoch);
 CREATE INDEX session_by_activity ON session (tenant, active_at, n);
 CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
+CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
 
 -- The entries of all logs, in the order of arrival: appends of many sessions share pages. Clustering by session writes four
 -- times as much. Read them through `log`: most messages are packed.
@@ -76,11 +78,12 @@ CREATE TABLE blob_use (
     blob    INTEGER NOT NULL,
     PRIMARY KEY (session, blob)
 ) WITHOUT ROWID;
+CREATE INDEX blob_use_by_blob ON blob_use (blob);
 
 -- A session with its head, as of one moment.
 CREATE VIEW session_state AS
 SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s, lease_calendar,
-       journal, base, origin, opened_at, active_at,
+       journal, base, origin, opened_at, active_at, parent,
        coalesce((SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1), origin) AS head,
        (SELECT at FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS last_at
 FROM session;
@@ -137,14 +140,15 @@ CREATE TABLE outbox (
 ) WITHOUT ROWID;
 CREATE INDEX outbox_by_age ON outbox (tenant, at, session, turn, id);
 
--- Inbound events that were accepted: the same one is accepted once, for as long as the store lives. `name` is a digest of
--- the scope and the event id.
+-- Inbound events that were accepted: the same one is accepted once, until its session is forgotten by a retention. `name`
+-- is a digest of the scope and the event id.
 CREATE TABLE event (
     name    BLOB    PRIMARY KEY,
     session INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
     message BLOB    NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX event_by_session ON event (session);
 
 -- Facts about the store itself.
 CREATE TABLE store (

@@ -30,7 +30,7 @@ SELECT n, id, ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY
 -- name: bare_sessions
 -- All sessions, as far as they can be told without a look at an entry: their heads come from the index.
 SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s,
-       lease_calendar, journal, base, origin, opened_at, active_at,
+       lease_calendar, journal, base, origin, opened_at, active_at, parent,
        coalesce((SELECT max(seq) FROM entry WHERE entry.session = session.n), origin), opened_at
 FROM session ORDER BY n;
 

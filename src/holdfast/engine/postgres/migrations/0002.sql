@@ -29,10 +29,21 @@ DROP INDEX session_by_activity;
 ALTER TABLE session RENAME COLUMN active_at TO listed_at;
 ALTER TABLE session ADD COLUMN unread boolean NOT NULL DEFAULT true;
 ALTER TABLE session ADD COLUMN lease_s double precision;
-CREATE INDEX session_forks ON session (tenant, opened_at, id) WHERE origin > 0;
+
+-- The forks of a session and its events are found by indexes. A fork's first own entry says whose past it shares; one that
+-- can't be read names nobody. Notes are compact JSON, and a quotation mark inside a key would have a backslash before it.
+ALTER TABLE session ADD COLUMN parent uuid;
+UPDATE session SET parent = substring(
+    encode(entry.note, 'escape')
+    FROM '"parent":"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"')::uuid
+FROM entry
+WHERE session.origin > 0 AND entry.tenant = session.tenant AND entry.session = session.id
+  AND entry.seq = session.origin + 1 AND entry.kind = 'opened';
+CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
+CREATE INDEX event_by_session ON event (session);
 CREATE VIEW session_state AS
 SELECT tenant, id, key, epoch, ended, head, fence, turn, holder, position, journal, base, origin, opened_at,
-       listed_at AS active_at, last_at, stamp, lease_s, lease_until,
+       listed_at AS active_at, last_at, stamp, parent, lease_s, lease_until,
        lease_until - extract(epoch FROM statement_timestamp())::double precision AS lease_left
 FROM session;
 

@@ -1,5 +1,6 @@
 -- Version 3: what waits and what is owed are found by age, and a reply is given to one sender at a time. A lease says by
--- which clock it runs and for how long it was given; waiters have leases, too.
+-- which clock it runs and for how long it was given; waiters have leases, too. What a retention takes is found by indexes:
+-- the forks of a session, its events, the other sessions that refer to a blob.
 
 CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
 
@@ -46,11 +47,21 @@ DROP TABLE outbox_2;
 ALTER TABLE session ADD COLUMN lease_clock TEXT;
 ALTER TABLE session ADD COLUMN lease_s REAL;
 ALTER TABLE session ADD COLUMN lease_calendar REAL;
+ALTER TABLE session ADD COLUMN parent TEXT;
+
+-- A note that can't be read names nobody.
+UPDATE session SET parent = (
+    SELECT CASE WHEN json_valid(CAST(note AS TEXT)) THEN json_extract(CAST(note AS TEXT), '$.parent') END FROM entry
+    WHERE entry.session = session.n AND entry.seq = session.origin + 1 AND entry.kind = 'opened'
+) WHERE origin > 0;
+CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
+CREATE INDEX event_by_session ON event (session);
+CREATE INDEX blob_use_by_blob ON blob_use (blob);
 
 DROP VIEW session_state;
 CREATE VIEW session_state AS
 SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s, lease_calendar,
-       journal, base, origin, opened_at, active_at,
+       journal, base, origin, opened_at, active_at, parent,
        coalesce((SELECT seq FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1), origin) AS head,
        (SELECT at FROM entry WHERE entry.session = session.n ORDER BY seq DESC LIMIT 1) AS last_at
 FROM session;
