@@ -427,8 +427,8 @@ class AsyncStore:
         return arun(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
-        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with `preview`
-        it only tells which ones. Called again, it goes on where it was interrupted.
+        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with
+        `preview` it only tells which ones. Called again, it goes on where it was interrupted.
         """
         return arun(self._work.retain(days, preview=preview))
 
