@@ -4,6 +4,7 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import select
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 
 import holdfast
 import procs
+from holdfast.engine.sqlite import forking
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 
@@ -80,7 +82,6 @@ def in_child(work: Callable[[], object]) -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(30)
         try:
             told = str(work())
         except BaseException as error:
@@ -89,9 +90,42 @@ def in_child(work: Callable[[], object]) -> str:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
+        if not select.select([pipe], [], [], LIMIT_S)[0]:  # it may hang before the first line of ours
+            os.kill(child, signal.SIGKILL)
         told = pipe.read()
     os.waitpid(child, 0)
     return told
+
+
+def test_a_fork_waits_for_whoever_is_inside_sqlite(path: Path) -> None:
+    """The writer is in the middle of a commit when the fork begins: a child would get its locks, and nobody who lets
+    go of them.
+    """
+    places = ["outside"]
+    inside, over = threading.Event(), threading.Event()
+
+    def commit() -> bool:
+        places.append("inside")
+        inside.set()
+        while forking._calm.is_set() and not over.is_set():  # until a fork has begun
+            time.sleep(0.001)
+        time.sleep(0.2)
+        places.append("outside again")
+        return False
+
+    with open_store(path) as store:
+        session = store.session("k")
+        session.append("before")
+        store._work.engine._connection.set_commit_hook(commit)
+        appending = threading.Thread(target=session.append, args=("meanwhile",))
+        appending.start()
+        assert inside.wait(LIMIT_S)
+        told = in_child(lambda: places[-1])
+        over.set()
+        appending.join(LIMIT_S)
+        store._work.engine._connection.set_commit_hook(None)
+        assert told == "outside again"
+        assert [message.text for message in session.transcript()] == ["before", "meanwhile"]
 
 
 def test_asyncio_that_was_used_before_a_fork_works_in_the_child(path: Path) -> None:
