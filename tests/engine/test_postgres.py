@@ -338,6 +338,26 @@ def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(pl
     assert isinstance(written, Written)
 
 
+def test_an_erasure_among_others_takes_all_that_was_there_before_it(place: str, opening: Open) -> None:
+    """I-21: in one transaction with them it would not see what they add, and what comes after it would be gone too."""
+    engine = opening(place)
+    gone, kept = opened(engine, 1), opened(engine, 2)
+    erased = Draft("erased", None, mint(), 9, b"{}")
+    erase = Write(gone, drafts=(erased,), ended_too=True, close=True, erase=((1, b""), (2, b""), (3, b"")))
+    commits = [
+        (Write(gone, drafts=drafts(2)),),
+        (Write(kept, drafts=drafts()),),
+        (erase,),
+        (Write(kept, drafts=drafts()),),
+        (Write(gone, drafts=drafts()),),
+    ]
+    *written, refused = opening(place, writers=1)._scribes[0].apply(commits)
+    assert written == [Written(2), Written(2), Written(4), Written(3)]
+    assert isinstance(refused, Refused) and refused.why == "ended"
+    assert [entry.body for entry in engine.entries(gone)] == [b""] * 4
+    assert [entry.body for entry in engine.entries(kept, after=1)] == [b'"hello"'] * 2
+
+
 def test_a_refusal_is_never_from_memory(place: str, opening: Open) -> None:
     """What this engine remembers of a session may be over: another one has ended the turn."""
     here, there = opening(place), opening(place)
