@@ -565,18 +565,29 @@ def test_a_role_with_rights_to_rows_only_can_run_a_store_that_is_there(
     assert state(engine, session).head == 4
 
 
-def test_what_reads_much_may_take_its_time(place: str, opening: Open) -> None:
-    engine = opening(place, answer_s=0.2, patience_s=0.0)
+def test_what_reads_much_may_take_its_time(place: str, opening: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it asks is asked once, though its answer takes longer than any other may."""
+    engine = opening(place, answer_s=0.2)
     opened(engine, 1)
+    once = engine._readers.once
     told: list[Any] = []
+    asked: list[str] = []
+
+    def asking(name: str, *given: Any, **options: Any) -> Any:
+        asked.append(name)
+        return once(name, *given, **options)
+
+    monkeypatch.setattr(engine._readers, "once", asking)
     with psycopg.connect(place) as other:
         other.execute("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
         checking = threading.Thread(target=lambda: told.append(engine.check()))
         checking.start()
-        waited(place, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        waited(place, "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'entry'::regclass")
+        held = asked[-1]
         threading.Event().wait(0.6)  # three times as long as an answer may take
     checking.join(PATIENCE_S)
     assert told == [[]]
+    assert asked.count(held) == 1
 
 
 # Names and texts.

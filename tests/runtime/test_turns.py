@@ -469,7 +469,7 @@ def test_a_running_turn_renews_its_lease_by_itself(where):
     """FAULTS I8: a tool that runs longer than the lease does not cost its turn the session."""
     script = """
         import holdfast
-        with holdfast.open(sys.argv[1]).turn("k", "Hi", lease_s=0.3) as turn:
+        with holdfast.open(sys.argv[1]).turn("k", "Hi", lease_s=3) as turn:
             say("started")
             hear()
             turn.say("Done at last.")
