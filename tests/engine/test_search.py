@@ -588,6 +588,23 @@ def test_what_was_erased_is_not_found_even_if_the_index_was_not_told(path: str, 
     assert b"canary" not in search_bytes(path), "the erasure was read in the log"
 
 
+def test_what_was_blanked_is_in_no_byte_of_the_file_even_if_the_index_was_not_told(
+    path: str, engine: SqliteEngine
+) -> None:
+    """I-21: whoever blanked it was killed before it said so to the index."""
+    session = opened(engine, 1)
+    say(engine, session, "kelp kept", "kelp xylocanary")
+    assert len(look(engine, "kelp")) == 2
+    last = engine.entries(session)[-1]
+    blank = Draft("blanked", None, mint(), 2_000, b"{}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._searching, "forget", lambda gone, blanked: None)
+        did(engine, Write(session, drafts=(blank,), blank=((last.seq, b'{"erased":true}'),)))
+    assert b"canary" in search_bytes(path)
+    assert look(engine, "kelp") == ["kelp kept"]
+    assert b"canary" not in search_bytes(path), "the blanking was read in the log"
+
+
 def test_who_is_killed_while_it_forgets_leaves_no_traces_to_the_next(path: str) -> None:
     with at(path) as engine:
         kept, gone = opened(engine, 1), opened(engine, 2)
