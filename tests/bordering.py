@@ -12,6 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast.errors import BadArgument, HoldfastError
+from holdfast.testing import temporary_store
 
 ODD: list[Any] = [
     None, 0, 5, -1, 2**70, 10**5000, 1.5, math.nan, math.inf, True, b"x", "", " ", "\x00", "\ud800", "x" * 70_000,
@@ -28,22 +29,71 @@ RIGHT: dict[str, Any] = {
     "content": "done", "error": "why", "Turn.result.error": False, "Turn.deliver.format": "text",
     "Turn.stream.format": "text", "chunks": ["a", "b"], "call_id": "c1", "Session.decide.call_id": "asked",
     "Turn.call.call_id": "c9", "platform_id": "p", "take": None, "claim_s": None, "prefill": False,
-    "Store.for_tenant.name": "else",
+    "Store.for_tenant.name": "else", "config": None, "visible_to_model": False, "note": "fine",
 }  # fmt: skip
 """A right value for each parameter; where a name means something else in one method, the method stands before it."""
 
-METHODS_OF = {"Store": holdfast.Store, "Session": holdfast.Session, "Turn": holdfast.Turn, "Owed": holdfast.Owed}
+METHODS_OF = ("Store", "Session", "Turn", "Owed", "AgentCache")
+"""The classes whose methods are walked; each one's async twin is walked with it."""
+MADE = {
+    "open": {"where": "b.db", "durability": "process", "tenant": "t", "read_only": False, "world": None},
+    "open_async": {"where": "b.db", "durability": "process", "tenant": "t", "read_only": False, "world": None},
+    "copy": {"source": "a.db", "target": "b.db", "tenant": "default", "progress": None},
+    "AgentCache": {"factory": object, "size": 4, "idle_s": 60, "world": None},
+    "Idle": {"hours": 1, "minutes": 0},
+    "Daily": {"at": "04:00", "tz": "UTC"},
+    "testing.temporary_store": {"tenant": "t"},
+}
+"""Functions and classes that a caller calls by name, with right arguments."""
+CALLED_BY_US = ("World", "Policy")
+"""What a caller may write for us to call."""
 ENDLESS_MAX = 50
 
 
 def calls() -> Iterator[tuple[str, str, str]]:
-    """(class, method, parameter) of everything that is public and takes something."""
-    for name, face in METHODS_OF.items():
-        for method, function in inspect.getmembers(face, inspect.isfunction):
-            if not method.startswith("_"):
-                for parameter in list(inspect.signature(function).parameters.values())[1:]:
-                    if parameter.kind is not parameter.VAR_KEYWORD:
-                        yield name, method, parameter.name
+    """(class, method, parameter) of everything that is public and takes something. Labels are parameters, too: the one
+    that has a meaning, and any other.
+    """
+    for name in METHODS_OF:
+        for method, function in _methods(getattr(holdfast, name)):
+            for parameter in list(inspect.signature(function).parameters.values())[1:]:
+                if parameter.kind is not parameter.VAR_KEYWORD:
+                    yield name, method, parameter.name
+    yield from (("Session", "label", label) for label in ("visible_to_model", "note"))
+
+
+def unknown() -> list[str]:
+    """Public calls that take something and that nobody walks."""
+    walked = {f"{face}.{method}.{parameter}" for face, method, parameter in calls()}
+    walked |= {f"{name}.{parameter}" for name, right in MADE.items() for parameter in right}
+    return sorted(each for each in public() if each.replace("Async", "") not in walked)
+
+
+def public() -> Iterator[str]:
+    """Every parameter of every public call: functions, methods, and what callers make by a class's name."""
+    functions = [("testing.temporary_store", temporary_store)]
+    for name in holdfast.__all__:
+        value = getattr(holdfast, name)
+        if inspect.isfunction(value) or name in MADE:
+            functions.append((name, value))
+        if isinstance(value, type) and not name.startswith(CALLED_BY_US):
+            functions += [(f"{name}.{method}", function) for method, function in _methods(value)]
+    for name, function in functions:
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
+                yield f"{name}.{parameter.name}"
+
+
+def _methods(face: type) -> Iterator[tuple[str, Any]]:
+    """Its public methods, without those that it has from Python's own classes, or that we call."""
+    for method, function in inspect.getmembers(face, inspect.isfunction):
+        is_ours = function.__module__.startswith("holdfast")
+        if is_ours and not method.startswith("_") and not _is_hook(face, method) and not hasattr(list, method):
+            yield method, function
+
+
+def _is_hook(face: type, method: str) -> bool:
+    return any(hasattr(getattr(holdfast, kind), method) and issubclass(face, holdfast.Policy) for kind in CALLED_BY_US)
 
 
 def right(face: str, method: str, parameter: str, known: dict[str, Any]) -> Any:
@@ -101,6 +151,10 @@ class Walk:
         self.count += 1
         if face == "Store":
             return self.store
+        if face == "AgentCache":
+            self.known |= {"AgentCache.get.session": await maybe(self.store.session("seed"))}
+            self.known |= {"AgentCache.drop.session": self.known["AgentCache.get.session"]}
+            return holdfast.AgentCache(lambda session: object())
         if face == "Owed":
             await self._owing(await maybe(self.store.session("seed")), "more")
             return (await maybe(self.store.outbox()))[0]
@@ -127,6 +181,7 @@ class Walk:
             for each in inspect.signature(function).parameters.values()
             if each.kind is not each.VAR_KEYWORD
         }
+        named |= {parameter: right(face, method, parameter, self.known)}
         what = f"{type(subject).__name__}.{method}({parameter}={_brief(odd)})"
         before = await maybe(self.store.info())
         try:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 
 import bordering
 import holdfast
-from holdfast.errors import BadArgument, InvalidMessage, NotFound
+import holdfast.testing
+import strangers
+from holdfast.domain.arguments import anything, kept
+from holdfast.errors import BadArgument, HoldfastError, InvalidMessage, NotFound
 from holdfast.runtime import border
 
 CALLS = sorted(set(bordering.calls()))
@@ -63,9 +67,63 @@ def test_every_call_on_postgres(databases: Callable[..., str], tmp_path: Path) -
     assert asyncio.run(life()).wrong == []
 
 
+def test_every_public_call_is_walked() -> None:
+    """A new public function, method or parameter is tried with wrong values from its first day."""
+    assert bordering.unknown() == [], "tell tests/bordering.py how to call these"
+
+
+@pytest.mark.parametrize("name", bordering.MADE)
+def test_what_is_called_by_name_takes_what_it_can_use_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    holdfast.open("a.db").close()
+    function = attrgetter(name)(holdfast)
+    for parameter in bordering.MADE[name]:
+        for value in (*bordering.ODD, *strangers.VALUES.values()):
+            before = set(tmp_path.iterdir())
+            try:
+                made(function(**{**bordering.MADE[name], parameter: value}))
+            except BadArgument as error:
+                assert error.parameter == parameter and len(str(error)) < 400
+                assert set(tmp_path.iterdir()) == before
+            except HoldfastError:
+                pass
+
+
+def made(value: Any) -> None:
+    """What was opened is used and closed."""
+    if hasattr(value, "__await__"):
+        value = asyncio.run(opened(value))
+    if hasattr(value, "__enter__"):
+        with value as store:
+            store.session("k").append("hello")
+
+
+async def opened(opening: Any) -> None:
+    async with opening as store:
+        await (await store.session("k")).append("hello")
+
+
+@pytest.mark.parametrize("name", border.RULES)
+def test_a_rule_gives_a_value_of_a_plain_class_or_refuses_it(name: str) -> None:
+    """Whatever class an argument has, and whatever it does when it is looked at."""
+    for odd, value in strangers.VALUES.items():
+        try:
+            passed = kept(border.RULES[name], "parameter", value)
+        except BadArgument as error:
+            assert error.parameter == "parameter" and len(str(error)) < 400
+            continue
+        if issubclass(type(value), str | int | float) and name not in TAKEN_AS_THEY_ARE:
+            assert type(passed) in (str, int, float, bool), odd
+
+
+TAKEN_AS_THEY_ARE = {name for name, rule in border.RULES.items() if rule is anything} | {"config", "session"}
+
+
 def test_every_public_parameter_has_a_rule_and_both_faces_the_same() -> None:
     for face, method, _ in CALLS:
-        if face != "Owed":
+        if face not in ("Owed", "AgentCache"):
             for kind in (face, f"Async{face}"):
                 assert hasattr(getattr(getattr(holdfast, kind), method), "__wrapped__"), f"{kind}.{method}"
 

@@ -8,7 +8,7 @@ of a value, or its size, but never the words of a caller, which may be long or s
 from collections.abc import Callable
 from typing import Any, Literal
 
-from holdfast.errors import BadArgument
+from holdfast.errors import BadArgument, HoldfastError
 
 Rule = Callable[[str, Any], Any]
 
@@ -193,3 +193,14 @@ def optional(rule: Rule) -> Rule:
         return None if value is None else rule(parameter, value)
 
     return check
+
+
+def kept(rule: Rule, parameter: str, value: Any) -> Any:
+    """The value as the rule lets it pass. An object of the caller's that raises when it is looked at is refused."""
+    try:
+        return rule(parameter, value)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        given = f"{kind_of(value)} that raises {type(error).__name__}"
+        raise BadArgument(parameter=parameter, takes="a value that can be looked at", given=given) from error

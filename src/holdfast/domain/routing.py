@@ -6,10 +6,12 @@ a turn is running; its answer is acted on in the transaction that resolves the k
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
+from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from holdfast.domain.arguments import number, shown
+from holdfast.domain.arguments import kept, number, shown, text
 from holdfast.errors import BadArgument
 
 _IDLE_MAX_DAYS = 365_000
@@ -38,8 +40,8 @@ class Idle(Policy, frozen=True, kw_only=True):
     minutes: float = 0
 
     def __post_init__(self) -> None:
-        _hours("hours", self.hours)
-        _minutes("minutes", self.minutes)
+        force_setattr(self, "hours", kept(_hours, "hours", self.hours))
+        force_setattr(self, "minutes", kept(_minutes, "minutes", self.minutes))
 
     def due(self, *, active_at: int, now: int) -> str | None:
         return "idle" if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000 else None
@@ -54,17 +56,8 @@ class Daily(Policy, frozen=True, kw_only=True):
     tz: str = "UTC"
 
     def __post_init__(self) -> None:
-        try:
-            is_local = time.fromisoformat(self.at).tzinfo is None
-        except (TypeError, ValueError):
-            is_local = False
-        if not is_local:
-            raise BadArgument(parameter="at", takes='a time of day, such as "04:00"', given=shown(self.at))
-        try:
-            _zone(self.tz)
-        except Exception:  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError, TypeError
-            takes = 'the name of a time zone, such as "Europe/Berlin"'
-            raise BadArgument(parameter="tz", takes=takes, given=shown(self.tz)) from None
+        force_setattr(self, "at", kept(_time_of_day, "at", self.at))
+        force_setattr(self, "tz", kept(_name_of_zone, "tz", self.tz))
 
     def due(self, *, active_at: int, now: int) -> str | None:
         return "daily" if active_at < self._latest_boundary(now) else None
@@ -89,6 +82,26 @@ class Either(Policy, frozen=True):
     def due(self, *, active_at: int, now: int) -> str | None:
         one = self.one.due(active_at=active_at, now=now)
         return one or self.other.due(active_at=active_at, now=now)
+
+
+def _time_of_day(parameter: str, value: Any) -> str:
+    try:
+        said = text(parameter, value)
+        if time.fromisoformat(said).tzinfo is None:
+            return said
+    except (BadArgument, ValueError):
+        pass
+    raise BadArgument(parameter=parameter, takes='a time of day, such as "04:00"', given=shown(value))
+
+
+def _name_of_zone(parameter: str, value: Any) -> str:
+    try:
+        said = text(parameter, value)
+        _zone(said)
+    except Exception:  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError
+        takes = 'the name of a time zone, such as "Europe/Berlin"'
+        raise BadArgument(parameter=parameter, takes=takes, given=shown(value)) from None
+    return said
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ from holdfast.domain.arguments import (
     choice,
     flag,
     id,
+    kept,
     kind,
     kind_of,
     name,
@@ -31,7 +32,7 @@ from holdfast.domain.arguments import (
     whole,
 )
 from holdfast.domain.routing import Policy
-from holdfast.errors import BadArgument, HoldfastError
+from holdfast.errors import BadArgument
 from holdfast.formats import registry
 
 Face = TypeVar("Face", bound=type)
@@ -91,7 +92,7 @@ def _summary(parameter: str, value: Any) -> Any:
 
 def _chunks(parameter: str, value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | dict):
-        return value
+        return str.__str__(value) if isinstance(value, str) else value
     raise BadArgument(parameter=parameter, takes="an iterable of chunks", given=kind_of(value))
 
 
@@ -107,8 +108,8 @@ def _callable(parameter: str, value: Any) -> Any:
 
 def _moment(parameter: str, value: Any) -> Any:
     takes = "a datetime with a time zone, or milliseconds since 1970"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
-        return value
+    if isinstance(value, int) and not isinstance(value, bool) and abs(number := int.__int__(value)) < 1 << 62:
+        return number
     from datetime import datetime  # for those who search: a turn needs nothing of it
 
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -119,7 +120,8 @@ def _moment(parameter: str, value: Any) -> Any:
 
 def _world(parameter: str, value: Any) -> Any:
     if all(callable(getattr(value, each, None)) for each in ("now", "tick", "clock", "chance")):
-        return value
+        if isinstance(value.clock(), str):
+            return value
     raise BadArgument(parameter=parameter, takes="a World: `now`, `tick`, `clock` and `chance`", given=kind_of(value))
 
 
@@ -240,26 +242,15 @@ def checked(function: Function) -> Function:
                 return function(*given, **named)  # which says that these are too many
             given = (
                 *given[:own],
-                *[_kept(rule, each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
+                *[kept(rule, each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
             )
         for each in named:
             rule = rules.get(each)
             if rule is not None:
-                named[each] = _kept(rule, each, named[each])
+                named[each] = kept(rule, each, named[each])
         return function(*given, **named)
 
     return guarded  # type: ignore[return-value]
-
-
-def _kept(rule: Rule, parameter: str, value: Any) -> Any:
-    """The value as the rule lets it pass. An object of the caller's that raises when it is looked at is refused."""
-    try:
-        return rule(parameter, value)
-    except HoldfastError:
-        raise
-    except Exception as error:
-        given = f"{kind_of(value)} that raises {type(error).__name__}"
-        raise BadArgument(parameter=parameter, takes="a value that can be looked at", given=given) from error
 
 
 def _rules_of(function: Any) -> tuple[int, list[tuple[str, Rule]], dict[str, Rule]]:
