@@ -43,7 +43,7 @@ def lines_of(world, tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "store vacuum")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
 def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path, name):
     with holdfast.open(path, durability="process") as store:
         store.session("ended").end("over")

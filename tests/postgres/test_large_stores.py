@@ -15,6 +15,7 @@ import holdfast
 from bench.large_postgres import fill, tenant_of
 from holdfast.engine.postgres import readers
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
+from holdfast.runtime import upkeep
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
 
@@ -62,7 +63,6 @@ def scanned(plan: dict[str, Any]) -> Iterator[str]:
 def test_what_the_bench_makes_is_a_store(large: str):
     """The large store is one that Holdfast could have written."""
     with holdfast.open(large, tenant=tenant_of(7, TENANTS)) as store:
-        assert store.check() == []
         page = store.sessions()
         assert len(page) == 50 and page.next is not None
         assert page[0].title == f"question {SESSIONS - TENANTS + 7} about the harbour"
@@ -97,6 +97,23 @@ def walked(store: holdfast.Store, **asked: Any) -> Iterator[Any]:
 
 
 def test_a_page_asks_as_many_questions_as_it_has_parts_not_sessions(large: str, monkeypatch: pytest.MonkeyPatch):
+    with holdfast.open(large, tenant=tenant_of(3, TENANTS)) as store:
+        asked = questions(monkeypatch)
+        assert len(store.sessions()) == 50
+    assert len(asked) <= 3, asked
+
+
+def test_a_check_asks_about_many_sessions_at_once(large: str, monkeypatch: pytest.MonkeyPatch):
+    """A few questions for each tenant, however many sessions it has, and no more of them in memory than a page."""
+    with holdfast.open(large) as store:
+        asked = questions(monkeypatch)
+        assert store.check() == []
+    assert len(asked) <= 2 * TENANTS + 20 and asked.count("beginnings") == TENANTS
+    assert SESSIONS // TENANTS * 3 <= upkeep.ENTRIES_MAX
+
+
+def questions(patch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of a server from now on, by name."""
     asked: list[str] = []
     once = readers.Readers.once
 
@@ -104,10 +121,8 @@ def test_a_page_asks_as_many_questions_as_it_has_parts_not_sessions(large: str, 
         asked.append(name)
         return once(self, name, *given, **options)
 
-    with holdfast.open(large, tenant=tenant_of(3, TENANTS)) as store:
-        monkeypatch.setattr(readers.Readers, "once", counted)
-        assert len(store.sessions()) == 50
-    assert len(asked) <= 3, asked
+    patch.setattr(readers.Readers, "once", counted)
+    return asked
 
 
 def test_a_quiet_session_is_not_looked_at_by_the_next_search(large: str):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -31,6 +32,21 @@ def test_sessions_that_name_each_other_as_parents_are_refused(tmp_path: Path) ->
         lineages._links = {"one": Link("t", 5, "other"), "other": Link("t", 5, "one")}
         with pytest.raises(NotFound):
             lineages.of("one", tenant="t", origin=5)
+
+
+def test_a_fork_whose_row_names_another_parent_than_its_log_is_told_of(tmp_path: Path) -> None:
+    """The row is what children are found by, the log what happened."""
+    path = tmp_path / "agent.db"
+    with holdfast.open(path) as store:
+        session, other = store.session("k"), store.session("another")
+        for each in (session, other):
+            each.append("Hi.")
+        fork = session.fork()
+        assert store.check() == []
+        database = apsw.Connection(str(path))
+        database.execute("UPDATE session SET parent = ? WHERE id = ?", (other.id, fork.id))
+        database.close()
+        assert [(problem.rule, problem.session) for problem in store.check()] == [("wrong-parent", fork.id)]
 
 
 def test_a_fence_beyond_all_turns_is_refused(tmp_path: Path) -> None:

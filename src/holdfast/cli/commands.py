@@ -33,7 +33,7 @@ COMMANDS = {
     "store check": Command("store_check", "Look for damage and broken invariants; change nothing."),
     "store backup": Command("store_backup", "Copy a store while it is in use, and verify the copy."),
     "store migrate": Command("store_migrate", "Bring a store of an older release up to date."),
-    "store vacuum": Command("store_vacuum", "Free what was erased from the files of a PostgreSQL server."),
+    "store vacuum": Command("store_vacuum", "Give back the room that erased words took."),
     "doctor": Command("doctor", "Find out what is wrong with a store, and write a healed copy."),
     "import": Command("import_stores", "Import the sessions of another program."),
     "export": Command("sessions_export", "Write a session out, for programs or for people."),

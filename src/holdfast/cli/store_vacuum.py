@@ -1,4 +1,4 @@
-"""`holdfast store vacuum`: what was erased from a store in PostgreSQL leaves its table files."""
+"""`holdfast store vacuum`: the room that erased words took is given back."""
 
 from typing import Any
 
@@ -14,7 +14,10 @@ def options(parser: Parser) -> None:
 
 
 def run(options: Any, out: Output) -> int:
-    """Have a PostgreSQL server rewrite its tables, without what was erased.
+    """Rewrite a store, without what was erased and without free room.
+
+    A SQLite file does not get smaller by itself: the room of what was erased is filled with zeros and used for what
+    comes next. This gives it back, while others use the store; it needs as much free room as the file takes.
 
     PostgreSQL keeps what was erased in its files until the room is used again. This locks one table after the other,
     needs as much free room as the largest of them takes, and the rights of their owner. The server's log, its archives
@@ -27,5 +30,5 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"freed": freed})
     else:
-        out.say(f"Rewrote the tables; {max(freed, 0):,} bytes were freed.")
+        out.say(f"Rewrote the store; {max(freed, 0):,} bytes were freed.")
     return DONE

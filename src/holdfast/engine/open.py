@@ -65,21 +65,26 @@ def migrate_store(
     """Brings the store at this place up to this release's format; the format that it had, and the one it has."""
     if is_postgres(where):
         return _postgres().bring_up(os.fsdecode(where), tick=tick, chance=chance)
+    from holdfast.engine.sqlite.engine import bring_up
+
+    return bring_up(_existing(where), lock_s=lock_s)
+
+
+def vacuum_store(where: str | os.PathLike[str], *, tick: Callable[[], float], lock_s: float = 5.0) -> int:
+    """Writes a store anew, without what was erased and without free room; the bytes that this has freed."""
+    if is_postgres(where):
+        freed: int = _postgres().vacuum(os.fsdecode(where), tick=tick)
+        return freed
+    from holdfast.engine.sqlite.engine import vacuum
+
+    return vacuum(_existing(where), lock_s=lock_s)
+
+
+def _existing(where: str | os.PathLike[str]) -> str:
     name = _place(where)
     if not os.path.exists(name):
         raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
-    from holdfast.engine.sqlite.engine import bring_up
-
-    return bring_up(name, lock_s=lock_s)
-
-
-def vacuum_store(where: str | os.PathLike[str], *, tick: Callable[[], float]) -> int:
-    """Has a server write its tables anew, without what was erased; the bytes that this has freed."""
-    if not is_postgres(where):
-        problem = "it is a file, and what was erased from it is in none of its pages"
-        raise StoreUnavailable(where=os.fsdecode(where), problem=problem, remedy="There is nothing to do")
-    freed: int = _postgres().vacuum(os.fsdecode(where), tick=tick)
-    return freed
+    return name
 
 
 def _place(where: str | os.PathLike[str]) -> str:

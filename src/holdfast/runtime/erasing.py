@@ -9,7 +9,7 @@ them together, and an engine does their erasures in few transactions. One that w
 session is as it was or erased, and what is erased is not looked at again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Weight, Write
 from holdfast.runtime.carried import Copies, blanking, copies
 from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.portions import portions
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room
 
@@ -91,7 +92,7 @@ def retain(
     while states := (yield Read(partial(engine.sessions, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
         old = yield Read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
-        for some in _portions(old):
+        for some in portions(old, entries_max=ENTRIES_MAX):
             if preview:
                 looked_up = yield Read(partial(_looked_up, engine, [(room(state), state) for state in some]))
                 found += [doomed.erasure for doomed in looked_up]
@@ -102,21 +103,6 @@ def retain(
 
 def _is_over(state: SessionState, cutoff: int) -> bool:
     return not state.erased and state.turn is None and max(state.active_at, state.last_at) < cutoff
-
-
-def _portions(states: Iterable[SessionState]) -> Iterator[list[SessionState]]:
-    """The same in lists that are not too long to be held together with their entries."""
-    some: list[SessionState] = []
-    entries = 0
-    for state in states:
-        own = state.head - state.origin
-        if some and entries + own > ENTRIES_MAX:
-            yield some
-            some, entries = [], 0
-        some.append(state)
-        entries += own
-    if some:
-        yield some
 
 
 class _Family:

@@ -16,8 +16,8 @@ TABLES = (
 )  # fmt: skip
 COUNTED_BYTES_MAX = 4 << 20
 """Larger tables are not counted: the server's statistics tell about how many rows they have."""
-WORDED = ("entry", "blob", "words", "journal", "inbox", "outbox")
-"""Where what people said may be."""
+VACUUMED = ("entry", "blob", "words", "journal", "inbox", "outbox", "event")
+"""What erasures and retentions make smaller."""
 RESTORE = "Keep a copy of the store, then take what is lost from a backup"
 REPORT = "Keep a copy of the store and report this; it is a defect"
 
@@ -79,9 +79,9 @@ def _problems(read: Read, where: str, replication: Replication | None) -> Iterat
 
 
 def vacuum(line: Line) -> int:
-    """Writes the tables that hold words anew; the bytes that this has freed."""
+    """Writes the tables anew that erasures make smaller; the bytes that this has freed."""
     before = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
-    for name in WORDED:
+    for name in VACUUMED:
         line.run_slowly(f"vacuum_{name}")
     after = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
     return sum(before.values()) - sum(after.values())

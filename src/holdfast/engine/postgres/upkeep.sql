@@ -101,6 +101,10 @@ VACUUM (FULL) journal;
 -- Written anew, without what was erased.
 VACUUM (FULL) inbox;
 
+-- name: vacuum_event
+-- Written anew, without what was forgotten.
+VACUUM (FULL) event;
+
 -- name: vacuum_outbox
 -- Written anew, without what was erased.
 VACUUM (FULL) outbox;

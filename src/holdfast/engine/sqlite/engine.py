@@ -1,6 +1,7 @@
 """The SQLite engine: the writer thread's transactions, and readers beside it."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -299,6 +300,18 @@ class SqliteEngine:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
+    def vacuum(self) -> None:
+        """Writes the file anew, without free pages. Nobody else may use this engine meanwhile; other processes may."""
+        try:
+            self._locked(self._vacuum)
+        except apsw.Error as error:
+            raise translate(error, self.where) from error
+
+    def _vacuum(self) -> None:
+        self._stand(())
+        self._version = -1
+        self._connection.execute("VACUUM")
+
     def _let_go(self) -> None:
         with suppress(apsw.Error, HoldfastError):
             self._locked(lambda: self._turn_over(all_of_it=True))
@@ -505,6 +518,17 @@ def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
     found = connecting.version_of(path)
     SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s).close()
     return found, connecting.version_of(path)
+
+
+def vacuum(path: str, *, lock_s: float) -> int:
+    """The file without the pages that are free; the bytes that this has freed. It needs as much free room again."""
+    before = os.path.getsize(path)
+    engine = SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s)
+    try:
+        engine.vacuum()
+    finally:
+        engine.close()  # what was written goes from the log into the file
+    return before - os.path.getsize(path)
 
 
 def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
