@@ -8,7 +8,8 @@
 Lines are those of the library that the calling thread runs, as it comes by them; the last `at` of them raises. That is
 where a signal may come, and more: Python looks for signals at the beginnings of functions, in loops and after calls.
 Lines of `with` are left out: one is come by again as the block is left, where no signal is looked for, and an error
-there would leave a lock locked.
+there would leave a lock locked. Calls of generator expressions are left out too: one that is dropped half read is
+called once more by Python, to be closed, and no signal is looked for there.
 Code that runs when an object is dropped is interrupted as well, and Python swallows what is raised there: `reached`
 tells whether the interrupt was raised at all, and the test whether it came out.
 """
@@ -49,7 +50,8 @@ class Interrupt:
     def _call(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(LIBRARY):
             return None
-        self._line(frame)
+        if frame.f_code.co_name != "<genexpr>":
+            self._line(frame)
         return self._trace
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:

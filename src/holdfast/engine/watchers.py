@@ -13,14 +13,16 @@ class Watchers:
     """Callbacks by session. A wake-up is a hint: whoever gets one looks for itself."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # whoever is dropped in there stops watching, on the same thread
         self._callbacks: dict[str, dict[object, Callback]] = {}
 
     def add(self, session: str, callback: Callback) -> Callable[[], None]:
         """Starts telling; returns how to stop."""
         token = object()
         with self._lock:
-            self._callbacks.setdefault(session, {})[token] = callback
+            watchers = self._callbacks.setdefault(session, {})
+            watchers[token] = callback
+            self._callbacks[session] = watchers  # the last one before may have been dropped just now
 
         def stop() -> None:
             with self._lock:

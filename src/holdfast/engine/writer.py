@@ -107,7 +107,7 @@ class Writer:
         self._where = where
         self._apply, self._wake, self._tidy, self._finish = apply, wake, tidy, finish
         self._queue: SimpleQueue[Ticket | None] = SimpleQueue()
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()  # what is dropped in there may submit, too
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"holdfast-writer {where}", daemon=True)
         self._thread.start()

@@ -29,6 +29,7 @@ from holdfast.runtime.follow import Event, following, next_events
 from holdfast.runtime.listing import Listed, Page
 from holdfast.runtime.loop import arun, insist_on_asyncio, obtained, seen_through
 from holdfast.runtime.message import Message
+from holdfast.runtime.own_turns import current_loop
 from holdfast.runtime.pending import PendingMessage
 from holdfast.runtime.posting import Owed, Receipt
 from holdfast.runtime.recording import Recorded
@@ -123,6 +124,9 @@ class AsyncTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends the turn."""
+        if self._work.is_cut_loose(error):
+            self._work.leave_later(error)
+            return
         try:
             await arun(self._work.leave_block(error))
         except HoldfastError as trouble:
@@ -332,6 +336,7 @@ class AsyncStore:
     def __init__(self, work: StoreWork) -> None:
         self._work = work
         self.tenant = work.tenant
+        self._loop: Any = None
 
     async def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> AsyncSession:
         """The key's current session, made if there is none; a `reset` policy is applied in the same transaction."""
@@ -452,12 +457,17 @@ class AsyncStore:
         return f"<AsyncStore {self._work.engine.where} tenant={self.tenant!r}>"
 
     async def __aenter__(self) -> "AsyncStore":
+        self._loop = current_loop()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        """Closes the store. Not if its coroutine is dropped, wherever Python happens to be: then it is closed when
+        nobody holds it any more.
+        """
+        if not isinstance(error, GeneratorExit) or current_loop() is self._loop:
+            await self.close()
 
 
 class _Derived(AsyncStore):
@@ -488,13 +498,13 @@ class OpeningStore:
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()
-        return self._store
+        return await self._store.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._store is not None
-        await self._store.close()
+        await self._store.__aexit__(kind, error, trace)
 
 
 @checked

@@ -25,8 +25,8 @@ class AsyncDelivery(AsyncIterator[str]):
             raise StopAsyncIteration
         try:
             text = await self._advance()
-        except BaseException:
-            await self._leave()
+        except BaseException as error:
+            await self._leave(error)
             raise
         if text is None:
             raise StopAsyncIteration
@@ -59,8 +59,10 @@ class AsyncDelivery(AsyncIterator[str]):
         if not self._over:
             await self._leave()
 
-    async def _leave(self) -> None:
+    async def _leave(self, error: BaseException | None = None) -> None:
         self._over = self._stream.closed = True
+        if self._work.is_cut_loose(error):
+            return  # what was handed on is stored with the turn's end
         try:
             if self._source is not None:
                 await self._source.close()

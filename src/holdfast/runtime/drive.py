@@ -115,12 +115,13 @@ def run(plan: Plan[T]) -> T:
     try:
         return _drive(plan)
     except BaseException as cut:
-        if _is_suspended(plan):  # it came between two steps of the plan
+        if is_suspended(plan):  # it came between two steps of the plan
             _drive(plan, cut)
         raise
 
 
-def _is_suspended(plan: Any) -> bool:
+def is_suspended(plan: Any) -> bool:
+    """Whether a plan was begun, is not over, and does nothing now."""
     return plan.gi_frame is not None and not plan.gi_running
 
 

@@ -27,6 +27,15 @@ class Held(Protocol):
     owner_knows: bool
     """Whether whoever works on it knows that it is over, once it is."""
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether nobody will ever go on with it, though nobody has left it."""
+        ...
+
+    def hand_over(self) -> None:
+        """Has the keeper end it."""
+        ...
+
     def renew(self) -> bool:
         """Asks for more time; False when there is nothing to renew any more."""
         ...
@@ -158,6 +167,7 @@ class Keeper:
 
     def round(self) -> None:
         """Ends what was forgotten or left, and renews what is due."""
+        self._take_over()
         if self._dropped:
             self.sweep()
         self.end_left()
@@ -172,6 +182,12 @@ class Keeper:
             else:
                 self._turns.pop(key, None)
             del turn
+
+    def _take_over(self) -> None:
+        """Takes the turns that nobody will ever go on with for left."""
+        for turn in self.held():
+            if turn.is_deserted:
+                turn.hand_over()
 
     @property
     def works(self) -> int:

@@ -15,16 +15,30 @@ from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
 from holdfast.errors import BadArgument
-from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read, bearable
+from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read, bearable, is_suspended
 
 T = TypeVar("T")
 LOOK_S = 0.05
 
 
 async def arun(plan: Plan[T]) -> T:
-    """Drives a plan on the running event loop."""
+    """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it comes, so that the plan
+    can clean up; what it does then is driven to its end too.
+    """
     try:
-        request = next(plan)
+        return await _drive(plan)
+    except GeneratorExit:
+        plan.close()  # nobody awaits this any more, and it can't wait for anything
+        raise
+    except BaseException as cut:
+        if is_suspended(plan):  # it came between two steps of the plan
+            await _drive(plan, cut)
+        raise
+
+
+async def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
+    try:
+        request = next(plan) if error is None else plan.throw(error)
         while True:
             try:
                 if type(request) is Read:
@@ -42,8 +56,10 @@ async def arun(plan: Plan[T]) -> T:
                     answer = None
                 else:
                     answer = await _landed(request)
-            except BaseException as error:
-                request = plan.throw(bearable(error))
+            except GeneratorExit:
+                raise
+            except BaseException as told:
+                request = plan.throw(bearable(told))
             else:
                 request = plan.send(answer)
     except StopIteration as stop:

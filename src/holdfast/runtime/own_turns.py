@@ -3,6 +3,9 @@
 A turn is held by the thread, or on an event loop the task, that entered its block; before that, by the one that started
 it. Turns of all stores of this process are known here, by session and number: two handles on one store are two ways to
 wait for the same turn.
+
+A task whose event loop is closed never goes on: a second Ctrl-C cuts off what asyncio does for the first, and leaves
+tasks behind in the middle of their blocks. A turn that is held so is deserted, and need not be waited for.
 """
 
 import os
@@ -21,6 +24,7 @@ class Hold:
     """Who holds a turn; kept by the turn as long as it lives."""
 
     def __init__(self, session: str, number: int) -> None:
+        self.in_block = False
         self.take()
         _held[session, number] = self
 
@@ -29,6 +33,7 @@ class Hold:
         self._process, self._thread = os.getpid(), weakref.ref(threading.current_thread())
         task = _task()
         self._task = None if task is None else weakref.ref(task)
+        self._loop = None if task is None else task.get_loop()
         if task is not None and self not in _inherited():
             _around.set((*(each for each in _around.get() if each() is not None), weakref.ref(self)))
 
@@ -37,6 +42,23 @@ class Hold:
         if self._process != os.getpid() or self._thread() is not threading.current_thread():
             return False
         return _task() is (None if self._task is None else self._task())
+
+
+    @property
+    def is_on_its_loop(self) -> bool:
+        """Whether the caller runs where the turn does, if that is on an event loop."""
+        return self._loop is None or current_loop() is self._loop
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the turn's block will never be left by the task that is in it."""
+        return self.in_block and self._loop is not None and self._loop.is_closed()
+
+
+def is_deserted(session: str, number: int) -> bool:
+    """Whether a task of this process held this turn, and will never go on."""
+    hold = _held.get((session, number))
+    return hold is not None and hold._process == os.getpid() and hold.is_deserted
 
 
 def is_held_here(session: str, number: int) -> bool:
@@ -49,6 +71,12 @@ def is_around(session: str, number: int) -> bool:
     """Whether the caller works inside this turn: it holds it, or is a task that was started by one that does."""
     hold = _held.get((session, number))
     return hold is not None and (hold.is_here() or (hold._process == os.getpid() and hold in _inherited()))
+
+
+def current_loop() -> Any:
+    """The event loop that runs the caller, if one does."""
+    task = _task()
+    return None if task is None else task.get_loop()
 
 
 def _inherited() -> list["Hold | None"]:

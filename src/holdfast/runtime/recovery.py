@@ -15,6 +15,7 @@ from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone
+from holdfast.runtime.own_turns import is_deserted
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
 
@@ -25,7 +26,9 @@ AGAIN_S = 0.02
 
 def is_dead(room: Room, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
-    return state.turn is not None and (room.keeper.leases.is_over(state) or is_gone(state.holder))
+    if state.turn is None:
+        return False
+    return room.keeper.leases.is_over(state) or is_gone(state.holder) or _is_deserted(state)
 
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
@@ -141,7 +144,13 @@ def journal(room: Room, after: int = 0) -> list[Row]:
         after = page[-1].position
 
 
+def _is_deserted(state: SessionState) -> bool:
+    return state.turn is not None and state.fence == state.turn and is_deserted(state.id, state.turn)
+
+
 def _cause(state: SessionState) -> str:
     if state.fence != state.turn:
         return "seized and left"
+    if _is_deserted(state):
+        return "its event loop was closed"
     return "its process is gone" if is_gone(state.holder) else "its lease ran out"

@@ -28,7 +28,7 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Tie
 from holdfast.runtime.message import Message
-from holdfast.runtime.own_turns import Hold
+from holdfast.runtime.own_turns import Hold, current_loop
 from holdfast.runtime.posting import OwedWork, said_in
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.speaking import Speaking, cut_off
@@ -49,8 +49,9 @@ class TurnWork(Speaking):
     ) -> None:
         super().__init__(room, holder=holder, format=format, lease_s=lease_s)
         self._reply_to, self._took = reply_to, took
-        self._leaving: tuple[End, str | None, str | None] = ("interrupted", None, None)
+        self._leaving: tuple[End, str | None, str | None] = ("interrupted", "its block was left", None)
         self._block: Tie | None = None
+        self._asked_on = current_loop()
         # Before it is started: from then on it may be running, and whoever has asked for it may be interrupted.
         room.keeper.hold(self, self._claim.release)
 
@@ -376,14 +377,33 @@ class TurnWork(Speaking):
 
     def hand_over(self) -> None:
         """Whoever ends this turn was interrupted: the keeper does it, and at once, for the store is well."""
-        if not self.ended:
+        if not self.number:
+            self.room.keeper.forsake(self)  # whether it was started at all is not known
+        elif not self.ended:
             self.room.keeper.leave((self.room.id, self.number), self)
             self._block = None
             self.room.keeper.wake()
 
     def watch_block(self, block: Any) -> None:
         """When this is dropped while the turn runs, the turn is left."""
+        self.hold.in_block = True
         self._block = self.room.keeper.tie(block, partial(_unblocked, weakref.ref(self)))
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the task that asks for this turn, or is in its block, will never go on; see `own_turns`."""
+        return self.hold.is_deserted if self.number else self._asked_on is not None and self._asked_on.is_closed()
+
+    def is_cut_loose(self, error: BaseException | None) -> bool:
+        """Whether the block is left because its coroutine is dropped, wherever Python happens to be: nothing can be
+        waited for there. A generator that is closed on its own event loop can wait.
+        """
+        return isinstance(error, GeneratorExit) and not self.hold.is_on_its_loop
+
+    def leave_later(self, error: BaseException | None) -> None:
+        """The turn's block is left, and nobody can wait for its end: the keeper sees to it."""
+        self._leaving = (*self.clean_end, None) if error is None else ending_of(error)
+        self.hand_over()
 
     def leave_again(self) -> Plan[None]:
         """Leaves as it was left."""
