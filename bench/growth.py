@@ -3,7 +3,8 @@
 What a gateway calls costs the same in a store of a thousand sessions and of a hundred thousand, on PostgreSQL of a
 million in ten thousand tenants (I-27). Calls on one session grow with its history, whatever that is made of, at most as
 n log n. A figure is the time in the largest store as a multiple of that in the smallest; for a history, that divided by
-how much n log n has grown. A quick run leaves the largest sizes out.
+how much n log n has grown. A retention is measured by what it takes for each session that it erases, of a few hundred
+in a tenant of their own. A quick run leaves the largest sizes out.
 """
 
 import math
@@ -17,6 +18,8 @@ from bench import shim
 from bench.database import database
 from bench.figure import Figure, Run, median
 from bench.large_postgres import fill
+from holdfast.runtime.clock import RealWorld
+from holdfast.runtime.store import open_store
 from holdfast.testing.histories import HISTORIES, Builder
 
 SESSIONS = (1_000, 10_000, 100_000)
@@ -24,6 +27,8 @@ SESSIONS_POSTGRES = (1_000, 100_000, 1_000_000)
 TENANTS_POSTGRES = 10_000
 HISTORY = (1_000, 4_000, 16_000)
 SAMPLES = 21
+RETAINED = 200
+PAST_MS = 40 * 86_400_000
 
 Call = Callable[[holdfast.Store, int], object]
 
@@ -44,6 +49,7 @@ KEYED: dict[str, Call] = {
     "pending": lambda store, n: store.pending(),
     "outbox": lambda store, n: store.outbox(),
     "erase(preview)": lambda store, n: store.erase(store.session(f"key {n}", create=False).id, preview=True),
+    "erase": lambda store, n: _erase_new(store, f"to erase {n}"),
 }
 
 READING: dict[str, Callable[[holdfast.Store, holdfast.Session], Any]] = {
@@ -72,7 +78,7 @@ def _sqlite(run: Run) -> Iterator[Figure]:
             path = os.path.join(folder, f"{size}.db")
             _fill(path, size)
             with holdfast.open(path, durability="process") as store:
-                columns.append(_timed(lambda n, store=store: store, size))
+                columns.append(_timed(lambda n, store=store: store, size) | _retained(path))
         yield from _compared(run, "SQLite", sizes, columns)
 
 
@@ -99,7 +105,8 @@ def _postgres(run: Run) -> Iterator[Figure]:
                 pass
             fill(dsn, sessions=size, tenants=tenants)
             with holdfast.open(dsn) as store:
-                columns.append(_timed(lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size))
+                timed = _timed(lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size)
+            columns.append(timed | _retained(dsn))
     yield from _compared(run, "PostgreSQL", sizes, columns)
 
 
@@ -118,10 +125,39 @@ def _samples(call: Call, store_of: Callable[[int], holdfast.Store], numbers: Ite
         yield time.perf_counter() - began
 
 
+def _erase_new(store: holdfast.Store, key: str) -> None:
+    session = store.session(key)
+    session.append("a word")
+    store.erase(session.id)
+
+
+class _Past(RealWorld):
+    """A world in which it is long ago."""
+
+    def now(self) -> int:
+        return super().now() - PAST_MS
+
+
+def _retained(where: str) -> dict[str, float]:
+    """Seconds for each session that a retention erases, and for each that it previews."""
+    with open_store(where, durability="process", tenant="retained", world=_Past()) as store:
+        for n in range(RETAINED):
+            question = {"role": "user", "content": f"question {n} of long ago"}
+            store.session(f"old {n}").append_all([question, {"role": "assistant", "content": f"answer {n}"}])
+    found = {}
+    with holdfast.open(where, durability="process", tenant="retained") as store:
+        for name, preview in (("retain(preview), each", True), ("retain, each", False)):
+            began = time.perf_counter()
+            done = store.retain(30, preview=preview)
+            found[name] = (time.perf_counter() - began) / RETAINED
+            assert len(done) == RETAINED
+    return found
+
+
 def _compared(
     run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]
 ) -> Iterator[Figure]:
-    for name in KEYED:
+    for name in columns[0]:
         times = [column[name] for column in columns]
         by = ", ".join(f"{size:,}: {took * 1e3:.2f} ms" for size, took in zip(sizes, times, strict=True))
         title = f"{where}: {name}, {sizes[-1]:,} ÷ {sizes[0]:,} sessions"

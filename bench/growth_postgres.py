@@ -30,7 +30,7 @@ CALLS: dict[str, Call] = {
     "sessions(key=)": lambda store, n: store.sessions(key=f"key {n}"),
     "search, one answer": lambda store, n: store.search(f"question {n}"),
     "search, many answers": lambda store, n: store.search("harbour"),
-    "forks": lambda store, n: store._work.engine.forks(store.tenant),
+    "forks": lambda store, n: store._work.engine.forks(store.tenant, [store.session(f"key {n}", create=False).id]),
     "info of a session": lambda store, n: store.session(f"key {n}", create=False).info(),
     "info of the store": lambda store, n: store.info(),
     "erase, preview": lambda store, n: store.erase(store.session(f"key {n}", create=False).id, preview=True),
