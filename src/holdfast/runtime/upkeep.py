@@ -20,7 +20,9 @@ from holdfast.runtime.portions import portions
 PAGE = 500
 """So many sessions are asked about at once,"""
 ENTRIES_MAX = 2000
-"""as long as they have no more entries together; they are read whole, with their payloads."""
+"""as long as they have no more entries together."""
+ENTRIES = 200
+"""Of one session so many are read at a time: whole entries, with their payloads."""
 
 
 class Migrated(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
             before, more = (states[-1].active_at, states[-1].id) if states else None, len(states) == PAGE
             asked = [state for state in states if state.id not in told and not state.erased]
             for some in portions(asked, entries_max=ENTRIES_MAX):
-                pages = engine.beginnings([state.id for state in some], limit=ENTRIES_MAX)
+                pages = engine.beginnings([state.id for state in some], limit=ENTRIES)
                 for state in some:
                     yield from _unreadable_in(engine, state, pages.pop(state.id, []))
 
@@ -72,7 +74,7 @@ def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
 def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
     """What is wrong with one session, whose first page may have been read."""
     after = state.origin
-    while after < state.head and (page := page or engine.entries(state.id, after=after, limit=ENTRIES_MAX)):
+    while after < state.head and (page := page or engine.entries(state.id, after=after, limit=ENTRIES)):
         for entry in page:
             problem = _problem(state, entry)
             if problem is not None:
