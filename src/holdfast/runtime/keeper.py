@@ -32,8 +32,8 @@ class Held(Protocol):
         """Whether nobody will ever go on with it, though nobody has left it."""
         ...
 
-    def hand_over(self) -> None:
-        """Has the keeper end it."""
+    def desert(self) -> None:
+        """Has the keeper end it then."""
         ...
 
     def renew(self) -> bool:
@@ -187,7 +187,7 @@ class Keeper:
         """Takes the turns that nobody will ever go on with for left."""
         for turn in self.held():
             if turn.is_deserted:
-                turn.hand_over()
+                turn.desert()
 
     @property
     def works(self) -> int:

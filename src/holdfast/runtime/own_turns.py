@@ -18,6 +18,8 @@ from typing import Any
 _held: "weakref.WeakValueDictionary[tuple[str, int], Hold]" = weakref.WeakValueDictionary()
 _around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar("holdfast_turns", default=())
 """The turns that this task, or one that has started it, has begun."""
+DESERTED = "its event loop was closed"
+"""Why a turn was ended that was left behind on a closed loop."""
 
 
 class Hold:

@@ -15,7 +15,7 @@ from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
 from holdfast.runtime.holder import is_gone
-from holdfast.runtime.own_turns import is_deserted
+from holdfast.runtime.own_turns import DESERTED, is_deserted
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import rebuild
 
@@ -26,9 +26,7 @@ AGAIN_S = 0.02
 
 def is_dead(room: Room, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
-    if state.turn is None:
-        return False
-    return room.keeper.leases.is_over(state) or is_gone(state.holder) or _is_deserted(state)
+    return state.turn is not None and (room.keeper.leases.is_over(state) or is_gone(state.holder))
 
 
 def settle_if_dead(room: Room) -> Plan[SessionState]:
@@ -47,6 +45,8 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
                 yield from left.leave_again()
         elif is_dead(room, state) or keeper.gave_up((room.id, state.fence)):
             yield from settle(room, state, end="abandoned", reason=_cause(state))
+        elif state.turn is not None and state.fence == state.turn and is_deserted(room.id, state.turn):
+            yield from settle(room, state, end="interrupted", reason=DESERTED)
         elif state.turn is None or (keeper.works == works and not keeper.is_at_work):
             return state
 
@@ -62,16 +62,23 @@ def settle_to_read(room: Room) -> Plan[SessionState]:
 
 
 def settle(
-    room: Room, state: SessionState, *, end: End, reason: str, also: Callable[[Write], Plan[Commit]] | None = None
+    room: Room,
+    state: SessionState,
+    *,
+    end: End,
+    reason: str,
+    gives_back: bool = False,
+    also: Callable[[Write], Plan[Commit]] | None = None,
 ) -> Plan[bool]:
     """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile.
 
-    `also` makes more of the last write, in the same commit: nothing can happen between the turn's end and that.
+    An abandoned turn gives back what it has not used; others do if `gives_back`. `also` makes more of the last write,
+    in the same commit: nothing can happen between the turn's end and that.
     """
     assert state.turn is not None
     # An end that somebody asked for is written with the seizure: if its seizer is killed before the second commit, the
     # next one carries this end on, and does not take the turn for one that was left.
-    is_asked = end != "abandoned" and state.fence == state.turn
+    is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
     asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
     lease_s = SETTLE_S if is_asked else None
     ticket = room.submit(drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
@@ -144,13 +151,7 @@ def journal(room: Room, after: int = 0) -> list[Row]:
         after = page[-1].position
 
 
-def _is_deserted(state: SessionState) -> bool:
-    return state.turn is not None and state.fence == state.turn and is_deserted(state.id, state.turn)
-
-
 def _cause(state: SessionState) -> str:
     if state.fence != state.turn:
         return "seized and left"
-    if _is_deserted(state):
-        return "its event loop was closed"
     return "its process is gone" if is_gone(state.holder) else "its lease ran out"

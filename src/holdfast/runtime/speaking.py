@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.calling import CallBook
 from holdfast.runtime.clock import mint
 from holdfast.runtime.drive import Plan, Read, run
-from holdfast.runtime.recovery import journal
+from holdfast.runtime.recovery import journal, settle
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import Stream, as_shown
 
@@ -216,19 +216,19 @@ class Claim:
         self.number = 0
 
     def release(self) -> None:
-        """Nobody holds this turn any more. Journal rows make the partial message when somebody looks: only the fence
-        falls here. Where it is not known whether the turn was started, that is waited for.
+        """Nobody holds this turn any more: it is ended, and gives back what it has not used. Where it is not known
+        whether the turn was started, that is waited for.
         """
-        number = self.number or self._find()
-        if number:
-            free = Write(self.room.id, fence=number, seize=True, renew_s=0, ended_too=True)
-            self.room.engine.submit((free,)).result()
-
-    def _find(self) -> int:
-        # Behind the commit that starts it, if that was submitted at all; what this one asks for is always refused.
-        self.room.engine.submit((Write(self.room.id, fence=-1, fleeting=True),)).result()
+        if not self.number:
+            # Behind the commit that starts it, if that was submitted at all; what this asks for is always refused.
+            self.room.engine.submit((Write(self.room.id, fence=-1, fleeting=True),)).result()
         state = self.room.engine.state(self.room.id)
-        return (state.turn or 0) if state is not None and state.holder == self.holder else 0
+        if state is None or state.turn is None or state.fence != state.turn or state.holder != self.holder:
+            return  # it was never started, or somebody else has seen to it
+        if self.number:
+            run(settle(self.room, state, end="abandoned", reason="it was dropped"))
+        else:
+            run(settle(self.room, state, end="interrupted", reason="its start was interrupted", gives_back=True))
 
 
 def cut_off(stream: Stream) -> str | None:

@@ -28,10 +28,13 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.drive import Plan, Read, run
 from holdfast.runtime.keeper import Tie
 from holdfast.runtime.message import Message
-from holdfast.runtime.own_turns import Hold, current_loop
+from holdfast.runtime.own_turns import DESERTED, Hold, current_loop
 from holdfast.runtime.posting import OwedWork, said_in
 from holdfast.runtime.room import Room, speak
 from holdfast.runtime.speaking import Speaking, cut_off
+
+UNLEFT: tuple[End, str | None, str | None] = ("interrupted", "its block was left", None)
+"""How a turn ends whose block was left in a way that it was not told of."""
 
 
 class TurnWork(Speaking):
@@ -49,7 +52,7 @@ class TurnWork(Speaking):
     ) -> None:
         super().__init__(room, holder=holder, format=format, lease_s=lease_s)
         self._reply_to, self._took = reply_to, took
-        self._leaving: tuple[End, str | None, str | None] = ("interrupted", "its block was left", None)
+        self._leaving: tuple[End, str | None, str | None] = UNLEFT
         self._block: Tie | None = None
         self._asked_on = current_loop()
         # Before it is started: from then on it may be running, and whoever has asked for it may be interrupted.
@@ -393,6 +396,12 @@ class TurnWork(Speaking):
     def is_deserted(self) -> bool:
         """Whether the task that asks for this turn, or is in its block, will never go on; see `own_turns`."""
         return self.hold.is_deserted if self.number else self._asked_on is not None and self._asked_on.is_closed()
+
+    def desert(self) -> None:
+        """Nobody will ever go on with this turn: the keeper ends it, as it was being left if it was."""
+        if self._leaving is UNLEFT:
+            self._leaving = ("interrupted", DESERTED, None)
+        self.hand_over()
 
     def is_cut_loose(self, error: BaseException | None) -> bool:
         """Whether the block is left because its coroutine is dropped, wherever Python happens to be: nothing can be
