@@ -83,13 +83,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
+        self.send_header("connection", "close")  # unsaid, a client may ask again on a connection that is about to close
         self.end_headers()
         for name, data in events:
             text = data if isinstance(data, str) else json.dumps(data)
             self._chunk((f"event: {name}\n" if name else "") + f"data: {text}\n\n")
         if not broken:
             self.wfile.write(b"0\r\n\r\n")
-        self.close_connection = True
 
     def _refuse(self, problems: list[str]) -> None:
         error = {"type": "invalid_request_error", "message": "; ".join(problems)}

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,7 +120,7 @@ def test_a_store_in_a_folder_that_may_not_be_written_is_read(make: Callable[[Pat
         folder.chmod(0o555)
         assert procs.run(READS_ALL, folder / "agent.db", within=namespaces.OTHER_USER) == ["read"]
         told = subprocess.run(
-            [*namespaces.OTHER_USER, ".venv/bin/holdfast", "sessions", "list", "--store",
+            [*namespaces.OTHER_USER, sys.executable, "-m", "holdfast.cli.main", "sessions", "list", "--store",
              str(folder / "agent.db")], capture_output=True, text=True, cwd=procs.ROOT,
             env={**os.environ, "PYTHONPATH": str(procs.ROOT / "src")}, check=False,
         )  # fmt: skip
