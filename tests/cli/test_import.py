@@ -274,3 +274,17 @@ def test_an_export_of_a_later_release_says_so(path: Path, tmp_path: Path) -> Non
 def test_the_address_of_a_database_is_pointed_to_the_command_that_copies_it(tmp_path: Path) -> None:
     done = command("import", "postgresql://ann:secret@127.0.0.1/agents", "--into", tmp_path / "new.db")
     assert done.code == 2 and "`holdfast copy`" in done.err and "secret" not in done.err
+
+
+def test_sessions_of_claude_code_and_of_its_subagents_are_known_wherever_they_lie(tmp_path: Path) -> None:
+    """What a subagent is called is drawn within its session: a copy of the folder brings nothing new."""
+    real = Path(__file__).parents[1] / "samples" / "claude-2.1.325" / "sub-agents"
+    into = tmp_path / "agent.db"
+    for name in ("one", "two"):
+        shutil.copytree(real, tmp_path / name)
+    counts = []
+    for name in ("one", "two"):
+        told = command("import", tmp_path / name, "--into", into, "--json").json["stores"]
+        assert len([store for store in told if "subagents" in store["path"]]) == 2
+        counts.append([sum(store[what] for store in told) for what in ("new", "messages")])
+    assert counts[0][0] >= 3 and counts[1] == [0, 0]

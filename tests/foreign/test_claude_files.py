@@ -149,8 +149,21 @@ def test_a_subagent_has_a_parent(tmp_path):
     stores.Claude.write(path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)])
     path.with_name("agent-a1.meta.json").write_text('{"agentType": "counter", "toolUseId": "toolu_1"}')
     story, lines, _ = told(path)
-    assert (story.id, story.parent, story.lineage) == ("agent-a1", SESSION, "delegate")
+    assert (story.id, story.parent, story.lineage) == (f"{SESSION}/agent-a1", SESSION, "delegate")
     assert story.facts["agent"]["toolUseId"] == "toolu_1" and shown(lines) == ["u1", "u2"]
+
+
+def test_a_subagent_is_called_by_what_its_lines_say_whatever_its_file_is_called(tmp_path):
+    path = tmp_path / "copy of an agent.jsonl"
+    aside = {"isSidechain": True, "agentId": "a3677f021342e156c"}
+    stores.Claude.write(path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)])
+    story, _, _ = told(path)
+    assert (story.id, story.parent) == (f"{SESSION}/agent-a3677f021342e156c", SESSION)
+    shelf = kinds.open_shelf("claude", path)
+    try:
+        assert [len(list(shelf.stories(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")] == [1, 1, 0]
+    finally:
+        shelf.close()
 
 
 def test_outputs_too_large_for_a_line_are_carried(tmp_path):

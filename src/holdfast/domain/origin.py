@@ -8,18 +8,21 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _UNIQUE = {
-    "claude": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
-    "codex": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    "claude": re.compile(rf"{_UUID}(/agent-.+)?", re.DOTALL),
+    "codex": re.compile(_UUID),
     "hermes": re.compile(r"[0-9]{8}_[0-9]{6}_[0-9a-f]{6,}"),
 }
-"""Ids that a program draws by chance: they mean the same session wherever its files lie."""
+"""Ids that a program draws by chance: they mean the same session wherever its files lie. What a subagent of Claude Code
+is called is drawn within its session.
+"""
 
 
-def is_drawn(kind: str, id: str) -> bool:
+def is_drawn(kind: str, id: object) -> bool:
     """Whether a program drew this id by chance, so that it means the same session wherever it is met."""
     drawn = _UNIQUE.get(kind)
-    return drawn is not None and drawn.fullmatch(id) is not None
+    return drawn is not None and isinstance(id, str) and drawn.fullmatch(id) is not None
 
 
 def session_name(tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.domain.message import Usage
-from holdfast.foreign.claude_plot import SPOKEN, TITLES, Plot, blocks_of, queued_prompt, results_in
+from holdfast.domain.origin import is_drawn
+from holdfast.foreign.claude_plot import NOTES, SPOKEN, TITLES, Plot, blocks_of, queued_prompt, results_in
 from holdfast.foreign.items import Chapter, FileShelf, Item, number, wrong_content
 from holdfast.foreign.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
 from holdfast.foreign.moments import stamp
@@ -21,21 +22,23 @@ from holdfast.foreign.private import read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
+_WORDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
+_AGENT = "agent-"
 _OUTPUT = re.compile(r"[/\\]tool-results[/\\]([\w-][\w.-]{0,200})")
 
 
 def recognises(path: Path) -> bool:
-    """Whether one of the first lines is a message of Claude Code's, or a summary of one."""
-    return any(_is_claudes(line) for line in first_values(path, 50))
+    """Whether a line of the file's beginning is one of Claude Code's: a message, or a note of a session."""
+    return any(_is_claudes(line) for line in first_values(path, _WORDS))
 
 
 def _is_claudes(line: Any) -> bool:
-    if not isinstance(line, dict):
+    kind = line.get("type") if isinstance(line, dict) else None
+    if not isinstance(kind, str):
         return False
-    spoken = line.get("type") in SPOKEN and isinstance(line.get("message"), dict)
-    return (spoken and "uuid" in line and "parentUuid" in line) or (
-        line.get("type") == "summary" and "leafUuid" in line
-    )
+    if kind in SPOKEN:
+        return isinstance(line.get("message"), dict) and "parentUuid" in line
+    return (kind == "summary" and "leafUuid" in line) or (kind in NOTES and is_drawn("claude", line.get("sessionId")))
 
 
 class ClaudeShelf(FileShelf):
@@ -45,10 +48,9 @@ class ClaudeShelf(FileShelf):
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         plot = Plot(self._copy.path)
-        id = self._stem if not plot.sessions or self._stem in plot.sessions or plot.is_aside else plot.sessions[0]
+        parent, id = self._named(plot)
         self.unknown = plot.unknown
-        if session is None or session == id:
-            parent = plot.sessions[0] if plot.is_aside and plot.sessions and plot.sessions[0] != id else None
+        if session in (None, id) or (parent is not None and session == id.removeprefix(f"{parent}/")):
             story = Story(
                 kind=self.kind,
                 id=id,
@@ -62,6 +64,17 @@ class ClaudeShelf(FileShelf):
             )
             outputs = _Outputs(Path(self.path))
             yield Chapter(story, lambda: _in_answers(_items(self._copy.path, plot, id, outputs), plot))
+
+    def _named(self, plot: Plot) -> tuple[str | None, str]:
+        """The session that gave this one its task, and the id of this one. A subagent's id is drawn for its session:
+        both together mean the same wherever the file lies.
+        """
+        first = plot.sessions[0] if plot.sessions else self._stem
+        if not plot.is_aside or first == self._stem:
+            return None, self._stem if self._stem in plot.sessions else first
+        if plot.agent or self._stem.startswith(_AGENT):
+            return first, f"{first}/{_AGENT}{plot.agent or self._stem.removeprefix(_AGENT)}"
+        return first, self._stem
 
 
 class _Outputs:

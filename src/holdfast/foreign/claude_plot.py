@@ -81,6 +81,7 @@ class Plot:
 
     def __init__(self, path: Path) -> None:
         self.sessions: list[str] = []
+        self.agent = ""
         self.titles: dict[str, str] = {}
         self.opened_at: int | None = None
         self.facts: dict[str, Any] = {}
@@ -141,6 +142,8 @@ class Plot:
         session, uuid = line.get("sessionId"), line.get("uuid")
         if isinstance(session, str) and session and session not in self.sessions:
             self.sessions.append(session)
+        if not self.agent and isinstance(line.get("agentId"), str):
+            self.agent = line["agentId"]
         if self.opened_at is None:
             self.opened_at = stamp(line.get("timestamp"))
         if kind in TITLES and isinstance(line.get(TITLES[kind]), str):

@@ -24,13 +24,14 @@ from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 
 COMPACTED = "[Earlier messages were compacted; the summary is not readable.]"
 KIN_MAX = 1000
+_WORDS = (b'"payload"', b'"instructions"')
 PRIVATE = "internal_chat_message_metadata_passthrough"
 """What Codex keeps beside an item and takes off before it sends it."""
 
 
 def recognises(path: Path) -> bool:
-    """Whether the first lines are those of a rollout."""
-    return any(_is_codexs(line) for line in first_values(path, 20))
+    """Whether a line of the file's beginning is one of a rollout."""
+    return any(_is_codexs(line) for line in first_values(path, _WORDS))
 
 
 def _is_codexs(line: Any) -> bool:

@@ -8,6 +8,7 @@ thread says is told by a chain of files, each up to where the next one begins.
 import re
 from array import array
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ _CONTEXT = (
     "<environment_context>", "<user_instructions>", "<turn_aborted>", "<user_shell_command>", "<skill>",
     "<subagent_notification>", "# AGENTS.md instructions",
 )  # fmt: skip
+_OBJECTS = (b"{",)
+META_MAX = 100
+"""Among so many objects at the beginning of a file is what it says of its session."""
 _NAME = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
@@ -106,7 +110,7 @@ def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
 
 def meta_of(path: Path) -> dict[str, Any]:
     """What a file says of its session, from its first lines."""
-    for line in first_values(path, 20):
+    for line in islice(first_values(path, _OBJECTS), META_MAX):
         if isinstance(line, dict) and line.get("type") == "session_meta" and isinstance(line.get("payload"), dict):
             return dict(line["payload"])
     return {}
@@ -137,7 +141,7 @@ def chain_of(path: Path) -> list[tuple[Path, int | None]]:
         base = base_of(meta_of(chain[0][0]))
         if base is None or base[0] != thread:
             break
-        first = next(iter(first_values(older, 1)), None)
+        first = next(iter(first_values(older, _OBJECTS)), None)
         begins = first.get("ordinal", 0) if isinstance(first, dict) else 0
         if isinstance(begins, int) and begins < base[1]:
             chain.insert(0, (older, base[1]))

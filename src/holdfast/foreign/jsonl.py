@@ -7,20 +7,24 @@ and not loaded; one that is nested deeper than `DEPTH_MAX` is not taken apart.
 import json
 import math
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
-from holdfast.foreign.private import read_start
+from holdfast.foreign.private import opened
 
 LINE_MAX = 64 << 20
 DEPTH_MAX = 200
 NOT_JSON = "it is not JSON"
 _BLOCK = 1 << 20
 _HEAD = 1 << 10
-_START = 1 << 18
+START_MAX = 64 << 20
+"""So many bytes of a file are looked at to know whose it is. A prompt that somebody pipes in is one line."""
+
+_FIELD = re.compile(rb'\s*("[\w$.-]{1,64}")\s*:\s*("(?:[^"\\]|\\.){0,200}"|null|true|false|-?\d{1,15}|\{)\s*,?')
 
 _decode = msgspec.json.Decoder().decode
 
@@ -43,18 +47,23 @@ class RawLine(msgspec.Struct, frozen=True):
 def lines(path: str | os.PathLike[str]) -> Iterator[RawLine]:
     """The lines of a file that are not blank, one at a time."""
     with open(path, "rb") as file:
-        held, size, number = bytearray(), 0, 1
-        while block := file.read(_BLOCK):
-            start = 0
-            while (end := block.find(b"\n", start)) >= 0:
-                yield from _line(number, held, size, block[start:end], ended=True)
-                held, size, number, start = bytearray(), 0, number + 1, end + 1
-            size += len(block) - start
-            if size <= LINE_MAX:
-                held += block[start:]
-            else:
-                del held[_HEAD:]
-        yield from _line(number, held, size, b"", ended=False)
+        yield from _split(file)
+
+
+def _split(file: BinaryIO, most: float = math.inf) -> Iterator[RawLine]:
+    """Lines, as far as the first `most` bytes go: what is behind them is not read."""
+    held, size, number, read = bytearray(), 0, 1, 0
+    while read < most and (block := file.read(_BLOCK)):
+        start, read = 0, read + len(block)
+        while (end := block.find(b"\n", start)) >= 0:
+            yield from _line(number, held, size, block[start:end], ended=True)
+            held, size, number, start = bytearray(), 0, number + 1, end + 1
+        size += len(block) - start
+        if size <= LINE_MAX:
+            held += block[start:]
+        else:
+            del held[_HEAD:]
+    yield from _line(number, held, size, b"", ended=False)
 
 
 def _line(number: int, held: bytearray, size: int, rest: bytes, *, ended: bool) -> Iterator[RawLine]:
@@ -90,15 +99,33 @@ def parsed_line(line: RawLine) -> tuple[Any, str]:
     return parsed(line.raw)
 
 
-def first_values(path: Path, count: int) -> Iterator[Any]:
-    """What the first lines of a file say that are objects, looked at without a trace: enough to know whose they are."""
+def first_values(path: Path, words: Collection[bytes], *, most: int = START_MAX) -> Iterator[Any]:
+    """What the lines say with which a file begins, those that are objects and hold one of these words: enough to know
+    whose they are, whatever else stands before them. Read without a trace, up to `most` bytes. Of a line that does not
+    end there, the fields are told that stand at its beginning.
+    """
     try:
-        start = read_start(path, _START) if path.is_file() else b""
+        with opened(path) as file:
+            for line in _split(file, most):
+                if line.raw.lstrip().startswith(b"{") and any(word in line.raw for word in words):
+                    value = parsed_line(line)[0]
+                    is_cut = value is None and not (line.ended and line.is_whole)
+                    yield first_fields(line.raw) if is_cut else value
     except OSError:
         return
-    for raw in start.split(b"\n")[:count]:
-        if raw.strip().startswith(b"{"):
-            yield parsed(raw)[0]
+
+
+def first_fields(raw: bytes) -> dict[str, Any]:
+    """The plain fields, and the objects as empty ones, with which a line begins that is not whole."""
+    found: dict[str, Any] = {}
+    at = raw.find(b"{") + 1
+    while (field := _FIELD.match(raw, at)) is not None:
+        name, value = field.groups()
+        found[parsed(name)[0]] = {} if value == b"{" else parsed(value)[0]
+        if value == b"{":
+            break
+        at = field.end()
+    return found
 
 
 def read_json(path: Path) -> tuple[Any, bytes, str]:

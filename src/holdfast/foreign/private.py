@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.own_folder import OwnFolder
@@ -124,6 +125,15 @@ def is_sqlite(path: str | os.PathLike[str]) -> bool:
         return read_start(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError:
         return False
+
+
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, opened to be read without a trace."""
+    number = _open(path)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return open(number, "rb")
 
 
 def read_start(path: str | os.PathLike[str], size: int) -> bytes:

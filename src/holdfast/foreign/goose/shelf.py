@@ -4,6 +4,7 @@ All three are one kind to whoever reads them. A store is copied, opened in the c
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,13 +14,15 @@ from holdfast.foreign.goose.files import GooseExport, GooseLegacy, is_export, is
 from holdfast.foreign.goose.records import Paid, Row, Session
 from holdfast.foreign.goose.stories import Lines, lines_of, story_of
 from holdfast.foreign.goose.tables import TROUBLE
-from holdfast.foreign.jsonl import parsed
+from holdfast.foreign.jsonl import first_values, parsed
 from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story
 
 _START = 1 << 20
 _RAW_MAX = 1 << 16
+_FIRST = 5
+"""So many lines are looked at where the header is not one."""
 _TABLE_WORDS = (b"content_json", b"created_timestamp")
 
 
@@ -137,10 +140,8 @@ def _is_export(path: Path) -> bool:
 
 def _is_legacy(path: Path) -> bool:
     """By its header, or by the first messages where that is broken."""
-    start = read_start(path, _START).split(b"\n")
-    first = parsed(start[0])[0]
-    if is_header(first):
-        return True
-    if isinstance(first, dict) and not is_message(first):
-        return False
-    return any(is_message(parsed(line)[0]) for line in start[:5] if line.startswith(b"{"))
+    first = parsed(read_start(path, _START).split(b"\n", 1)[0])[0]
+    if isinstance(first, dict):
+        return is_header(first) or is_message(first)
+    begins = islice(first_values(path, (b'"role"', b'"working_dir"')), _FIRST)
+    return any(is_header(value) or is_message(value) for value in begins)

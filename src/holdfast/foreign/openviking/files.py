@@ -141,6 +141,11 @@ def record_of(line: RawLine) -> Record:
     return Record(line.number, line.raw, id=message["id"], role=message["role"])
 
 
+def is_message(value: Any) -> bool:
+    """Whether what a line says is a message of OpenViking's."""
+    return not _wrong_with(value)
+
+
 def _wrong_with(message: Any) -> str:
     if not isinstance(message, dict):
         return "it is not an object"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.foreign.jsonl import RawLine, parsed
-from holdfast.foreign.openviking.files import DONE, FAILED, META, ROOT, Folder, read_folder, record_of
+from holdfast.foreign.jsonl import first_values, parsed
+from holdfast.foreign.openviking.files import DONE, FAILED, META, ROOT, Folder, is_message, read_folder
 from holdfast.foreign.openviking.telling import tell
 from holdfast.foreign.private import PrivateCopy, listed, read_start
 from holdfast.foreign.shelf import Unreadable
@@ -116,7 +116,7 @@ def _is_session(path: Path) -> bool:
     meta, root = _start(path / META), _start(path / ROOT)
     if meta is not None and (_BEGINNING.match(meta) or _is_meta(meta)):
         return True
-    if root is not None and _has_message(root):
+    if root is not None and _has_message(path / ROOT):
         return True
     if meta is not None and root is not None and parsed(meta)[1]:
         return True
@@ -135,9 +135,8 @@ def _is_meta(raw: bytes) -> bool:
     return isinstance(data, dict) and "session_id" in data
 
 
-def _has_message(raw: bytes) -> bool:
-    lines = raw.split(b"\n")[:20]
-    return any(not record_of(RawLine(0, line, len(line), True)).problem for line in lines if line.strip())
+def _has_message(path: Path) -> bool:
+    return any(is_message(value) for value in first_values(path, (b'"role"',)))
 
 
 def _has_archives(path: Path) -> bool:
