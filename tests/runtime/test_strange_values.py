@@ -197,6 +197,14 @@ def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
             assert strangers.joined(shown) == shown_of(stream, rows), name
 
 
+def test_an_index_that_is_a_text_is_not_multiplied() -> None:
+    for name in ("output_index", "content_index"):
+        stream = Stream(b"m", format="openai.responses", into="openai.chat")
+        chunk = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"}
+        row, _ = stream.take([{**chunk, name: "x" * 70_000}])
+        assert row is not None and len(row.body) < 100_000 and stream.unread
+
+
 def shown_of(stream: Stream, rows: list[Row]) -> str:
     try:
         spoken = stream.message()

@@ -4,13 +4,10 @@ The entries are spoiled by hand, with SQL, as a bad disk or another program coul
 """
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import holdfast
@@ -18,47 +15,12 @@ from holdfast.domain.entry import NOTES, Decided, MessageNote, note_of, noted
 from holdfast.domain.message import CallNote
 from holdfast.errors import InvalidMessage
 from holdfast.runtime import drive, loop
+from spoiling import Spoiled, place
+
+__all__ = ["place"]
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic")
 NOISE = [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"\0garbage"]
-
-
-class Spoiled:
-    """A store, and how its entries are spoiled."""
-
-    def __init__(self, where: Any, spoil: Callable[[str, int, str, bytes], None]) -> None:
-        self.where, self.spoil = where, spoil
-
-    def open(self) -> holdfast.Store:
-        return holdfast.open(self.where)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Spoiled]:
-    if request.param == "sqlite":
-        path = tmp_path / "agent.db"
-
-        def spoil(session: str, seq: int, column: str, value: bytes) -> None:
-            with contextlib.closing(apsw.Connection(str(path))) as connection:
-                number = "(SELECT n FROM session WHERE id = ?)"
-                connection.execute(
-                    f"UPDATE entry SET {column} = ? WHERE seq = ? AND session = {number}", (value, seq, session)
-                )
-
-        yield Spoiled(path, spoil)
-        return
-    import psycopg
-
-    where = request.getfixturevalue("databases")(schema=True)
-
-    def spoil_there(session: str, seq: int, column: str, value: bytes) -> None:
-        with psycopg.connect(where, autocommit=True) as connection:
-            connection.execute(
-                f"UPDATE entry SET {column} = %s WHERE seq = %s AND session = %s",  # type: ignore[arg-type]
-                (value, seq, session),
-            )
-
-    yield Spoiled(where, spoil_there)
 
 
 def furnished(store: holdfast.Store) -> tuple[holdfast.Session, holdfast.Session]:

@@ -16,6 +16,7 @@ from holdfast.foreign.goose.records import Row
 from holdfast.foreign.goose.records import Session as GooseSession
 from holdfast.formats import registry
 from holdfast.runtime.context import Contexts
+from holdfast.runtime.room import Room
 
 NAME_MAX = 80
 
@@ -63,6 +64,10 @@ def _ordered(session: holdfast.Session, told: dict[str, holdfast.Message]) -> It
 
 def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
     room = session._work.room
+    return room.reading(lambda: _shown_in(room))
+
+
+def _shown_in(room: Room) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
     log = room.log()
     with room.lock:
         shown: list[Any] = Contexts().shown(log, registry.get("goose"))

@@ -13,6 +13,7 @@ from holdfast.formats.assembling import Assembling, counts
 from holdfast.formats.objects import field, plain
 
 _STRIDE = 1000
+_PLACE_MAX = 1_000_000
 _REASONING_TEXT = 500
 _TRANSCRIPT = 900
 _GROWS = {
@@ -46,11 +47,11 @@ class ResponsesAssembly(Assembling):
         kind = field(chunk, "type")
         grows = _GROWS.get(kind)
         if grows is not None:
-            place = field(chunk, grows[1]) or 0 if grows[1] else 0
-            index = (field(chunk, "output_index") or 0) * _STRIDE + grows[2] + place
+            place = _place(chunk, grows[1]) if grows[1] else 0
+            index = _place(chunk, "output_index") * _STRIDE + grows[2] + place
             return self._grow(grows[0], index, field(chunk, "delta"))
         if kind in ("response.output_item.added", "response.output_item.done"):
-            index, item = (field(chunk, "output_index") or 0) * _STRIDE, plain(field(chunk, "item"))
+            index, item = _place(chunk, "output_index") * _STRIDE, plain(field(chunk, "item"))
             if not isinstance(item, dict):
                 return []
             if kind == "response.output_item.added":
@@ -136,6 +137,18 @@ class ResponsesAssembly(Assembling):
 
     def _note(self, payload: Payload) -> MessageNote:
         return self._note_payload(payload)
+
+
+def _place(chunk: Any, name: str) -> int:
+    """Where in the response this belongs. What is no such number is told to the stream, which keeps the chunk unread: a
+    text would be repeated a thousand times.
+    """
+    place = field(chunk, name)
+    if place is None:
+        return 0
+    if type(place) is not int or not 0 <= place <= _PLACE_MAX:
+        raise ValueError(f"{name} is no place")
+    return place
 
 
 def _name(value: Any) -> str | None:

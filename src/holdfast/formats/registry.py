@@ -53,4 +53,6 @@ def read(format_name: str, body: bytes) -> list[Piece]:
     payload = thaw(body)
     if not isinstance(payload, dict | list):
         raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is no message")
+    if not is_known(format_name):
+        raise Damaged(where="a payload", problem=f"`{format_name[:40]}` is no format that this release knows")
     return get(format_name).read(payload)

@@ -165,11 +165,21 @@ class Contexts:
         return kept, shaped
 
 
+_CONTENT = frozenset({str, list, type(None)})
+
+
 def _insist_on_messages(payloads: list[Any]) -> set[type]:
-    """The types of these payloads; `Damaged` when one is none that a message has."""
+    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain messages are passed on
+    unread, so this is all that is seen of them.
+    """
     kinds = set(map(type, payloads))
     if not kinds <= {dict, list}:
         raise Damaged(where="a payload", problem="it is no message any more")
+    for payload in payloads:
+        if type(payload) is dict:
+            is_named = type(payload.get("role")) is str or "type" in payload
+            if not is_named or type(payload.get("content")) not in _CONTENT:
+                raise Damaged(where="a payload", problem="it is no message any more")
     return kinds
 
 
@@ -192,7 +202,9 @@ class _Kept:
             return
         self.ties.add(messages)
         steps = repair(messages, registry.read)
-        for payload, ids in shape.shape(steps, used=self.used, first=not self.payloads):
+        shaped = shape.shape(steps, used=self.used, first=not self.payloads)
+        _insist_on_messages([payload for payload, _ in shaped])
+        for payload, ids in shaped:
             self.payloads.append(payload)
             self.ids.append(ids)
 

@@ -6,7 +6,7 @@ its structure, an entry of the same kind that says nothing more.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.domain.entry import NOTES, Entry, note_of, noted
 from holdfast.domain.message import MessageNote, freeze, thaw
@@ -31,9 +31,19 @@ def placeholder(entry: Entry) -> Entry:
     """What is shown in the place of an entry that can't be read."""
     if entry.kind in _STRUCTURE:
         return Entry(entry.seq, entry.kind, entry.turn, entry.id, entry.at, b"", b"")
-    note = noted(MessageNote(role="user", origin="unreadable"))
-    body = freeze({"role": "user", "content": unreadable(entry.seq)})
+    role = _role(entry)
+    note = noted(MessageNote(role=role, origin="unreadable"))
+    body = freeze({"role": role, "content": unreadable(entry.seq)})
     return Entry(entry.seq, "message", entry.turn, entry.id, entry.at, note, body)
+
+
+def _role(entry: Entry) -> Literal["user", "assistant"]:
+    """Who said what can't be read: the model, if its note still says so."""
+    try:
+        note = note_of("message", entry.note) if entry.kind == "message" else MessageNote()
+    except Exception:
+        return "user"
+    return "assistant" if note.role == "assistant" else "user"
 
 
 def _read(entry: Entry, *, bodies: bool) -> None:

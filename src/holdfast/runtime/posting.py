@@ -105,18 +105,18 @@ def said_in(room: Room, log: Log, turn: int) -> str:
     with room.lock:
         record = log.turns.get(turn)
         confirmed = record.sent_seq if record is not None else 0
-        said = [
-            seen
-            for seen in log.of_turn(turn)
-            if seen.note.role == "assistant" and seen.seq > confirmed and seen.id not in log.retracted
-        ]
+        stands = [seen for seen in log.of_turn(turn) if seen.seq > confirmed and seen.id not in log.retracted]
+    said = [seen for seen in stands if seen.note.role == "assistant"]
+    said = said or [seen for seen in stands if seen.note.origin == "unreadable"]  # it may have been the answer
     whole = [room.told(seen) for seen in said]
     texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
     return "\n\n".join(text for text in texts if text.strip())
 
 
 def owed(room: Room, debt: Debt) -> OwedWork:
-    """A debt with the words that are owed; those that can't be read are left out (I-25)."""
+    """A debt with the words that are owed. In the place of those that can't be read stands that they can't: a reply
+    that is owed is never left out in silence (I-23, I-25).
+    """
     return room.reading(lambda: _owed(room, debt))
 
 

@@ -57,7 +57,8 @@ def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) 
     continuation = registry.get(format).say("user", CONTINUE)
     payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
     try:
-        first = _Attempt(room, memory, payloads, format)  # before anything waits: the list is the caller's, may change
+        # Before anything waits: the list is the caller's, and may change.
+        first = room.reading(partial(_Attempt, room, memory, payloads, format))
     except RecursionError:
         raise too_deep("messages") from None
     return _commit(room, memory, payloads, format, first)
@@ -79,7 +80,8 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
             if isinstance(outcome, Refused):
                 if outcome.why == "ended":
                     raise (yield Read(room.ended))
-                attempt = yield Read(partial(_Attempt, room, memory, first.frozen(), format))
+                again = partial(_Attempt, room, memory, first.frozen(), format)
+                attempt = yield Read(partial(room.reading, again))
                 continue
         memory.anchors[format] = attempt.anchors if attempt is first else _rebound(attempt.anchors, payloads)
         memory.heads[format] = attempt.head + len(attempt.drafts)

@@ -5,10 +5,11 @@ These are of the whole store, whichever tenant asks: they are for whoever looks 
 
 import os
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 
-from holdfast.domain.entry import Entry, opened_of
+from holdfast.domain.entry import Entry, Kind, opened_of
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
@@ -17,6 +18,7 @@ from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
 from holdfast.runtime.portions import portions
 
+KINDS = frozenset(get_args(Kind))
 PAGE = 500
 """So many sessions are asked about at once,"""
 ENTRIES_MAX = 2000
@@ -51,12 +53,12 @@ def info(engine: Engine) -> Plan[StoreInfo]:
 def check(engine: Engine) -> Plan[list[Problem]]:
     """All that is wrong with it; nothing is written (I-18). It reads the whole store."""
     problems = yield Read(engine.check, slow=True)
-    told = {problem.session for problem in problems}
+    told = {problem.place for problem in problems}
     return problems + (yield Read(lambda: list(_unreadable(engine, told)), slow=True))
 
 
-def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
-    """The entries that can't be read, of sessions that the engine has told nothing of (I-25). Many sessions are read at
+def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
+    """The entries that can't be read, without those that the engine has told of (I-25). Many sessions are read at
     once: one question for each would take a server with many of them minutes.
     """
     for tenant in engine.tenants():
@@ -64,11 +66,12 @@ def _unreadable(engine: Engine, told: set[str | None]) -> Iterator[Problem]:
         while more:
             states = engine.sessions(tenant, before=before, limit=PAGE)
             before, more = (states[-1].active_at, states[-1].id) if states else None, len(states) == PAGE
-            asked = [state for state in states if state.id not in told and not state.erased]
+            asked = [state for state in states if not state.erased]
             for some in portions(asked, entries_max=ENTRIES_MAX):
                 pages = engine.beginnings([state.id for state in some], limit=ENTRIES)
                 for state in some:
-                    yield from _unreadable_in(engine, state, pages.pop(state.id, []))
+                    found = _unreadable_in(engine, state, pages.pop(state.id, []))
+                    yield from (problem for problem in found if problem.place not in told)
 
 
 def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
@@ -84,6 +87,12 @@ def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> It
 
 def _problem(state: SessionState, entry: Entry) -> Problem | None:
     place = f"session {state.id}, entry {entry.seq}"
+    if entry.kind not in KINDS:
+        return Problem(
+            rule="unreadable-entry", place=place, session=state.id, invariant="I-25",
+            problem=f"it is of a kind that this release does not know ({entry.kind!r:.40})",
+            remedy="Open the store with the release that wrote it; until then it is left out",
+        )  # fmt: skip
     if readable(entry) is not entry:
         return Problem(
             rule="unreadable-entry", place=place, problem="its note or its payload can't be read", invariant="I-25",
