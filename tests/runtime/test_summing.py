@@ -61,6 +61,23 @@ def test_turns_tell_how_each_ended(session):
     assert session.turns()[-1].reason == "enough"
 
 
+def test_a_turn_that_was_running_when_its_session_was_forked_has_an_end_in_the_fork(store, session):
+    """It goes on in the one session and not in the other."""
+    with session.turn("hello") as turn:
+        turn.say("Half of it.")
+        branch = session.fork()
+        turn.say("All of it.")
+    with branch.turn("and here?") as other:
+        other.say("Yes.")
+    assert [(told.end, told.reason) for told in session.turns()] == [("completed", None)]
+    assert [(told.end, told.reason) for told in branch.turns()] == [
+        ("interrupted", "the session was forked"),
+        ("completed", None),
+    ]
+    assert [told.ended_at is None for told in branch.turns()] == [False, False]
+    assert [told.number for told in branch.turns(after=1)] == [other._work.number]
+
+
 def test_sums_follow_what_another_process_writes(session, path):
     spend(session, input=1, output=1)
     assert session.info().messages == 2

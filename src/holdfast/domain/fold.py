@@ -19,7 +19,7 @@ from holdfast.domain.entry import Compacted, Entry, Rewound, Shape, note_of
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.rewind import away
-from holdfast.domain.turn import Ask, TurnRecord
+from holdfast.domain.turn import FORKED, Ask, TurnRecord
 from holdfast.domain.view import in_ranges, put_after, shaped, without
 
 Unit = list[Seen] | Seen
@@ -409,7 +409,7 @@ class Log:
                 ask.approved = None  # it is used there or not at all: here it is asked about again
         for turn in self.turns.values():
             if turn.end is None:
-                turn.end, turn.reason, turn.ended_at = "interrupted", "the session was forked", entry.at
+                (turn.end, turn.reason), turn.ended_at = FORKED, entry.at
         self.running = self.closed = None
         self._stale |= bool(self.asks)
         self._inbox.clear()

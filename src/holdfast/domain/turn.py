@@ -8,6 +8,9 @@ import msgspec
 from holdfast.domain.entry import End
 from holdfast.domain.repair import Seen, calls_of, pair
 
+FORKED: tuple[End, str] = ("interrupted", "the session was forked")
+"""How a turn ends, and why, in a session that was forked off while it was running: there it never goes on."""
+
 CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "unknown"]
 
 

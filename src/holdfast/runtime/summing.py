@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.entry import End, Entry, note_of
 from holdfast.domain.message import Usage
+from holdfast.domain.turn import FORKED
 from holdfast.engine.protocol import SessionState
 from holdfast.errors import Damaged
 from holdfast.runtime.damage import readable
@@ -89,10 +90,20 @@ def turns(room: Room, *, after: int, limit: int | None) -> list[TurnInfo]:
     while page := room.page(seq, bodies=False):
         seq = page[-1].seq
         for entry in page:
-            if entry.turn is not None and entry.turn > after:
+            if entry.kind == "opened":
+                _part(found, entry)
+            elif entry.turn is not None and entry.turn > after:
                 _tell_turn(room, found, entry)
     ordered = [found[number] for number in sorted(found)]
     return ordered if limit is None else ordered[:limit]
+
+
+def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
+    """A session that shares the past of another begins: what was running there never goes on here."""
+    end, reason = FORKED
+    for number, known in found.items():
+        if known.end is None:
+            found[number] = replace(known, end=end, reason=reason, ended_at=opened.at)
 
 
 def _tell_turn(room: Room, found: dict[int, TurnInfo], entry: Entry) -> None:
