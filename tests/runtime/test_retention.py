@@ -1,8 +1,11 @@
 """Retention: what is old goes, many sessions at once, and what is left is as small as what is left (I-21, I-24)."""
 
+import contextlib
 import random
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +291,31 @@ def test_a_file_is_made_smaller_while_others_use_it(tmp_path: Path):
     with pytest.raises(holdfast.errors.StoreUnavailable):
         vacuum(tmp_path / "nothing.db")
     assert not (tmp_path / "nothing.db").exists()
+
+
+def test_two_who_retain_at_once_erase_each_session_once(where: str):
+    """While others go on, one of them in a session that is old until then: that one is kept, or ended."""
+    ids = told(where, 30)
+    with holdfast.open(where) as one, holdfast.open(where) as other, holdfast.open(where) as third:
+        together = threading.Barrier(3)
+
+        def retains(store: holdfast.Store) -> list[str]:
+            together.wait(60)
+            return [found.session_id for found in store.retain(30, preview=False)]
+
+        def goes_on() -> list[bool]:
+            together.wait(60)
+            taken = []
+            for id in [*ids[:2], *[third.session(f"new {number}").id for number in range(5)]]:
+                with contextlib.suppress(holdfast.errors.SessionEnded):
+                    third.get(id).append("news")
+                    taken.append(id)
+            return taken
+
+        with ThreadPoolExecutor(3) as pool:
+            work = [pool.submit(retains, one), pool.submit(retains, other), pool.submit(goes_on)]
+            first, second, taken = (each.result(60) for each in work)
+        assert not set(first) & set(second) and len(first) + len(second) == len({*first, *second})
+        assert {*first, *second} == set(ids) - set(taken)
+        assert one.check() == []
+        assert all("news" in [message.text for message in one.get(id).transcript()] for id in taken)

@@ -70,6 +70,20 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
 
 
 @LAWS
+def an_untold_entry_of_an_erased_session_keeps_nothing(engine: Engine) -> None:
+    """Whoever erases tells what is left of entries; of others their places are left."""
+    session = _full(engine, 1)
+    entries = engine.entries(session)
+    some = tuple((entry.seq, entry.note) for entry in entries if entry.kind in ("turn", "end"))
+    audit = Draft("erased", None, mint(), 9, b"{}")
+    did(engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=some))
+    left = engine.entries(session)
+    assert [(entry.seq, entry.id) for entry in left[:-1]] == [(entry.seq, entry.id) for entry in entries]
+    assert {entry.body for entry in left} == {b""}
+    assert {entry.note for entry in left[:-1] if entry.kind not in ("turn", "end")} == {b""}
+
+
+@LAWS
 def what_is_laid_down_beside_an_erasure_stays(engine: Engine) -> None:
     """An erased session may be given what another store has of it, in the same batch."""
     one, other = _full(engine, 1), _full(engine, 2)

@@ -33,6 +33,7 @@ def blank(
     for name in ("blank_entries", "blank_blobs", "empty_blobs", "remove_blob_uses", "remove_all_waiting"):
         run(QUERIES[name], (session,))
     run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
+    run(QUERIES["empty_untold"], (session,))
     if forget_events:
         run(QUERIES["forget_events"], (session,))
 

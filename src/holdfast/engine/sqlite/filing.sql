@@ -52,6 +52,11 @@ UPDATE blob SET body = zeroblob(length(body)) WHERE name IN (
 UPDATE entry SET note = iif(typeof(note) = 'blob', zeroblob(length(note)), note),
                  body = iif(body IS NULL, NULL, zeroblob(octet_length(body))) WHERE session = ? AND seq = ?;
 
+-- name: empty_untold
+-- Nothing in place of the zeros of entries of which no note tells what is left.
+UPDATE entry SET note = NULL, body = NULL
+WHERE session = ? AND (body IS NOT NULL OR typeof(note) = 'blob' AND substr(note, 1, 1) = x'00');
+
 -- name: skeletons
 -- The bodies of a session that refer to blobs.
 SELECT body FROM entry WHERE session = ? AND typeof(body) = 'blob' AND substr(body, 1, 1) = x'00';
