@@ -1,5 +1,5 @@
 """`python -m torture.systems [NAME…]`: each program loads what the doctor healed for it, and carries on;
-what Claude Code, Codex and the Agents SDK send next is the context that Holdfast makes of their stores.
+what a program sends next is the context that Holdfast makes of its stores.
 
 A program lives in an environment of its own, outside Holdfast's (OpenViking is AGPL and never a dependency), which is
 made once and used again. Each module here has `INSTALL`, what pip puts there, and `run(environment)`, which gives how

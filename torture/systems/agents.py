@@ -18,7 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from torture.systems.judging import NEXT, Trouble, differences, ended, found, imported, unknown_lines, until  # noqa: E402
+from torture.systems.judging import NEXT, Trouble, counted, ended, judged, until  # noqa: E402
+from torture.systems.program import Program  # noqa: E402
 from torture.systems.scripted import Scripted, do  # noqa: E402
 
 INSTALL = ["openai-agents==0.24.0"]
@@ -33,44 +34,33 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
     for api in FORMATS:
         for name in SCENARIOS:
             with tempfile.TemporaryDirectory() as folder, Scripted() as model:
-                rows[f"{api}, {name}"] = judged(Program(environment, Path(folder), model, api), name)
-    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
-    return sum(not problems for problems in rows.values()), len(rows), wrong
-
-
-def judged(program: "Program", name: str) -> list[str]:
-    """What is wrong with one row."""
-    make, expected = SCENARIOS[name]
-    try:
-        make(program)
-        problems = []
-        if (rules := found(program.store)) != expected:
-            problems.append(f"found {sorted(rules)}, expected {sorted(expected)}")
-        if unknown := unknown_lines(program.store):
-            problems.append(f"not examined: {unknown}")
-        into = program.folder / "holdfast.db"
-        mine = plain(imported(program.store, into, SESSION, FORMATS[program.api]))
-        theirs = plain(program.sends_next())
-    except Trouble as trouble:
-        return [str(trouble)]
-    return [*problems, *differences(mine, theirs)]
+                agent = Agents(environment, Path(folder), model, api)
+                rows[f"{api}, {name}"] = judged(agent, SCENARIOS[name], plain)
+    return counted(rows)
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages, or items, without the instructions of the agent, which the SDK keeps in no store."""
-    return [message for message in messages if message.get("role") not in ("system", "developer")]
+    """Messages, or items, without the instructions of the agent, which the SDK keeps in no store. Of Chat Completions,
+    prompts that follow each other are one message: the SDK sends them apart, and not every server takes that.
+    """
+    told: list[dict[str, Any]] = []
+    for message in messages:
+        if told and told[-1].get("role") == message.get("role") == "user" and "type" not in message:
+            told[-1] = {**told[-1], "content": f"{told[-1]['content']}\n\n{message['content']}"}
+        elif message.get("role") not in ("system", "developer"):
+            told.append(message)
+    return told
 
 
-class Program:
+class Agents(Program):
     """A program with the SDK: a process for each turn."""
 
     def __init__(self, environment: Path, folder: Path, model: Scripted, api: str) -> None:
-        self._python, self._model = str(environment / "bin" / "python"), model
-        self.folder, self.api, self.store = folder, api, folder / "sessions.db"
-        self.work = folder / "work"
-        self.work.mkdir()
+        super().__init__(folder, model)
+        self._python, self._api = str(environment / "bin" / "python"), api
+        self.files, self.format = self.home / "sessions.db", FORMATS[api]
 
-    def say(self, prompt: str, *, is_refused: bool = False) -> None:
+    def say(self, prompt: str, *, session: str = SESSION, is_refused: bool = False) -> None:
         """One turn."""
         process = self._start(prompt)
         _, complaint = ended(process)
@@ -89,26 +79,20 @@ class Program:
         ended(process)
         self._model.go_on.set()
 
-    def sends_next(self, _: str = SESSION) -> list[dict[str, Any]]:
+    def sends_next(self, session: str) -> list[dict[str, Any]]:
         """What it sends when it is spoken to once more, up to the new prompt."""
-        self._model.go_on.set()
-        self._model.requests.clear()
-        self.say(NEXT)
-        for _path, body in self._model.requests:
+        for body in self.asked_next(session):
             sent = body.get("input") or body.get("messages") or []
             if sent and sent[-1].get("content") == NEXT:
                 return sent[:-1]  # type: ignore[no-any-return]
         raise Trouble("no request ends with the new prompt")
 
-    def halfway(self) -> bool:
-        return self._model.halfway.is_set()
-
     def is_watering(self) -> bool:
         return (self.work / "watering").exists()
 
     def _start(self, prompt: str, undo: int = 0) -> "subprocess.Popen[str]":
-        task = {"store": str(self.store), "session": SESSION, "prompt": prompt, "undo": undo}
-        task |= {"url": f"{self._model.url}/v1", "api": self.api}
+        task = {"store": str(self.files), "session": SESSION, "prompt": prompt, "undo": undo}
+        task |= {"url": f"{self._model.url}/v1", "api": self._api}
         driver = str(Path(__file__).with_name("agents_driver.py"))
         return subprocess.Popen(
             [self._python, "-P", driver, json.dumps(task)],
@@ -123,53 +107,61 @@ class Program:
 # What a program does.
 
 
-def _turns(program: Program) -> None:
+def _turns(program: Agents) -> str:
     looked = {"text": "Looking.", "tools": [["look", {"row": 1}]]}
     program.say(f"Is row one wet? {do(looked, {'text': 'It is wet.'})}")
     program.say("And row two?")
     program.say("Thanks.")
+    return SESSION
 
 
-def _side_by_side(program: Program) -> None:
+def _side_by_side(program: Agents) -> str:
     calls = [["look", {"row": number}] for number in (1, 2, 3)]
     program.say(f"Look at three rows. {do({'tools': calls}, {'text': 'All three are wet.'})}")
     program.say("Good.")
+    return SESSION
 
 
-def _two_rounds(program: Program) -> None:
+def _two_rounds(program: Agents) -> str:
     one, two = ({"tools": [["look", {"row": number}]]} for number in (1, 2))
     program.say(f"Look at one, then two. {do(one, two, {'text': 'Both are wet.'})}")
+    return SESSION
 
 
-def _undone(program: Program) -> None:
+def _undone(program: Agents) -> str:
     _turns(program)
     program.undo(2)
     program.say("Another question.")
+    return SESSION
 
 
-def _killed_in_an_answer(program: Program) -> None:
+def _killed_in_an_answer(program: Agents) -> str:
     program.say("Hello.")
     program.kill_during(f"Tell me all. {do({'hold': 'It began'})}", program.halfway)
+    return SESSION
 
 
-def _killed_in_a_tool(program: Program) -> None:
+def _killed_in_a_tool(program: Agents) -> str:
     program.say("Hello.")
     steps = do({"text": "Watering.", "tools": [["look", {"row": 1}], ["water", {"row": 1}]]})
     program.kill_during(f"Water row one. {steps}", program.is_watering)
+    return SESSION
 
 
-def _turn_after_a_kill(program: Program) -> None:
+def _turn_after_a_kill(program: Agents) -> str:
     _killed_in_a_tool(program)
     program.say("Are you there?")
+    return SESSION
 
 
-def _api_error(program: Program) -> None:
+def _api_error(program: Agents) -> str:
     program.say("Hello.")
     program.say(f"Break. {do({'status': 400})}", is_refused=True)
     program.say("Once more.")
+    return SESSION
 
 
-SCENARIOS: dict[str, tuple[Callable[[Program], None], set[str]]] = {
+SCENARIOS: dict[str, tuple[Callable[[Agents], str], set[str]]] = {
     "turns with a tool": (_turns, set()),
     "calls side by side": (_side_by_side, set()),
     "two rounds of calls": (_two_rounds, set()),

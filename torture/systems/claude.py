@@ -21,8 +21,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from torture.systems.judging import NEXT, Trouble, differences, ended, found, imported, unknown_lines, until  # noqa: E402
+from torture.systems.judging import NEXT, Trouble, counted, ended, judged, until  # noqa: E402
 from torture.systems.npm import npm_folder  # noqa: E402
+from torture.systems.program import Program  # noqa: E402
 from torture.systems.scripted import Scripted, do  # noqa: E402
 
 INSTALL: list[str] = []
@@ -42,32 +43,13 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
     rows = {}
     for name in SCENARIOS:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
-            rows[name] = judged(Claude(program, Path(folder), model), name)
-    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
-    return sum(not problems for problems in rows.values()), len(rows), wrong
+            rows[name] = judged(Claude(program, Path(folder), model), SCENARIOS[name], plain)
+    return counted(rows)
 
 
 def program_in(environment: Path) -> Path:
     """The program itself, which is in a package for each kind of machine."""
     return next((npm_folder(environment, PACKAGE) / "@anthropic-ai").glob("claude-code-*/claude"))
-
-
-def judged(claude: "Claude", name: str) -> list[str]:
-    """What is wrong with one row."""
-    make, expected = SCENARIOS[name]
-    try:
-        session = make(claude)
-        path = claude.home / ".claude" / "projects"
-        problems = []
-        if (rules := found(path)) != expected:
-            problems.append(f"found {sorted(rules)}, expected {sorted(expected)}")
-        if unknown := unknown_lines(path):
-            problems.append(f"not examined: {unknown}")
-        mine = plain(imported(path, claude.folder / "store.db", session, "anthropic"))
-        theirs = plain(claude.sends_next(session))
-    except Trouble as trouble:
-        return [str(trouble)]
-    return [*problems, *differences(mine, theirs)]
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,14 +93,14 @@ def _unmarked(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "text": block["text"].removesuffix("\n")} if block["type"] == "text" else block
 
 
-class Claude:
+class Claude(Program):
     """Claude Code with a home of its own."""
 
+    format = "anthropic"
+
     def __init__(self, program: Path, folder: Path, model: Scripted) -> None:
-        self._program, self._model = str(program), model
-        self.folder, self.home, self.work = folder, folder / "home", folder / "work"
-        self.home.mkdir()
-        self.work.mkdir()
+        super().__init__(folder, model)
+        self._program, self.files = str(program), self.home / ".claude" / "projects"
 
     def say(self, prompt: str, *more: str, session: str = "") -> str:
         """One turn, or more of them; the id of the session."""
@@ -149,20 +131,17 @@ class Claude:
 
     def sends_next(self, session: str) -> list[dict[str, Any]]:
         """What it sends when this session is spoken to once more, up to the new prompt."""
-        self._model.go_on.set()
-        self._model.requests.clear()
-        self.say(NEXT, session=session)
-        for _, body in self._model.requests:
+        for body in self.asked_next(session):
             messages = body.get("messages", [])
             if body.get("tools") and (sent := _before(messages)) is not None:
                 return sent
         raise Trouble("no request holds the new prompt")
 
     def sessions(self) -> list[str]:
-        return [path.stem for path in (self.home / ".claude" / "projects").glob("*/*.jsonl")]
+        return [path.stem for path in self.files.glob("*/*.jsonl")]
 
     def lines(self, session: str) -> list[dict[str, Any]]:
-        [path] = (self.home / ".claude" / "projects").glob(f"*/{session}.jsonl")
+        [path] = self.files.glob(f"*/{session}.jsonl")
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     def answers(self, session: str) -> list[str]:
@@ -180,15 +159,9 @@ class Claude:
 
     def stands(self, *texts: str) -> bool:
         """Whether one of these is written in a file of its sessions."""
-        files = (self.home / ".claude" / "projects").glob("*/*.jsonl")
+        files = self.files.glob("*/*.jsonl")
         written = "".join(path.read_text() for path in files)
         return any(text in written for text in texts)
-
-    def halfway(self) -> bool:
-        return self._model.halfway.is_set()
-
-    def go_on(self) -> None:
-        self._model.go_on.set()
 
     def _start(self, *arguments: str, typed: bool = False) -> "subprocess.Popen[str]":
         own = {"HOME": str(self.home), "ANTHROPIC_BASE_URL": self._model.url, "ANTHROPIC_API_KEY": "none"}

@@ -20,8 +20,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from torture.systems.judging import NEXT, Trouble, differences, ended, found, imported, unknown_lines, until  # noqa: E402
+from torture.systems.judging import NEXT, Trouble, counted, ended, judged, until  # noqa: E402
 from torture.systems.npm import npm_folder  # noqa: E402
+from torture.systems.program import Program  # noqa: E402
 from torture.systems.scripted import Scripted, do  # noqa: E402
 
 INSTALL: list[str] = []
@@ -53,27 +54,8 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
     rows = {}
     for name in SCENARIOS:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
-            rows[name] = judged(Codex(program, Path(folder), model), name)
-    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
-    return sum(not problems for problems in rows.values()), len(rows), wrong
-
-
-def judged(codex: "Codex", name: str) -> list[str]:
-    """What is wrong with one row."""
-    make, expected = SCENARIOS[name]
-    try:
-        session = make(codex)
-        path = codex.home / ".codex" / "sessions"
-        problems = []
-        if (rules := found(path)) != expected:
-            problems.append(f"found {sorted(rules)}, expected {sorted(expected)}")
-        if unknown := unknown_lines(path):
-            problems.append(f"not examined: {unknown}")
-        mine = plain(imported(path, codex.folder / "store.db", session, "openai.responses"))
-        theirs = plain(codex.sends_next(session))
-    except Trouble as trouble:
-        return [str(trouble)]
-    return [*problems, *differences(mine, theirs)]
+            rows[name] = judged(Codex(program, Path(folder), model), SCENARIOS[name], plain)
+    return counted(rows)
 
 
 def plain(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -92,15 +74,16 @@ def _is_base(item: dict[str, Any]) -> bool:
     return BASE in json.dumps(item)
 
 
-class Codex:
+class Codex(Program):
     """Codex with a home of its own."""
 
+    format = "openai.responses"
+
     def __init__(self, program: Path, folder: Path, model: Scripted) -> None:
-        self._program, self._model = str(program), model
-        self.folder, self.home, self.work = folder, folder / "home", folder / "work"
-        (self.home / ".codex").mkdir(parents=True)
+        super().__init__(folder, model)
+        self._program, self.files = str(program), self.home / ".codex" / "sessions"
+        (self.home / ".codex").mkdir()
         (self.home / ".codex" / "config.toml").write_text(CONFIG.format(url=model.url))
-        self.work.mkdir()
 
     def say(self, prompt: str, *more: str, session: str = "", how: str = "resume") -> str:
         """One turn; the id of the session."""
@@ -127,22 +110,16 @@ class Codex:
 
     def sends_next(self, session: str) -> list[dict[str, Any]]:
         """What it sends when this session is spoken to once more, up to the new prompt."""
-        self._model.go_on.set()
-        self._model.requests.clear()
-        self.say(NEXT, session=session)
-        for _, body in self._model.requests:
+        for body in self.asked_next(session):
             items = body.get("input", [])
             places = [index for index, item in enumerate(items) if _said(item) == NEXT]
             if places:
                 return items[: places[0]]  # type: ignore[no-any-return]
         raise Trouble("no request holds the new prompt")
 
-    def halfway(self) -> bool:
-        return self._model.halfway.is_set()
-
     def stands(self, text: str) -> bool:
         """Whether this is written in a rollout."""
-        return any(text in path.read_text() for path in self.home.glob(".codex/sessions/**/*.jsonl"))
+        return any(text in path.read_text() for path in self.files.glob("**/*.jsonl"))
 
     def _start(self, prompt: str, *more: str, session: str = "", how: str = "resume") -> "subprocess.Popen[str]":
         resumed = (how, session) if session else ()

@@ -1,15 +1,18 @@
-"""goose 1.52.0: what it made itself is healthy, and what the doctor healed it imports and carries on.
+"""goose 1.52.0: what it made itself is healthy where it should be, the context that Holdfast makes of it is what goose
+itself sends next, and what the doctor healed it imports and carries on.
 
 A scripted model on loopback answers goose. Each row of the first kind is a store that goose wrote: turns, tool calls, a
-compaction, an import, a kill in the middle of a tool. Each of the second is a broken store, healed with every question
-answered yes, imported, and spoken to: the request that goose sends then must be valid and hold the messages that it
-should, and the store must be healthy afterwards.
+compaction, an import, kills, errors. It is examined and imported, and goose is spoken to once more; where something was
+found, the store is healed to goose's own form and loaded again. Each row of the second kind is a broken store, healed
+with every question answered yes, imported, and spoken to: the request that goose sends then must be valid and hold the
+messages that it should, and the store must be healthy afterwards.
 """
 
 import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,13 +32,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
 import goose_stores as stores  # noqa: E402
 from holdfast.testing.providers import check  # noqa: E402
 from torture.systems.goose_program import goose_command  # noqa: E402
+from torture.systems.judging import NEXT, Trouble, counted, judged  # noqa: E402
 
 INSTALL: list[str] = []
-NEXT = "What did we say last?"
 ANSWER = "Right you are."
 LIMIT_S = 240
 SHED, SAW, UNKNOWN = "What is in the shed?", "A saw.", "interrupted, outcome unknown"
 STOPPED = "[interrupted: this turn was stopped before it was finished]"
+UNANSWERED = "[interrupted: the outcome of this call is unknown]"
 UNSURE = f"The tool call returned the following error: -32603: -32603: {UNKNOWN}"
 TURN_CONTEXT = re.compile(r"<turn-context>.*?</turn-context>", re.DOTALL)
 
@@ -83,13 +88,14 @@ SENT: dict[str, list[str]] = {
 def run(environment: Path) -> tuple[int, int, list[str]]:
     """How many rows were right, of how many, and what was wrong with the others."""
     command = goose_command(environment)
-    tasks: dict[str, Callable[[Goose], list[str]]] = {row.__name__.strip("_"): row for row in OWN}
+    tasks: dict[str, Callable[[Goose], list[str]]] = {name: partial(_own, name=name) for name in SCENARIOS}
+    tasks["import of an export"] = _export_and_import
     tasks |= {case.__name__: partial(_healed, case=case) for case in stores.DAMAGED}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        under_way = {name: pool.submit(_row, command, Path(folder) / name, task) for name, task in tasks.items()}
+        homes = {name: Path(folder) / name.replace(" ", "-") for name in tasks}
+        under_way = {name: pool.submit(_row, command, homes[name], task) for name, task in tasks.items()}
         rows = {name: row.result() for name, row in under_way.items()}
-    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
-    return sum(not problems for problems in rows.values()), len(rows), wrong
+    return counted(rows)
 
 
 def _row(command: list[str], home: Path, task: Callable[["Goose"], list[str]]) -> list[str]:
@@ -100,17 +106,101 @@ def _row(command: list[str], home: Path, task: Callable[["Goose"], list[str]]) -
 # Stores that goose makes.
 
 
-def _turns(goose: "Goose") -> list[str]:
+def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without the system's. Between words of one side that follow each other goose puts one line break,
+    Holdfast two. A call whose outcome is unknown goose leaves out; Holdfast tells the model that it is unknown.
+    """
+    unknown = {each.get("tool_call_id") for each in messages if str(each.get("content")).startswith(UNANSWERED)}
+    told = []
+    for message in messages:
+        if message["role"] == "system" or message.get("tool_call_id", "") in unknown:
+            continue
+        words = message.get("content")
+        kept = {**message, "content": re.sub(r"\n+", "\n", words) if isinstance(words, str) else words}
+        calls = [call for call in message.get("tool_calls") or () if call["id"] not in unknown]
+        kept.pop("tool_calls", None)
+        told.append(kept | ({"tool_calls": calls} if calls else {}))
+    return told
+
+
+def _own(goose: "Goose", name: str) -> list[str]:
+    problems = judged(goose, SCENARIOS[name], plain)
+    return problems or (_loaded_again(goose) if SCENARIOS[name][1] else [])
+
+
+def _loaded_again(goose: "Goose") -> list[str]:
+    """What it left, healed to its own form and loaded by a goose that has never met it."""
+    out = goose.home / "healed"
+    _doctor(goose.files, "--heal", str(out), "--as", "goose-json", "--accept", "goose/*", "--json")
+    files = sorted(out.iterdir()) if out.is_dir() else [out]
+    another = Goose(goose.command, goose.home / "another", goose.model)
+    return [f"loaded again: {problem}" for problem in _carried_on(another, files[-1], None)]
+
+
+def _turns(goose: "Goose") -> str:
     goose.do("run", "-t", "Hello there.", "--name", "own")
     goose.do("run", "-t", "Use the TOOL.", "--name", "own", "--resume", "--with-builtin", "developer")
-    return _silent(goose)
+    return goose.session()
 
 
-def _compaction(goose: "Goose") -> list[str]:
+def _compaction(goose: "Goose") -> str:
     goose.do("run", "-t", "Hello there.", "--name", "own")
     goose.do("run", "-t", "/compact", "--name", "own", "--resume")
     goose.do("run", "-t", "And now?", "--name", "own", "--resume")
-    return _silent(goose)
+    return goose.session()
+
+
+def _killed_in_a_tool(goose: "Goose") -> str:
+    """goose's newer loop stores the call before the tool runs; a kill leaves it without a result."""
+    arguments = ("run", "-t", "Use the SLOW one.", "--name", "own", "--with-builtin", "developer")
+    return goose.kill_during(*arguments, loop="1", seen=lambda: _wait((goose.home / "begun").exists))
+
+
+def _killed_in_an_answer(goose: "Goose", loop: str = "") -> str:
+    """The prompt is stored, and nothing of the answer."""
+    goose.do("run", "-t", "Hello there.", "--name", "own")
+    arguments = ("run", "-t", "HOLD it.", "--name", "own", "--resume", "--with-builtin", "developer")
+    return goose.kill_during(*arguments, loop=loop, seen=lambda: goose.model.halfway.wait(LIMIT_S))
+
+
+def _killed_in_the_newer_loop(goose: "Goose") -> str:
+    return _killed_in_an_answer(goose, loop="1")
+
+
+def _killed_in_the_first_answer(goose: "Goose") -> str:
+    arguments = ("run", "-t", "HOLD it.", "--name", "own", "--with-builtin", "developer")
+    return goose.kill_during(*arguments, seen=lambda: goose.model.halfway.wait(LIMIT_S))
+
+
+def _turn_after_a_kill(goose: "Goose") -> str:
+    session = _killed_in_an_answer(goose)
+    goose.do("run", "-t", "Are you there?", "--name", "own", "--resume")
+    return session
+
+
+def _error_of_the_model(goose: "Goose") -> str:
+    goose.do("run", "-t", "BREAK it.", "--name", "own", "--with-builtin", "developer")
+    return goose.session()
+
+
+def _cut(goose: "Goose") -> str:
+    goose.do("run", "-t", "Hello there.", "--name", "another")
+    goose.do("run", "-t", "CUT it.", "--name", "own", "--with-builtin", "developer")
+    return goose.session()
+
+
+UNANSWERED_PROMPT = {"goose/unanswered-prompt"}
+SCENARIOS: dict[str, tuple[Callable[["Goose"], str], set[str]]] = {
+    "turns with a tool": (_turns, set()),
+    "compaction": (_compaction, set()),
+    "kill -9 in a tool": (_killed_in_a_tool, {"goose/orphan-tool-request"}),
+    "kill -9 in an answer": (_killed_in_an_answer, UNANSWERED_PROMPT),
+    "kill -9 in an answer of the newer loop": (_killed_in_the_newer_loop, UNANSWERED_PROMPT),
+    "kill -9 in the first answer": (_killed_in_the_first_answer, UNANSWERED_PROMPT),
+    "turn after a kill -9": (_turn_after_a_kill, UNANSWERED_PROMPT),
+    "error of the model": (_error_of_the_model, UNANSWERED_PROMPT),
+    "stream that was cut": (_cut, {"goose/cut-stream"}),
+}
 
 
 def _export_and_import(goose: "Goose") -> list[str]:
@@ -119,82 +209,6 @@ def _export_and_import(goose: "Goose") -> list[str]:
     goose.do("session", "export", "--name", "own", "--format", "json", "-o", str(exported))
     goose.do("session", "import", str(exported))
     return [*_silent(goose), *(f"the export: {rule}" for rule in _findings(exported))]
-
-
-def _kill_in_a_tool(goose: "Goose") -> list[str]:
-    """goose's newer loop stores the call before the tool runs; a kill leaves it without a result."""
-    process = goose.start("run", "-t", "Use the SLOW one.", "--name", "own", "--with-builtin", "developer", loop="1")
-    reached = _wait(lambda: (goose.home / "begun").exists())
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    found = _findings(goose.store)
-    if not reached or found != {"goose/orphan-tool-request"}:
-        return [f"the tool was {'reached' if reached else 'never reached'}, and found was {sorted(found)}"]
-    out = goose.home / "healed.json"
-    _doctor(goose.store, "--heal", str(out), "--as", "goose-json", "--json")
-    expected = ["Use the SLOW one.", "I will look. shell()", UNSURE, STOPPED]
-    return _carried_on(Goose(goose.command, goose.home / "another", goose.model), out, expected)
-
-
-def _kill_in_an_answer(goose: "Goose", loop: str = "") -> list[str]:
-    """The prompt is stored, and nothing of the answer."""
-    goose.do("run", "-t", "Hello there.", "--name", "own")
-    arguments = ("run", "-t", "HOLD it.", "--name", "own", "--resume", "--with-builtin", "developer")
-    process = goose.start(*arguments, loop=loop)
-    reached = goose.model.halfway.wait(LIMIT_S)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    goose.model.go_on.set()
-    return _found(goose, {"goose/unanswered-prompt"}) if reached else ["the model was not asked"]
-
-
-def _kill_in_an_answer_of_the_newer_loop(goose: "Goose") -> list[str]:
-    return _kill_in_an_answer(goose, loop="1")
-
-
-def _kill_in_the_first_answer(goose: "Goose") -> list[str]:
-    process = goose.start("run", "-t", "HOLD it.", "--name", "own", "--with-builtin", "developer")
-    reached = goose.model.halfway.wait(LIMIT_S)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    goose.model.go_on.set()
-    return _found(goose, {"goose/unanswered-prompt"}) if reached else ["the model was not asked"]
-
-
-def _turn_after_a_kill(goose: "Goose") -> list[str]:
-    problems = _kill_in_an_answer(goose)
-    goose.do("run", "-t", "Are you there?", "--name", "own", "--resume")
-    return problems or _found(goose, {"goose/unanswered-prompt"})
-
-
-def _error_of_the_model(goose: "Goose") -> list[str]:
-    goose.do("run", "-t", "BREAK it.", "--name", "own", "--with-builtin", "developer")
-    return _found(goose, {"goose/unanswered-prompt"})
-
-
-def _stream_that_was_cut(goose: "Goose") -> list[str]:
-    goose.do("run", "-t", "Hello there.", "--name", "another")
-    goose.do("run", "-t", "CUT it.", "--name", "own", "--with-builtin", "developer")
-    return _found(goose, {"goose/cut-stream"})
-
-
-def _found(goose: "Goose", expected: set[str]) -> list[str]:
-    found = _findings(goose.store)
-    return [] if found == expected else [f"found {sorted(found)}, expected {sorted(expected)}"]
-
-
-OWN: tuple[Callable[["Goose"], list[str]], ...] = (
-    _turns,
-    _compaction,
-    _export_and_import,
-    _kill_in_a_tool,
-    _kill_in_an_answer,
-    _kill_in_an_answer_of_the_newer_loop,
-    _kill_in_the_first_answer,
-    _turn_after_a_kill,
-    _error_of_the_model,
-    _stream_that_was_cut,
-)
 
 
 # Stores that were broken.
@@ -208,22 +222,21 @@ def _healed(goose: "Goose", case: Callable[[stores.GooseStore], None]) -> list[s
     return _carried_on(goose, files[-1], SENT[case.__name__])
 
 
-def _carried_on(goose: "Goose", file: Path, expected: list[str]) -> list[str]:
-    """Imports a healed session and says something in it; what is not right with what goose then does."""
+def _carried_on(goose: "Goose", file: Path, expected: list[str] | None) -> list[str]:
+    """Imports a healed session and says something in it; what is not right with what goose then does. Without anything
+    that is expected, the request need only be valid.
+    """
     said = goose.do("session", "import", str(file))
     session = next((line.split()[0] for line in said.splitlines() if " - " in line and line[:8].isdigit()), None)
     if session is None:
         return [f"it was not imported: {said[-300:]}"]
-    goose.model.requests.clear()
-    goose.do("run", "-t", NEXT, "--resume", "--session-id", session)
-    # It asks for a name for the session too, in a few words: the longest request is the one that carries on.
-    asked = [sent["messages"] for sent in goose.model.requests if NEXT in json.dumps(sent["messages"][-2:])]
-    if not asked:
-        return ["it asked nothing of the model"]
-    spoken = max(asked, key=len)
+    try:
+        spoken = goose.asked_next(session)
+    except Trouble as trouble:
+        return [str(trouble)]
     problems = [f"the request: {problem}" for problem in check("openai.chat", spoken)]
     sent = [_words(message) for message in spoken if message["role"] != "system"][:-1]
-    if sent != expected:
+    if expected is not None and sent != expected:
         problems.append(f"it sent {sent}, not {expected}")
     return [*problems, *_silent(goose)]
 
@@ -236,7 +249,7 @@ def _words(message: dict[str, Any]) -> str:
 
 
 def _silent(goose: "Goose") -> list[str]:
-    return [f"its store: {rule}" for rule in sorted(_findings(goose.store))]
+    return [f"its store: {rule}" for rule in sorted(_findings(goose.files))]
 
 
 def _findings(path: Path) -> set[str]:
@@ -265,10 +278,46 @@ def _wait(condition: Callable[[], bool]) -> bool:
 class Goose:
     """goose with a home of its own."""
 
+    format = "openai.chat"
+
     def __init__(self, command: list[str], home: Path, model: "Model") -> None:
         home.mkdir()
         self.command, self.home, self.model = command, home, model
-        self.store = home / "root" / "data" / "sessions" / "sessions.db"
+        self.folder = home
+        self.files = home / "root" / "data" / "sessions" / "sessions.db"
+
+    def session(self) -> str:
+        """The id of its session that is called `own`."""
+        with closing(sqlite3.connect(f"file:{self.files}?mode=ro", uri=True)) as store:
+            [(id,)] = store.execute("SELECT id FROM sessions WHERE name = 'own'")
+        return str(id)
+
+    def kill_during(self, *arguments: str, seen: Callable[[], bool], loop: str = "") -> str:
+        """Kills it as soon as something is seen; the session."""
+        process = self.start(*arguments, loop=loop)
+        reached = seen()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        self.model.go_on.set()
+        if not reached:
+            raise Trouble("it did not come to where it was to be killed")
+        return self.session()
+
+    def sends_next(self, session: str) -> list[dict[str, Any]]:
+        """What it sends when this session is spoken to once more, up to the new prompt."""
+        *sent, last = self.asked_next(session)
+        before = last["content"].rpartition(NEXT)[0].rstrip("\n")
+        return [*sent, {**last, "content": before}] if before else sent
+
+    def asked_next(self, session: str) -> list[dict[str, Any]]:
+        """The messages of the request that it sends when this session is spoken to once more."""
+        self.model.requests.clear()
+        self.do("run", "-t", NEXT, "--resume", "--session-id", session)
+        # It asks for a name for the session too, in a few words: the longest request is the one that carries on.
+        asked = [sent["messages"] for sent in self.model.requests if NEXT in json.dumps(sent["messages"][-2:])]
+        if not asked:
+            raise Trouble("it asked nothing of the model")
+        return max(asked, key=len)  # type: ignore[no-any-return]
 
     def do(self, *arguments: str) -> str:
         """Calls goose; what it says."""

@@ -1,10 +1,12 @@
-"""Hermes Agent 0.19.0: what it made itself is healthy, and what the doctor healed it loads and carries on.
+"""Hermes Agent 0.19.0: what it made itself is healthy where it should be, the context that Holdfast makes of it is what
+Hermes itself sends next, and what the doctor healed it loads and carries on.
 
 Hermes runs in an environment of its own (`hermes_driver.py`, a process that does one task after another); a scripted
 model on loopback answers it. Each row of the first kind is something that Hermes did to a store of its own: turns, tool
-calls, a compaction in place and one into a child, an undo, a branch, a kill in the middle of an answer. Each of the
-second is a broken store, healed with every question answered yes, and spoken to: the request that Hermes sends then
-must be valid, and hold the messages that it should, and the store be healthy afterwards.
+calls, a compaction in place and one into a child, an undo, a branch, a kill in the middle of an answer. It is examined
+and imported, and Hermes is spoken to once more; where something was found, the store is healed to Hermes' own form and
+loaded again. Each of the second is a broken store, healed with every question answered yes, and spoken to: the request
+that Hermes sends then must be valid, and hold the messages that it should, and the store be healthy afterwards.
 """
 
 import json
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,14 +25,16 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
 
 import hermes_stores as stores  # noqa: E402
 from holdfast.testing.providers import check  # noqa: E402
+from torture.systems.judging import NEXT, Trouble, counted, judged  # noqa: E402
 
-INSTALL = ["hermes-agent==0.19.0"]
-NEXT = "What did we say last?"
+RELEASE = "0.19.0"
+INSTALL = [f"hermes-agent=={RELEASE}"]
 NO_ANSWER = "[No answer to this message is stored.]"
 NO_QUESTION = "[The question is not stored.]"
 UNKNOWN = '{"error": "interrupted, outcome unknown"}'
 TIDE = '{"output": "high 21:40"}'
 BEYOND = {"hermes/ghost-route", "hermes/summary-without-source", "hermes/unreadable-record"}
+SUMMARY = "[CONTEXT COMPACTION"
 CRANE, SLIP, WINCH = "Is the crane free?", "Is the slip free?", "And the winch?"
 ALL_DAY = "The slip is free all day."
 
@@ -109,93 +114,149 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
     """How many rows were right, of how many, and what was wrong with the others."""
     with tempfile.TemporaryDirectory() as folder, Model() as model:
         hermes = Hermes(environment, Path(folder), model)
-        rows = {name: _own(hermes, Path(folder), name) for name in OWN}
+        rows = {name: _own(hermes, Path(folder), name) for name in SCENARIOS}
         rows |= {name: _healed(hermes, Path(folder), name) for name in SENT}
         hermes.close()
-    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
-    return sum(not problems for problems in rows.values()), len(rows), wrong
+    return counted(rows)
 
 
 # Stores that Hermes makes.
 
 
-def _turns(hermes: "Hermes", store: Path) -> str:
+class Book:
+    """A store that Hermes keeps."""
+
+    format = "openai.chat"
+
+    def __init__(self, hermes: "Hermes", folder: Path) -> None:
+        folder.mkdir()
+        self.hermes, self.folder, self.files = hermes, folder, folder / "state.db"
+
+    def say(self, text: str, session: str = "own") -> list[dict[str, Any]]:
+        return self.hermes.say(self.files, session, text)
+
+    def do(self, act: str, **more: Any) -> dict[str, Any]:
+        return self.hermes.do(act, self.files, "own", **more)
+
+    def sends_next(self, session: str) -> list[dict[str, Any]]:
+        """What Hermes sends when this session is spoken to once more, up to the new prompt."""
+        *sent, last = self.say(NEXT, session)
+        before = last["content"].removesuffix(NEXT).rstrip("\n")
+        return [*sent, {**last, "content": before}] if before else sent
+
+
+def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without the system's, which Hermes makes anew. It writes the arguments of calls in a way of its own, and
+    a summary between two of the user's messages as one of the assistant's; Holdfast writes all summaries as the user's,
+    and as one message what the user says in a row.
+    """
+    told: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        if SUMMARY in str(message.get("content")):
+            message = {**message, "role": "user"}
+        if told and told[-1]["role"] == message["role"] == "user":
+            told[-1] = {"role": "user", "content": f"{told[-1]['content']}\n\n{message['content']}"}
+        else:
+            told.append(_plain_calls(message))
+    return told
+
+
+def _plain_calls(message: dict[str, Any]) -> dict[str, Any]:
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.loads(call["function"]["arguments"])}}
+        for call in message.get("tool_calls") or ()
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _turns(book: Book) -> str:
     for text in ("Which berth is free?", "Make a list of it.", "Thanks."):
-        hermes.say(store, "own", text)
+        book.say(text)
     return "own"
 
 
-def _in_place(hermes: "Hermes", store: Path) -> str:
-    _long(hermes, store)
-    hermes.do("compact", store, "own", in_place=True)
-    hermes.say(store, "own", "And now?")
+def _in_place(book: Book) -> str:
+    _long(book)
+    book.do("compact", in_place=True)
+    book.say("And now?")
     return "own"
 
 
-def _twice(hermes: "Hermes", store: Path) -> str:
+def _twice(book: Book) -> str:
     """Hermes stores what a compaction keeps once more each time: the doctor has a rule for it."""
-    _in_place(hermes, store)
-    hermes.do("compact", store, "own", in_place=True)
+    _in_place(book)
+    book.do("compact", in_place=True)
+    book.say("And then?")
     return "own"
 
 
-def _rotated(hermes: "Hermes", store: Path) -> str:
-    _long(hermes, store)
-    child = str(hermes.do("compact", store, "own", in_place=False)["session"])
+def _rotated(book: Book) -> str:
+    _long(book)
+    child = str(book.do("compact", in_place=False)["session"])
     assert child != "own", "the compaction made no child"
-    hermes.say(store, child, "And now?")
+    book.say("And now?", child)
     return child
 
 
-def _long(hermes: "Hermes", store: Path) -> None:
+def _long(book: Book) -> None:
     for number in range(8):
-        hermes.say(store, "own", f"Log boat {number}." + " It is a long one." * 20)
+        book.say(f"Log boat {number}." + " It is a long one." * 20)
 
 
-def _undone(hermes: "Hermes", store: Path) -> str:
-    _turns(hermes, store)
-    hermes.do("undo", store, "own")
-    hermes.say(store, "own", "Another question.")
+def _undone(book: Book) -> str:
+    _turns(book)
+    book.do("undo")
+    book.say("Another question.")
     return "own"
 
 
-def _branched(hermes: "Hermes", store: Path) -> str:
-    _turns(hermes, store)
-    hermes.do("branch", store, "own", into="own-2")
-    hermes.say(store, "own-2", "Another question.")
+def _branched(book: Book) -> str:
+    _turns(book)
+    book.do("branch", into="own-2")
+    book.say("Another question.", "own-2")
     return "own-2"
 
 
-def _killed(hermes: "Hermes", store: Path) -> str:
+def _killed(book: Book) -> str:
     """Killed in the middle of an answer: a live session whose last question may still be at work."""
-    _turns(hermes, store)
-    hermes.kill_during(store, "own", "SLOW")
+    _turns(book)
+    book.hermes.kill_during(book.files, "own", "SLOW")
     return "own"
 
 
-OWN = {
-    "own turns with a tool": (_turns, set()),
-    "own compaction in place": (_in_place, set()),
-    "own compactions, two in place": (_twice, {"hermes/repeated-tail"}),
-    "own compaction into a child": (_rotated, set()),
-    "own undo": (_undone, set()),
-    "own branch": (_branched, set()),
-    "own kill -9 in an answer": (_killed, set()),
-    "own turn after a kill -9": (_killed, {"hermes/orphan-user"}),
+def _turn_after_a_kill(book: Book) -> str:
+    _killed(book)
+    book.say("Are you there?")
+    return "own"
+
+
+SCENARIOS: dict[str, tuple[Callable[[Book], str], set[str]]] = {
+    "turns with a tool": (_turns, set()),
+    "compaction in place": (_in_place, set()),
+    "two compactions in place": (_twice, {"hermes/repeated-tail"}),
+    "compaction into a child": (_rotated, set()),
+    "undo": (_undone, set()),
+    "branch": (_branched, set()),
+    "kill -9 in an answer": (_killed, set()),
+    "turn after a kill -9": (_turn_after_a_kill, {"hermes/orphan-user"}),
 }
 
 
 def _own(hermes: "Hermes", folder: Path, name: str) -> list[str]:
-    make, expected = OWN[name]
-    store = folder / f"{name.replace(' ', '-')}.db"
-    try:
-        session = make(hermes, store)
-        if expected:
-            hermes.say(store, session, NEXT)
-    except Trouble as trouble:
-        return [str(trouble)]
-    found = {finding["rule"] for finding in examined(store)}
-    return [] if found == expected else [f"found {sorted(found)}, expected {sorted(expected)}"]
+    book = Book(hermes, folder / name.replace(" ", "-"))
+    problems = judged(book, SCENARIOS[name], plain)
+    return problems or (_loaded_again(book) if SCENARIOS[name][1] else [])
+
+
+def _loaded_again(book: Book) -> list[str]:
+    """What Hermes left, healed to its own form and spoken to again."""
+    healed = book.folder / "healed.db"
+    doctor(str(book.files), "--heal", str(healed), "--as", "hermes", "--accept", "*")
+    problems = check("openai.chat", book.hermes.say(healed, "own", NEXT))
+    left = {finding["rule"] for finding in examined(healed)}
+    return [*problems, *(f"loaded again, {rule} is found" for rule in sorted(left))]
 
 
 # Stores that were broken.
@@ -235,10 +296,6 @@ def doctor(*arguments: str) -> dict[str, Any]:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
     told: dict[str, Any] = json.loads(done.stdout)
     return told
-
-
-class Trouble(Exception):
-    """Hermes could not do what it was told."""
 
 
 class Hermes:

@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT = "What did we say last?"
@@ -15,6 +15,49 @@ LIMIT_S = 120
 
 class Trouble(Exception):
     """A program could not do what it was told."""
+
+
+class Judged(Protocol):
+    """A program, as its judge needs it: what it keeps, room beside it, and what it sends to its model next."""
+
+    files: Path
+    folder: Path
+    format: str
+
+    def sends_next(self, session: str) -> list[dict[str, Any]]:
+        """What it sends when this session is spoken to once more, up to the new prompt."""
+        ...
+
+
+P = TypeVar("P", bound=Judged)
+Scenario = tuple[Callable[[P], str], set[str]]
+"""What a program does, which gives the session that it did it in; and the rules that its store breaks then."""
+Plain = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+"""Takes out of messages what a program says of itself."""
+
+
+def judged(program: P, scenario: Scenario[P], plain: Plain) -> list[str]:
+    """What is wrong with what a program did: its store is examined and imported, and the context is what it sends."""
+    make, expected = scenario
+    try:
+        session = make(program)
+        problems = []
+        rules, unknown = examined(program.files)
+        if rules != expected:
+            problems.append(f"found {sorted(rules)}, expected {sorted(expected)}")
+        if unknown:
+            problems.append(f"not examined: {unknown}")
+        mine = plain(imported(program.files, program.folder / "holdfast.db", session, program.format))
+        theirs = plain(program.sends_next(session))
+    except Trouble as trouble:
+        return [str(trouble)]
+    return [*problems, *differences(mine, theirs)]
+
+
+def counted(rows: Mapping[str, list[str]]) -> tuple[int, int, list[str]]:
+    """How many rows were right, of how many, and what was wrong with the others."""
+    wrong = [f"{name}: {problem}" for name, problems in rows.items() for problem in problems]
+    return sum(not problems for problems in rows.values()), len(rows), wrong
 
 
 def command(*arguments: str) -> dict[str, Any]:
@@ -28,18 +71,10 @@ def command(*arguments: str) -> dict[str, Any]:
     return told
 
 
-def found(path: Path) -> set[str]:
-    """The rules that the stores at a path break."""
-    return {finding["rule"] for store in command("doctor", str(path))["stores"] for finding in store["findings"]}
-
-
-def unknown_lines(path: Path) -> dict[str, int]:
-    """The kinds of lines that no reader knows, with how many there are."""
-    counts: dict[str, int] = {}
-    for store in command("doctor", str(path))["stores"]:
-        for kind, count in store.get("not_examined", {}).items():
-            counts[kind] = counts.get(kind, 0) + count
-    return counts
+def examined(path: Path) -> tuple[set[str], dict[str, int]]:
+    """The rules that the stores at a path break, and how many records there are of each kind that no reader knows."""
+    totals = command("doctor", str(path))["totals"]
+    return set(totals["rules"]), totals["not_examined"]
 
 
 def imported(path: Path, into: Path, session: str, format: str) -> list[dict[str, Any]]:

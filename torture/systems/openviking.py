@@ -1,4 +1,5 @@
-"""OpenViking 0.5.2 over HTTP: what it made itself is healthy, and what the doctor healed it loads and carries on.
+"""OpenViking 0.5.2 over HTTP: what it made itself is healthy, the context that Holdfast makes of it is the one that it
+gives itself, and what the doctor healed it loads and carries on.
 
 The program is AGPL: it runs as a server of its own, from an environment of its own, and nothing of it is imported. A
 scripted model on loopback answers it. Each row of the first kind is a session that the server made; each of the second
@@ -25,8 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
 
 import openviking_stores as stores  # noqa: E402
+from torture.systems.judging import differences, imported  # noqa: E402
 
-INSTALL = ["openviking==0.5.2"]
+RELEASE = "0.5.2"
+INSTALL = [f"openviking=={RELEASE}"]
 SESSIONS = Path("viking/default/user/default/sessions")
 OVERVIEW = "# Working Memory\n\n## Session Title\nOrchard notes\n\n## Current State\nAll rows are watered.\n"
 NO_MEMORIES = "sdk.commit()"
@@ -90,9 +93,15 @@ def _tools(server: "Server", id: str) -> None:
     part = {"type": "tool", "tool_id": "c1", "tool_name": "shell", "tool_status": "completed", "tool_input": {"a": 1}}
     server.post(f"/{id}/messages", {"role": "user", "content": "Measure."})
     server.post(f"/{id}/messages", {"role": "assistant", "parts": [{**part, "tool_output": "31 %"}]})
-    large = {**part, "tool_id": "c2", "tool_output": "a line of words\n" * 40_000}
+    server.say(id, 3)
+
+
+def _large_output(server: "Server", id: str) -> None:
+    part = {"type": "tool", "tool_id": "c2", "tool_name": "shell", "tool_status": "completed", "tool_input": {"a": 1}}
+    server.post(f"/{id}/messages", {"role": "user", "content": "Measure all."})
+    large = {**part, "tool_output": "a line of words\n" * 40_000}
     server.post(f"/{id}/messages", {"role": "assistant", "parts": [{"type": "text", "text": "More."}, large]})
-    server.say(id, 4)
+    server.say(id, 3)
 
 
 def _committed(server: "Server", id: str) -> None:
@@ -117,25 +126,41 @@ def _memory_off(server: "Server", id: str) -> None:
     server.say(id, 3)
 
 
-OWN = {"live": _live, "tools": _tools, "committed": _committed, "reset": _reset, "memory-off": _memory_off}
+OWN = {
+    "live": _live, "tools": _tools, "large-output": _large_output, "committed": _committed, "reset": _reset,
+    "memory-off": _memory_off,
+}  # fmt: skip
+SCENARIOS: dict[str, tuple[Any, set[str]]] = {name: (make, set()) for name, make in OWN.items()}
+SUMMARY = "Summary of what was said before:\n\n"
+
+
+def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages as both tell them: what stands for all that was archived is a summary."""
+    return [_plain_summary(message) for message in messages]
+
+
+def _plain_summary(message: dict[str, Any]) -> dict[str, Any]:
+    words = "".join(part.get("text", "") for part in message["parts"])
+    return {"summary": words.removeprefix(SUMMARY).strip()} if words.startswith(SUMMARY) else message
 
 
 def _own_sessions(environment: Path, workspace: Path, model: "Model") -> list[tuple[str, str]]:
     problems = []
-    shown: dict[str, list[str]] = {}
+    shown: dict[str, list[dict[str, Any]]] = {}
     with Server(environment, workspace, model) as server:
         for name, make in OWN.items():
             server.post("", {"session_id": name})
             make(server, name)
-            shown[name] = server.shown(name)
+            shown[name] = server.context(name)
     for name, finding in _findings(workspace):
         problems.append((f"own session {name}", f"a healthy session gives {finding['rule']}: {finding['measured']}"))
-    counts = {"live": 5, "tools": 4, "committed": 2, "reset": 1, "memory-off": 1}
-    problems += [
-        (f"own session {name}", f"it shows {len(shown[name])} messages, not {count}")
-        for name, count in counts.items()
-        if len(shown[name]) != count
-    ]
+    counts = {"live": 5, "tools": 3, "large-output": 3, "committed": 3, "reset": 1, "memory-off": 1}
+    for name, count in counts.items():
+        if len(shown[name]) != count:
+            problems.append((f"own session {name}", f"it shows {len(shown[name])} messages, not {count}"))
+        mine = imported(workspace / SESSIONS, workspace.parent / "holdfast.db", name, "openviking")
+        parts = differences(plain(mine), plain(shown[name]))
+        problems += [(f"own session {name}", problem) for problem in parts]
     return problems
 
 
@@ -314,6 +339,13 @@ class Server:
     def shown(self, id: str) -> list[str]:
         """The ids of the messages that a model would be shown."""
         return [message["id"] for message in self._call("GET", f"/api/v1/sessions/{id}/context")["messages"]]
+
+    def context(self, id: str) -> list[dict[str, Any]]:
+        """What a model would be shown: the overview of what was archived, and the messages."""
+        told = self._call("GET", f"/api/v1/sessions/{id}/context")
+        overview = SUMMARY + told["latest_archive_overview"]
+        before = [{"role": "user", "parts": [{"type": "text", "text": overview}]}]
+        return [*(before if told["latest_archive_overview"] else ()), *told["messages"]]
 
     def commit(self, id: str, **options: Any) -> str:
         """Commits, and waits for what follows from it."""

@@ -3,7 +3,8 @@ themselves.
 
 A sample is a folder with the files that the program left, and `sent.json`: the session, and what the program sent when
 it was spoken to once more. What the programs say of themselves (instructions, skills, the machine, the state of their
-screens) is taken out, paths are those of an orchard, and nothing else is changed.
+screens) is taken out, paths are those of an orchard, and nothing else is changed. `sample_stores` makes those of
+programs that keep their sessions in databases.
 """
 
 import argparse
@@ -14,8 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torture.systems import claude, codex
+from torture.systems import claude, codex, sample_stores
 from torture.systems.npm import npm_folder
+from torture.systems.sample_stores import plain_name
 from torture.systems.scripted import Scripted
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
@@ -50,9 +52,9 @@ def _of_claude(environment: Path, into: Path) -> None:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
             its = claude.Claude(program, Path(folder), model)
             session = claude.SCENARIOS[name][0](its)
-            files = its.home / ".claude" / "projects"
-            _keep(into / f"claude-{_release(claude)}" / _plain_name(name), Path(folder), files)
-            _keep_sent(into / f"claude-{_release(claude)}" / _plain_name(name), session, Path(folder), its, claude)
+            files = its.files
+            _keep(into / f"claude-{_release(claude)}" / plain_name(name), Path(folder), files)
+            _keep_sent(into / f"claude-{_release(claude)}" / plain_name(name), session, Path(folder), its, claude)
 
 
 def _of_codex(environment: Path, into: Path) -> None:
@@ -61,20 +63,19 @@ def _of_codex(environment: Path, into: Path) -> None:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
             its = codex.Codex(program, Path(folder), model)
             session = codex.SCENARIOS[name][0](its)
-            files = its.home / ".codex" / "sessions"
-            _keep(into / f"codex-{_release(codex)}" / _plain_name(name), Path(folder), files)
-            _keep_sent(into / f"codex-{_release(codex)}" / _plain_name(name), session, Path(folder), its, codex)
+            files = its.files
+            _keep(into / f"codex-{_release(codex)}" / plain_name(name), Path(folder), files)
+            _keep_sent(into / f"codex-{_release(codex)}" / plain_name(name), session, Path(folder), its, codex)
 
 
-MAKERS = {"claude": _of_claude, "codex": _of_codex}
+MAKERS = {
+    "agents": sample_stores.of_agents, "claude": _of_claude, "codex": _of_codex, "goose": sample_stores.of_goose,
+    "hermes": sample_stores.of_hermes, "openviking": sample_stores.of_openviking,
+}  # fmt: skip
 
 
 def _release(program: Any) -> str:
     return str(program.PACKAGE.rpartition("@")[2])
-
-
-def _plain_name(name: str) -> str:
-    return name.replace(" ", "-")
 
 
 def _keep(into: Path, folder: Path, files: Path) -> None:

@@ -19,10 +19,13 @@ Key = tuple[str, ...]
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """A compaction: its summary's row, and the names of the messages that stay beside it, in order."""
+    """A compaction: its summary's row, and the names of the messages that stay beside it, in order: `heads` of them
+    stand before it.
+    """
 
     summary: int
     keeps: tuple[str, ...]
+    heads: int = 0
 
 
 class Folded(msgspec.Struct, frozen=True):
@@ -68,7 +71,8 @@ def fold(rows: Sequence[Row], before: Sequence[tuple[Row, str]] = ()) -> Folded:
         copy_of |= copies
         batch = [*kept[first:summary], *(row for row in kept[summary + 1 : last] if row.id in copies)]
         keeps = tuple(dict.fromkeys(copies.get(row.id, row.name) for row in batch))
-        generations[kept[summary].id] = Generation(kept[summary].id, keeps)
+        heads = len({copies.get(row.id, row.name) for row in kept[first:summary]})
+        generations[kept[summary].id] = Generation(kept[summary].id, keeps, heads)
         originals.add((row, row.name) for row in kept[first:last] if row.id not in copies and not is_summary(row))
         done = last
     return Folded(kept, copy_of, generations)

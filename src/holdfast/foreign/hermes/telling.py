@@ -184,8 +184,11 @@ def _labels(row: Row) -> dict[str, Any]:
 
 
 def _summary(row: Row, folded: Folded) -> Summary:
-    keeps = folded.generations[row.id].keeps
-    return Summary(row.name, row.place, row.content or "", keeps, _milliseconds(row.timestamp))
+    generation = folded.generations[row.id]
+    keeps, heads = generation.keeps, generation.heads
+    shows = (*keeps[:heads], row.name, *keeps[heads:]) if heads else ()
+    at = _milliseconds(row.timestamp)
+    return Summary(row.name, row.place, row.content or "", keeps, at, shows, is_shown=True)
 
 
 def _milliseconds(at: float) -> int:
