@@ -131,17 +131,22 @@ OWN = {
     "memory-off": _memory_off,
 }  # fmt: skip
 SCENARIOS: dict[str, tuple[Any, set[str]]] = {name: (make, set()) for name, make in OWN.items()}
-SUMMARY = "Summary of what was said before:\n\n"
+SUMMARY, RESET = "Summary of what was said before:\n\n", "[The context was reset here."
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages as both tell them: what stands for all that was archived is a summary."""
-    return [_plain_summary(message) for message in messages]
+    """Messages as a model gets them, without ids and times: what stands for all that was archived is a summary. Where a
+    context was reset, OpenViking says nothing, and Holdfast that it was.
+    """
+    told = [_plain_summary(message) for message in messages]
+    return [message for message in told if not message.get("summary", "").startswith(RESET)]
 
 
 def _plain_summary(message: dict[str, Any]) -> dict[str, Any]:
     words = "".join(part.get("text", "") for part in message["parts"])
-    return {"summary": words.removeprefix(SUMMARY).strip()} if words.startswith(SUMMARY) else message
+    if words.startswith(SUMMARY):
+        return {"summary": words.removeprefix(SUMMARY).strip()}
+    return {"role": message["role"], "parts": message["parts"]}
 
 
 def _own_sessions(environment: Path, workspace: Path, model: "Model") -> list[tuple[str, str]]:

@@ -36,7 +36,8 @@ def of_agents(environment: Path, into: Path) -> None:
         with tempfile.TemporaryDirectory() as folder, Scripted() as model:
             program = agents.Agents(environment, Path(folder), model, api)
             session = agents.SCENARIOS[name][0](program)
-            keep(program, session, agents.plain, into / f"agents-{agents.RELEASE}" / plain_name(f"{api} {name}"))
+            sample = into / f"agents-{agents.RELEASE}" / plain_name(f"{api} {name}")
+            keep(program, session, agents.plain, sample, folder)
 
 
 def of_goose(environment: Path, into: Path) -> None:
@@ -46,7 +47,7 @@ def of_goose(environment: Path, into: Path) -> None:
         with tempfile.TemporaryDirectory() as folder, goose.Model() as model:
             program = goose.Goose(command, Path(folder, "home"), model)
             session = goose.SCENARIOS[name][0](program)
-            keep(program, session, goose.plain, into / f"goose-{release}" / plain_name(name))
+            keep(program, session, goose.plain, into / f"goose-{release}" / plain_name(name), folder)
 
 
 def of_hermes(environment: Path, into: Path) -> None:
@@ -57,7 +58,7 @@ def of_hermes(environment: Path, into: Path) -> None:
             try:
                 book = hermes.Book(program, Path(folder, "book"))
                 session = hermes.SCENARIOS[name][0](book)
-                keep(book, session, hermes.plain, into / f"hermes-{hermes.RELEASE}" / plain_name(name))
+                keep(book, session, hermes.plain, into / f"hermes-{hermes.RELEASE}" / plain_name(name), folder)
             finally:
                 program.close()
 
@@ -88,15 +89,15 @@ def plain_name(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def keep(program: Judged, session: str, plain: Plain, into: Path) -> None:
-    """Writes the store and what the program sends next."""
+def keep(program: Judged, session: str, plain: Plain, into: Path, folder: str) -> None:
+    """Writes the store and what the program sends next. All that it knows of this machine lies in the folder."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    packed = gzip.compress(_in_one_piece(program.files, str(program.folder)), mtime=0)
+    packed = gzip.compress(_in_one_piece(program.files, folder), mtime=0)
     (into / f"{program.files.name}.gz").write_bytes(packed)
     told = {"session": session, "format": program.format, "sent": plain(program.sends_next(session))}
     text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
-    (into / "sent.json").write_text(text.replace(str(program.folder), ELSEWHERE))
+    (into / "sent.json").write_text(text.replace(folder, ELSEWHERE))
     print(f"{into.parent.name}: {into.name}", file=sys.stderr)
 
 
