@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from looking import other_handle
+from procs import child
 
 ANSWER = {"role": "assistant", "content": "yes"}
 
@@ -144,3 +145,49 @@ async def _fill(path, count):
     async with holdfast.open_async(path, durability="process") as store:
         session = await store.session("long")
         await asyncio.gather(*(session.append(f"{number} and some words more") for number in range(count)))
+
+
+def test_a_turn_tells_whom_it_answers(where):
+    """Its own address, or that of the first message it took: what a gateway needs after a kill."""
+    with holdfast.open(where) as store:
+        session = store.session("k")
+        with session.turn("one", reply_to="r1"):
+            pass
+        store.accept("k", "two", reply_to="r2")
+        store.accept("k", "three", reply_to="r3")
+        with session.turn():
+            pass
+        with session.turn("four"):
+            pass
+        with session.turn("five") as turn:
+            store.accept("k", "six", reply_to="r6")
+            turn.inbox()
+        assert [turn.reply_to for turn in session.turns()] == ["r1", "r2", None, "r6"]
+        assert [turn.reply_to for turn in session.turns(after=1)] == ["r2", None, "r6"]
+
+
+def test_turns_that_were_cut_by_a_kill_are_listed_as_running_until_somebody_looks(where):
+    """What a gateway asks first after a restart, without walking all sessions: what was cut, how much of it was shown,
+    and whom it answers.
+    """
+    script = """
+        import holdfast, os
+        store = holdfast.open(sys.argv[1])
+        with store.turn("fine", "Hello", reply_to="r1") as turn:
+            turn.say("whole")
+        turn = store.turn("cut", "Hi", reply_to="r2", lease_s=1)
+        def source():
+            yield "half an "
+            os._exit(1)
+        for text in turn.deliver(source()):
+            say(text)
+    """
+    with child(script, where) as writer:
+        assert writer.end(code=1) == ["half an "]
+    with holdfast.open(where) as store:
+        assert [listed.key for listed in store.sessions(state="running")] == ["cut"]
+        session = store.session("cut")
+        *_, said = session.transcript()
+        [turn] = session.turns()
+        assert (said.text, said.state, turn.end, turn.reply_to) == ("half an ", "partial", "abandoned", "r2")
+        assert list(store.sessions(state="running")) == []

@@ -11,7 +11,7 @@ INVARIANTS: dict[str, str] = {
     "I-3": "Accepted means durable. No call reports success for what is not written; "
     "payloads are frozen to bytes before the first wait.",
     "I-4": "The user's message is durable before the model is called, and before its acceptance is confirmed to "
-    "whoever sent it. Accepted messages stay in the inbox, in order, until a turn takes them; a turn that dies "
+    "its sender. Accepted messages stay in the inbox, in order, until a turn takes them; a turn that dies "
     "before it has used one gives it back.",
     "I-5": "A chunk is durable before it is handed on to be shown: delivered is a prefix of stored, always.",
     "I-6": "A turn has exactly one end. A dead writer's turn is ended as abandoned by the next one who looks, its "

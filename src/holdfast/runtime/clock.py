@@ -24,7 +24,7 @@ class World(Protocol):
         ...
 
     def clock(self) -> str:
-        """The name of that clock: whoever has one of the same name has the same time. Empty when it has none."""
+        """The name of that clock: clocks of the same name tell the same time. Empty when it has none."""
         ...
 
     def chance(self, size: int) -> bytes:

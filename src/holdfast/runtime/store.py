@@ -486,7 +486,8 @@ class Store:
         """Messages of all sessions that have all of these words, newest first; "words in quotes" next to each other,
         the last word also as the beginning of one. Without any words, all messages. `state` is that of the session
         ("open", "running", "ended") or of the message ("complete", "partial"); `tool` is one that the message calls or
-        answers for.
+        answers for. Complete as of the call; in a PostgreSQL store that was opened read-only, as of the last time that
+        a store open for writing has searched.
         """
         filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
         return run(self._work.search(text, limit=limit, session=session, **filters))

@@ -46,7 +46,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 class TurnInfo(msgspec.Struct, frozen=True):
     """What became of a turn. `number` counts the turns of a session; `end` is None while it runs, `reason` and `error`
-    say why it ended; `messages` and `usage` are those of the turn. Times are in milliseconds since 1970.
+    say why it ended; `messages` and `usage` are those of the turn. `reply_to` is whom it answers: its own, or that of
+    the first message it took that has one. Times are in milliseconds since 1970.
     """
 
     id: str
@@ -58,6 +59,7 @@ class TurnInfo(msgspec.Struct, frozen=True):
     error: str | None = None
     messages: int = 0
     usage: Usage = Usage()
+    reply_to: str | None = None
 
 
 class Sums(msgspec.Struct):
@@ -86,6 +88,7 @@ def info(room: Room, state: SessionState) -> SessionInfo:
 def turns(room: Room, *, after: int, limit: int | None) -> list[TurnInfo]:
     """The turns with numbers above `after`, in order."""
     found: dict[int, TurnInfo] = {}
+    asked: dict[str, str] = {}
     seq = 0
     while page := room.page(seq, bodies=False):
         seq = page[-1].seq
@@ -93,7 +96,9 @@ def turns(room: Room, *, after: int, limit: int | None) -> list[TurnInfo]:
             if entry.kind == "opened":
                 _part(found, entry)
             elif entry.turn is not None and entry.turn > after:
-                _tell_turn(room, found, entry)
+                _tell_turn(room, found, entry, asked)
+            elif entry.kind == "message" and (address := note_of("message", entry.note).reply_to) is not None:
+                asked[entry.id.hex()] = address
     ordered = [found[number] for number in sorted(found)]
     return ordered if limit is None else ordered[:limit]
 
@@ -106,7 +111,8 @@ def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
             found[number] = replace(known, end=end, reason=reason, ended_at=opened.at)
 
 
-def _tell_turn(room: Room, found: dict[int, TurnInfo], entry: Entry) -> None:
+def _tell_turn(room: Room, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]) -> None:
+    """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside a turn."""
     number = entry.turn
     assert number is not None
     if entry.kind == "turn":
@@ -116,9 +122,14 @@ def _tell_turn(room: Room, found: dict[int, TurnInfo], entry: Entry) -> None:
         return
     note: Any = note_of(entry.kind, entry.note) if entry.kind in ("message", "turn", "take", "end") else None
     if entry.kind == "message":
-        found[number] = replace(known, messages=known.messages + 1, usage=_sum(known.usage, note.usage))
+        reply_to = known.reply_to if known.reply_to is not None else note.reply_to
+        usage = _sum(known.usage, note.usage)
+        found[number] = replace(known, messages=known.messages + 1, usage=usage, reply_to=reply_to)
     elif entry.kind in ("turn", "take"):
-        found[number] = replace(known, messages=known.messages + len(note.takes))
+        own = [note.reply_to] if entry.kind == "turn" else []
+        addresses = [known.reply_to, *own, *(asked.pop(id, None) for id in note.takes)]
+        reply_to = next((address for address in addresses if address is not None), None)
+        found[number] = replace(known, messages=known.messages + len(note.takes), reply_to=reply_to)
     elif entry.kind == "end" and known.end is None:
         left = known.messages - len(note.returns)
         told = {"end": note.end, "reason": note.reason, "error": note.error}
