@@ -17,6 +17,7 @@ from holdfast.foreign.private import NoRoom, PrivateCopy, is_sqlite
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.sqlite_file import SqliteFile
 from holdfast.foreign.story import HIDDEN, Line, Story
+from holdfast.foreign.walking import Lost, named
 
 _CHAT_ROLES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
 SESSIONS, MESSAGES, BRANCHES = "agent_sessions", "agent_messages", "message_structure"
@@ -63,19 +64,20 @@ class AgentsShelf(ItemShelf):
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         """Sessions as the SDK lists them, and then those that have messages and no row of their own."""
-        opened: dict[Any, Any] = {id: at for _, id, at in self._file.scan(SESSIONS, ("session_id", "created_at"))}
-        rows: dict[Any, array[int]] = {id: array("q") for id in opened}
+        listed = self._file.scan(SESSIONS, ("session_id", "created_at"))
+        opened = {named(id): at for _, id, at in listed if isinstance(id, str | bytes)}
+        rows: dict[str, array[int]] = {id: array("q") for id in opened}
         for rowid, id in self._file.scan(MESSAGES, ("session_id",)) if self.has_tables else ():
-            if isinstance(id, str):
-                rows.setdefault(id, array("q")).append(rowid)
+            if isinstance(id, str | bytes):
+                rows.setdefault(named(id), array("q")).append(rowid)
             else:
                 self._file.tell(None, f"{MESSAGES}.id={rowid}", "it names no session")
         branches = self._branches()
-        for id, own in rows.items():
-            if isinstance(id, str) and session in (None, id):
-                place = f"{self.path}: {id}"
-                story = Story(kind=self.kind, id=id, place=place, lines=(), opened_at=stamp(opened.get(id)))
-                yield Chapter(story, partial(self._items, id, own, branches))
+        for name, own in rows.items():
+            if session in (None, name):
+                place = f"{self.path}: {name}"
+                story = Story(kind=self.kind, id=name, place=place, lines=(), opened_at=stamp(opened.get(name)))
+                yield Chapter(story, partial(self._items, name, sorted(own), branches))
 
     def troubles(self) -> list[Unreadable]:
         return list({one.place: one for one in self._file.problems}.values())
@@ -103,7 +105,7 @@ class AgentsShelf(ItemShelf):
                 continue
             data = row["message_data"]
             raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-            read: tuple[Any, str] = (None, f"it is a {type(data).__name__}")
+            read: tuple[Any, str] = (None, data.problem if isinstance(data, Lost) else f"it is a {type(data).__name__}")
             item, problem = parsed(raw) if isinstance(raw, bytes) else read
             if problem or (problem := _wrong_with(item)):
                 yield Unreadable(session, place, problem, raw if isinstance(raw, bytes) else b"")

@@ -22,7 +22,7 @@ LOOKS_MAX = 20_000
 PASSES_MAX = 64
 SPARE = 1 << 20
 _SCHEMA = frozenset({"sqlite_schema", "sqlite_master", "sqlite_sequence", "pragma_table_info", "pragma_table_xinfo"})
-_PRAGMAS = frozenset({"table_info", "table_xinfo", "quick_check", "page_count", "page_size"})
+_PRAGMAS = frozenset({"table_info", "table_xinfo", "integrity_check", "page_count", "page_size"})
 _OURS = {"char", "coalesce", "count", "glob", "ltrim", "max", "min", "octet_length", "typeof"}
 _IN_SCHEMAS = {
     "current_date", "current_time", "current_timestamp", "date", "datetime", "ifnull", "json_valid", "julianday",

@@ -1,25 +1,22 @@
 """A SQLite file of somebody else's, read as far as it can be read.
 
 The version number of a foreign store is not trusted: columns are asked for. A damaged page costs the rows on it and no
-others: reading goes on behind it, and the gap is told. A row that is too large to be held is told, not loaded.
+others, and a value that can't be read costs itself (`walking`). A row that is too large to be held is told, not loaded.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
-
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.private import read_start
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.walking import TROUBLE, Gap, Lost, Walk, quoted, row_at
 
 ROW_BYTES_MAX = 64 << 20
-GAPS_MAX = 10_000
 _TOGETHER = 256
-_LAST = 2**62
-_TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
+_FIRST, _LAST = -(2**62), 2**62
 _TOO_MUCH = "its rows hold more than a file of its size can"
 
 
@@ -93,13 +90,15 @@ class SqliteFile:
         return made
 
     def row(self, table: str, rowid: int) -> dict[str, Any] | str:
-        """One row by its columns' names, or a sentence why not."""
-        try:
-            query = f"SELECT {self._all(table)} FROM {quoted(table)} WHERE rowid = ?"
-            found = self.connection.execute(query, (rowid,)).fetchall()
-        except _TROUBLE as error:
-            return reason(error)
-        return dict(zip(self.columns(table), found[0], strict=False)) if found else "it is not there any more"
+        """One row by its columns' names, or a sentence why not. A text that is not UTF-8 comes as bytes, a value that
+        can't be read as `Lost`.
+        """
+        values = row_at(self.connection, table, rowid, [quoted(name) for name in self.columns(table)])
+        if values is None:
+            return "it is not there any more"
+        if all(isinstance(value, Lost) for value in values):
+            return str(values[0].problem)
+        return dict(zip(self.columns(table), values, strict=False))
 
     def rows(self, table: str, rowids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any] | str]]:
         """Many rows by their rowids, in ascending order; each as `row` gives it."""
@@ -118,7 +117,7 @@ class SqliteFile:
                     if held > self._guarded.holds_max:
                         raise StoreUnavailable(where=table, problem=_TOO_MUCH, remedy="Look for a backup")
                     yield rowid, dict(zip(columns, values, strict=False))
-            except _TROUBLE:
+            except TROUBLE:
                 pass  # one of them can't be read: which one, the rest says one by one
             for rowid in wanted[done:]:
                 yield rowid, self.row(table, rowid)
@@ -126,43 +125,23 @@ class SqliteFile:
     def _all(self, table: str) -> str:
         return ", ".join(map(quoted, self.columns(table))) or "NULL"
 
-    def rest_of_row(self, table: str, rowid: int) -> dict[str, Any]:
-        """What can be read of a row that can't be read whole."""
-        found: dict[str, Any] = {}
-        for name in self.columns(table):
-            query = f"SELECT {quoted(name)} FROM {quoted(table)} WHERE rowid = ?"
-            try:
-                for (value,) in self.connection.execute(query, (rowid,)):
-                    found[name] = value
-            except _TROUBLE:
-                continue
-        return found
-
     def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Rows in the order of their rowids, each with its rowid first. Columns that the table lacks are None."""
+        """Every row that can be found, with its rowid first. Columns that the table lacks are None. Rows come in the
+        order of their rowids, but for some of a damaged page, which come last.
+        """
         here = self.columns(table)
-        if not here:
-            return
-        wanted = ", ".join(quoted(name) if name in here else "NULL" for name in columns)
-        query = f"SELECT rowid, {wanted} FROM {quoted(table)} NOT INDEXED WHERE rowid > ? ORDER BY rowid"
-        last = -_LAST
-        for _ in range(GAPS_MAX):
-            try:
-                for row in self.connection.execute(query, (last,)):
-                    if type(row[0]) is not int or row[0] <= last:
-                        break  # the tree is out of order: the rest of this page is not to be believed
-                    last = row[0]
-                    yield row
-                else:
-                    return
-                problem = "its rows are out of order"
-            except _TROUBLE as error:
-                problem = reason(error)
-            following = self._behind(table, last)
-            self._tell_gap(table, last, following, problem)
-            if following is None:
-                return
-            last = following
+        if here:
+            wanted = [quoted(name) if name in here else "NULL" for name in columns]
+            for row in Walk(self.connection, table, wanted, lambda gap: self._tell_gap(table, gap)).rows():
+                yield self._without_lost(table, row) if Lost in map(type, row) else row
+
+    def _without_lost(self, table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The row with None for each value that can't be read, which is told once."""
+        place = f"{table}.rowid={row[0]}"
+        lost = [value.problem for value in row if isinstance(value, Lost)]
+        if not any(one.place == place for one in self.problems_of(None)):
+            self.tell(None, place, f"a value of it can't be read ({lost[0]})")
+        return tuple(None if isinstance(value, Lost) else value for value in row)
 
     def tell(self, session: str | None, place: str, problem: str, raw: bytes = b"") -> None:
         trouble = Unreadable(session, place, problem, raw)
@@ -173,52 +152,17 @@ class SqliteFile:
         """What could not be read of a session; of no session in particular, when it is None."""
         return self._problems.get(session, [])
 
-    def _tell_gap(self, table: str, last: int, following: int | None, problem: str) -> None:
-        first = "the first row" if last == -_LAST else f"row {last + 1}"
-        until = "the end" if following is None else f"row {following}"
-        self.tell(None, f"{table}, {first} to {until}", problem)
-        self.gaps.setdefault(table, []).append((last + 1, _LAST if following is None else following))
-
-    def _behind(self, table: str, last: int) -> int | None:
-        """The last rowid that can't be read after this one; None when nothing behind it can."""
-        query = f"SELECT rowid FROM {quoted(table)} NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT 1"
-        try:
-            found: list[Any] = self.connection.execute(query, (last,)).fetchall()
-            if found and found[0][0] > last:
-                return int(found[0][0])  # the row is there, and something in it can't be read
-        except apsw.Error:
-            pass
-        bad, step = max(last, 0), 1
-        while not self._can_read(query, bad + step):
-            step *= 2
-            if bad + step > _LAST:
-                return None
-        good = bad + step
-        while good - bad > 1:
-            middle = (bad + good) // 2
-            if self._can_read(query, middle):
-                good = middle
-            else:
-                bad = middle
-        return good if self.connection.execute(query, (good,)).fetchall() else None
-
-    def _can_read(self, query: str, rowid: int) -> bool:
-        try:
-            found: list[Any] = self.connection.execute(query, (rowid,)).fetchall()
-        except apsw.Error:
-            return False
-        return not found or bool(found[0][0] > rowid)
+    def _tell_gap(self, table: str, gap: Gap) -> None:
+        ends = (_FIRST if gap.first is None else gap.first, _LAST if gap.last is None else gap.last)
+        if ends in self.gaps.setdefault(table, []):
+            return
+        self.gaps[table].append(ends)
+        self.tell(None, stretch(table, gap), gap.problem)
 
 
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def reason(error: BaseException) -> str:
-    """Why something could not be read, in a few words."""
-    if isinstance(error, apsw.TooBigError):
-        return f"it is larger than {ROW_BYTES_MAX >> 20} MiB"
-    if isinstance(error, UnicodeDecodeError):
-        return f"its text is not UTF-8 (byte {error.start})"
-    return f"SQLite says: {error}"
+def stretch(table: str, gap: Gap) -> str:
+    """Where a gap is, for people."""
+    if gap.first is not None and gap.first == gap.last:
+        return f"{table}, row {gap.first}"
+    first = "the first row" if gap.first is None else f"row {gap.first}"
+    return f"{table}, {first} to {'the end' if gap.last is None else f'row {gap.last}'}"

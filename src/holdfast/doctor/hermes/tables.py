@@ -12,7 +12,8 @@ from contextlib import suppress
 
 import apsw
 
-from holdfast.foreign.sqlite_file import Column, SqliteFile, quoted
+from holdfast.foreign.sqlite_file import Column, SqliteFile
+from holdfast.foreign.walking import quoted
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]{0,40}(\([0-9, ]{1,20}\))?")
 _LITERAL = re.compile(r"NULL|[+-]?[0-9]{1,18}(\.[0-9]{1,18})?|'[^'\0]{0,200}'", re.IGNORECASE)

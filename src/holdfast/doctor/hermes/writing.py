@@ -17,7 +17,7 @@ from holdfast.doctor.hermes.tables import make_tables
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.hermes.records import Lock, Row, Session, is_taken_back
 from holdfast.foreign.hermes.store import KNOWN_KEY, ROW_COLUMNS, HermesStore
-from holdfast.foreign.sqlite_file import quoted
+from holdfast.foreign.walking import quoted
 
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")
 _SESSION_COLUMNS = {

@@ -13,6 +13,7 @@ class AgentsPatient(ItemPatient):
     kind = "agents"
     rules = RULES
     waits = True
+    holds_many = True
 
     def __init__(self, path: Path) -> None:
         super().__init__(AgentsShelf(path))

@@ -32,26 +32,29 @@ class Chapters(Protocol):
 
 class ItemPatient:
     """A store of one kind, examined session by session. `waits`: a session of it may end on a call that nobody runs,
-    because a person is asked first.
+    because a person is asked first. `holds_many`: there are other sessions beside one of which nothing can be read.
     """
 
     kind: str
     rules: tuple[Rule, ...]
     waits = False
+    holds_many = False
 
     def __init__(self, shelf: Chapters) -> None:
         self.path = shelf.path
         self.shelf = shelf
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
-        met = False
+        messages = 0
+        unread: list[Unreadable] = []
         for chapter in self.shelf.chapters(session):
-            met = True
             case, id = self.case(chapter), chapter.story.id
-            yield Examined(id, case.messages, item_signs(self.kind, id, self.path, case))
+            messages += case.messages
+            unread += case.unread[:1]
+            yield Examined(id, case.messages, item_signs(self.kind, id, self.path, case, is_all=not self.holds_many))
         troubles = self.shelf.troubles()
-        if session is None and troubles:
-            case = Case(messages=int(met), unread=troubles)
+        if session is None and (troubles or (self.holds_many and unread and not messages)):
+            case = Case(messages=messages, unread=troubles or unread)
             yield Examined("", 0, item_signs(self.kind, "", self.path, case))
 
     def healed(self, accepts: Accepts) -> "HealedItems":

@@ -70,9 +70,9 @@ def _gist(item: Item) -> bytes:
     return hashlib.blake2b(json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16).digest()
 
 
-def item_signs(kind: str, session: str, path: str, case: Case) -> tuple[Sign, ...]:
-    """What a case shows."""
-    if not case.messages and (case.unread or not session):
+def item_signs(kind: str, session: str, path: str, case: Case, *, is_all: bool = True) -> tuple[Sign, ...]:
+    """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all of this is."""
+    if is_all and not case.messages and (case.unread or not session):
         problem = case.unread[0].problem if case.unread else "there is no session in it"
         return (Sign(f"{kind}/unreadable-store", session, path, f"Nothing in it can be read: {problem}."),)
     signs = [

@@ -6,6 +6,7 @@ memory. A row that is damaged or too large is told with what is left of it. Once
 are not believed any more and rows are looked for id by id.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +24,13 @@ from holdfast.foreign.goose.records import (
     instant_of,
     metadata_of,
     seconds_of,
-    text_of,
     whole,
 )
-from holdfast.foreign.goose.tables import TROUBLE, Tables
+from holdfast.foreign.goose.tables import Tables
 from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.jsonl import LINE_MAX, parsed
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.walking import TROUBLE, named
 
 THREAD = "thread:"
 _JSON_COLUMNS = ("extension_data", "recipe_json", "user_recipe_values_json", "model_config_json")
@@ -57,10 +58,10 @@ class GooseDatabase:
         self._tables = Tables(path)
         self.problems: list[Unreadable] = self._tables.problems
         self._keys: dict[str, Any] = {}
-        self._since = self._tables.value("SELECT min(rowid) FROM messages WHERE metadata_json IS NOT NULL", ())
+        self._since = self._first_with_metadata()
         self._beginnings: dict[str, _Beginning] | None = None
         self._by_session: dict[Any, list[tuple[Any, int]]] | None = None
-        if self._tables.is_damaged:
+        if self._tables.is_damaged or self._has_odd_keys():
             self._by_session = self._salvaged()
 
     def close(self) -> None:
@@ -70,13 +71,13 @@ class GooseDatabase:
         """Those of the table, parents first; those whose row is gone; those that lie in thread tables alone."""
         found: dict[str, tuple[int, Any]] = {}
         for number, columns in self._tables.whole_rows("sessions"):
-            found.setdefault(_name(columns.get("id")), (number, columns.get("parent_session_id")))
+            found.setdefault(named(columns.get("id")), (number, columns.get("parent_session_id")))
         for number in _parents_first(found):
             row = self._tables.row("sessions", number, large=(), limit=0)
             if not isinstance(row, str):
                 yield self._session(row)
         for key in self._session_keys():
-            name = _name(key)
+            name = named(key)
             if name not in found:
                 self._keys[name] = key
                 yield Session(name, "stranded", f"messages of session {name}", {})
@@ -96,7 +97,7 @@ class GooseDatabase:
         if session.source == "thread" or self._by_session is not None:
             return None
         query = "SELECT message_id FROM messages WHERE session_id = ? GROUP BY message_id HAVING count(*) > 1"
-        return {_name(name) for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))}
+        return {named(name) for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))}
 
     def ledger(self, session: Session) -> tuple[Paid, ...]:
         """The model calls that were paid for in a session."""
@@ -138,13 +139,13 @@ class GooseDatabase:
         rows = self._tables.scan("messages", ("session_id", "created_timestamp"))
         for count, (number, key, created) in enumerate(rows):
             when = _seconds(seconds_of(created)[0] or 0)
-            begun = found.setdefault(_name(key), _Beginning(number, when, count, latest))
+            begun = found.setdefault(named(key), _Beginning(number, when, count, latest))
             begun.began = min(begun.began, when)
             latest = max(latest, when)
         return found
 
     def _session(self, columns: dict[str, Any]) -> Session:
-        name = _name(columns.get("id"))
+        name = named(columns.get("id"))
         self._keys[name] = columns.get("id")
         broken = [key for key in _JSON_COLUMNS if columns.get(key) is not None and not _is_json(columns[key])]
         parent = columns.get("parent_session_id")
@@ -157,17 +158,34 @@ class GooseDatabase:
             problem=f"{', '.join(broken)} is not JSON" if broken else "",
         )
 
+    def _first_with_metadata(self) -> Any:
+        query = "SELECT min(rowid) FROM messages WHERE metadata_json IS NOT NULL"
+        try:
+            return next((number for (number,) in self._tables.connection.execute(query)), None)
+        except TROUBLE:
+            return None  # what is wrong is told by those who read the rows
+
+    def _has_odd_keys(self) -> bool:
+        """Whether some row says with other than text whose it is: then indexes and queries do not tell all of them."""
+        if "session_id" not in self._tables.columns("messages"):
+            return False
+        try:
+            keys = self._tables.connection.execute("SELECT DISTINCT session_id FROM messages")
+            return any(not isinstance(key, str) for (key,) in keys)
+        except TROUBLE:
+            return True
+
     def _session_keys(self) -> list[Any]:
         if self._by_session is not None:
-            return sorted(self._by_session, key=_name)
+            return sorted(self._by_session, key=named)
         return [key for (key,) in self._tables.ask("SELECT DISTINCT session_id FROM messages ORDER BY 1", ())]
 
     def _threads(self) -> Iterator[Session]:
         if not {"thread_id", "message_id", "content_json"} <= set(self._tables.columns("thread_messages")):
             return
-        names = {_name(columns.get("id")): columns for _, columns in self._tables.whole_rows("threads")}
+        names = {named(columns.get("id")): columns for _, columns in self._tables.whole_rows("threads")}
         for (key,) in self._tables.ask(f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1", ()):
-            name = _name(key)
+            name = named(key)
             self._keys[name] = key
             yield Session(THREAD + name, "thread", f"thread_messages of {name}", names.get(name, {}))
 
@@ -191,8 +209,12 @@ class GooseDatabase:
     def _salvaged(self) -> dict[Any, list[tuple[Any, int]]]:
         """The ids of all rows that can be found without an index, by session, each list in reading order."""
         found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
+        if "session_id" not in self._tables.columns("messages"):
+            return {}
         for number, key, created in self._tables.scan("messages", ("session_id", "created_timestamp")):
-            found[key].append((seconds_of(created)[0] or 0, number))
+            when = seconds_of(created)[0]
+            before = found[key][-1][0] if found[key] else 0
+            found[key].append((before if when is None else when, number))
         for rows in found.values():
             rows.sort()
         return dict(found)
@@ -210,8 +232,8 @@ class GooseDatabase:
         return Row(
             number=number,
             place=place,
-            message_id=None if message_id is None else _name(message_id),
-            role=_name(columns.get("role")),
+            message_id=None if message_id is None else named(message_id),
+            role=named(columns.get("role")),
             content=content,
             created=created,
             metadata=metadata,
@@ -237,7 +259,7 @@ class GooseDatabase:
         """Whether a row of `messages` must have metadata. Those of the first releases never had any: they stand before
         all that do, and have no id or the one that goose gave them when it moved them to a later schema.
         """
-        filled = f"msg_{_name(columns.get('session_id'))}_{number}"
+        filled = f"msg_{named(columns.get('session_id'))}_{number}"
         after = isinstance(self._since, int) and number > self._since
         return after or columns.get("message_id") not in (None, filled)
 
@@ -264,16 +286,15 @@ def _parents_first(found: dict[str, tuple[int, Any]]) -> Iterator[int]:
                 yield found[one][0]
 
 
-def _name(value: Any) -> str:
-    return value if isinstance(value, str) else text_of(value) if isinstance(value, bytes) else str(value)
-
-
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
 def _plain(value: Any) -> Any:
-    return text_of(value) if isinstance(value, bytes) else value
+    """A column's value as JSON can hold it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _seconds(created: int) -> int:
@@ -281,7 +302,7 @@ def _seconds(created: int) -> int:
 
 
 def _is_json(value: Any) -> bool:
-    raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _bytes(value)
+    raw = value.encode() if isinstance(value, str) else _bytes(value)
     return not parsed(raw)[1]
 
 

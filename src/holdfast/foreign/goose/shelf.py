@@ -13,11 +13,11 @@ from holdfast.foreign.goose.database import GooseDatabase, looks_like_goose
 from holdfast.foreign.goose.files import GooseExport, GooseLegacy, is_export, is_header, is_message
 from holdfast.foreign.goose.records import Paid, Row, Session
 from holdfast.foreign.goose.stories import Lines, lines_of, story_of
-from holdfast.foreign.goose.tables import TROUBLE
 from holdfast.foreign.jsonl import first_values, parsed
 from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story
+from holdfast.foreign.walking import TROUBLE
 
 _START = 1 << 20
 _RAW_MAX = 1 << 16

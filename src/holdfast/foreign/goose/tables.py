@@ -5,17 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
-
-from holdfast.foreign.goose.records import text_of
 from holdfast.foreign.guarding import Guarded
 from holdfast.foreign.shelf import Unreadable
+from holdfast.foreign.sqlite_file import stretch
+from holdfast.foreign.walking import TROUBLE, Gap, Lost, Walk, quoted, row_at
 
-TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
-STEPS_MAX = 10_000
 CLAIM_MAX = 1 << 34
 SMALL_MAX = 64 << 20
-_LOWEST = -(2**62)
 
 
 class Tables:
@@ -27,10 +23,9 @@ class Tables:
         self._guarded = Guarded(path)
         self.connection = self._guarded.connection
         self._columns: dict[str, tuple[str, ...]] = {}
-        self._queries: dict[str, str] = {}
         try:
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            damage = [str(line) for (line,) in self.connection.execute("PRAGMA quick_check(3)") if line != "ok"]
+            damage = self._checked()
         except BaseException:
             self.connection.close()
             raise
@@ -42,6 +37,13 @@ class Tables:
 
     def close(self) -> None:
         self.connection.close()
+
+    def _checked(self) -> list[str]:
+        """What SQLite's own check finds; also that it can't be done, as with a column whose value is too large."""
+        try:
+            return [str(line) for (line,) in self.connection.execute("PRAGMA integrity_check(3)") if line != "ok"]
+        except TROUBLE as error:
+            return [f"SQLite can't check it: {error}"]
 
     def tell(self, session: str | None, place: str, problem: str) -> None:
         told = Unreadable(session, place, problem)
@@ -66,38 +68,21 @@ class Tables:
                 self.tell(None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error))
             return []
 
-    def value(self, query: str, given: tuple[Any, ...]) -> Any:
-        return next((row[0] for row in self.ask(query, given)), None)
-
     def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Row ids with some columns, in the order of the ids and by no index; what lies on damaged pages is stepped
-        over in growing strides.
+        """Row ids with some columns, by no index, in the order of the ids but for some of a damaged page. None stands
+        for a column that is not there, and for a value that can't be read.
         """
-        wanted = ", ".join(("rowid", *map(quoted, columns)))
-        query = f"SELECT {wanted} FROM {quoted(table)} NOT INDEXED WHERE rowid > ? ORDER BY rowid"
-        last, stride, told = _LOWEST, 1, False
-        for _ in range(STEPS_MAX):
-            try:
-                for row in self.connection.execute(query, (last,)):
-                    if type(row[0]) is not int or row[0] <= last:
-                        break
-                    last, stride = row[0], 1
-                    yield row
-                else:
-                    return
-            except TROUBLE as error:
-                if not told:
-                    self.tell(None, table, str(error))
-                told = True
-            last, stride = max(last, 0) + stride, stride * 2
-            if last >= 2**62:
-                return
+        here = self.columns(table)
+        wanted = [quoted(name) if name in here else "NULL" for name in columns]
+        for row in Walk(self.connection, table, wanted, lambda gap: self._tell_gap(table, gap)).rows() if here else ():
+            yield tuple(None if isinstance(value, Lost) else value for value in row)
+
+    def _tell_gap(self, table: str, gap: Gap) -> None:
+        self.tell(None, stretch(table, gap), gap.problem)
 
     def whole_rows(self, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """Every row with all its columns; one that can't be read is told."""
-        if not self.columns(table):
-            return
-        for (number,) in list(self.scan(table, ())) if self.is_damaged else self.ask(_numbers(table), ()):
+        for (number,) in list(self.scan(table, ())):
             columns = self.row(table, number, large=(), limit=0)
             if isinstance(columns, str):
                 self.tell(None, f"{table} row {number}", columns)
@@ -106,39 +91,19 @@ class Tables:
 
     def row(self, table: str, number: int, *, large: tuple[str, ...], limit: int) -> dict[str, Any] | str:
         """A row by its columns' names, or a sentence why not. The `large` ones come as bytes, or as a sentence when
-        they are more than `limit`; all others come as they are.
+        they are more than `limit` or can't be read; all others come as they are, a text that is not UTF-8 as bytes.
         """
         names = self.columns(table)
-        if table not in self._queries:
-            wanted = ", ".join(_bounded(name) if name in large else _small(name) for name in names)
-            self._queries[table] = f"SELECT {wanted} FROM {quoted(table)} WHERE rowid = ?"
-        given = (*(limit for name in large if name in names), number)
-        try:
-            found = self.connection.execute(self._queries[table], given).fetchall()
-        except UnicodeDecodeError:
-            return self._as_bytes(table, number, large, limit)
-        except TROUBLE as error:
-            return f"it can't be read: {error}"
-        if not found:
+        wanted = [_bounded(name, limit) if name in large else _small(name) for name in names]
+        found = row_at(self.connection, table, number, wanted)
+        if found is None:
             return "it is not there any more"
-        values = dict(zip(names, found[0], strict=True))
+        if all(isinstance(value, Lost) for value in found):
+            return f"it can't be read: {found[0].problem}"
+        values = dict(zip(names, found, strict=True))
+        for name in [name for name in values if isinstance(values[name], Lost)]:
+            values[name] = f"it can't be read: {values[name].problem}" if name in large else None
         return values | {name: None for name in large if name not in values}
-
-    def _as_bytes(self, table: str, number: int, large: tuple[str, ...], limit: int) -> dict[str, Any] | str:
-        """A row some of whose texts are not UTF-8: those come as text that still holds their bytes."""
-        found: dict[str, Any] = {name: None for name in large}
-        for name in self.columns(table):
-            column, bound = (_bounded(name), (limit,)) if name in large else (_small(name), ())
-            query = f"SELECT {column} FROM {quoted(table)} WHERE rowid = ?"
-            try:
-                found[name] = self.connection.execute(query, (*bound, number)).fetchall()[0][0]
-            except UnicodeDecodeError:
-                query = f"SELECT CAST({quoted(name)} AS BLOB) FROM {quoted(table)} WHERE rowid = ?"
-                raw: Any = self.connection.execute(query, (number,)).fetchall()[0][0]
-                found[name] = text_of(raw)
-            except TROUBLE as error:
-                return f"it can't be read: {error}"
-        return found
 
 
 def _made_whole(path: Path) -> int:
@@ -156,23 +121,16 @@ def _made_whole(path: Path) -> int:
         return claimed - found
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _numbers(table: str) -> str:
-    return f"SELECT rowid FROM {quoted(table)} ORDER BY rowid"
-
-
 def _small(name: str) -> str:
     """The column, unless somebody put into it what belongs into no memory."""
     return f"CASE WHEN coalesce(octet_length({quoted(name)}), 0) <= {SMALL_MAX} THEN {quoted(name)} END"
 
 
-def _bounded(name: str) -> str:
+def _bounded(name: str, limit: int) -> str:
     """The column as bytes; as a sentence, which is text, when it is too large; a number stays one."""
     column = quoted(name)
     return (
-        f"CASE WHEN octet_length({column}) > ? THEN 'it is ' || octet_length({column}) || ' bytes long, too large' "
+        f"CASE WHEN octet_length({column}) > {limit} "
+        f"THEN 'it is ' || octet_length({column}) || ' bytes long, too large' "
         f"WHEN typeof({column}) IN ('text', 'blob') THEN CAST({column} AS BLOB) ELSE {column} END"
     )

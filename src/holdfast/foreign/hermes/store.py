@@ -6,7 +6,7 @@ whose) is held in memory; the rows of a session are read when they are asked for
 
 import math
 from array import array
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.foreign.hermes.records import SUMMARY_STARTS, Delivery, Lock, Route, Row, Session, parsed, parts
 from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.foreign.sqlite_file import SqliteFile
+from holdfast.foreign.walking import Lost, named
 
 KNOWN_KEY = "holdfast.beyond-recovery"
 """In `state_meta` of a healed copy: ids of rows whose replaced characters are known to be gone."""
@@ -75,6 +76,7 @@ class HermesStore:
         self.sessions: dict[str, Session] = {}
         self._rows: dict[str, array[int]] = {}
         self._unread: dict[str, set[int]] = {}
+        self._odd: set[int] = set()
         self._torn_sessions: set[str] = set()
         self._summarised: Container[str] | None = None
         self.newest = 0.0
@@ -92,25 +94,30 @@ class HermesStore:
 
     def _read_sessions(self) -> None:
         for rowid, *values in self.file.scan("sessions", _SESSION_COLUMNS):
+            columns = _Columns(dict(zip(_SESSION_COLUMNS, values, strict=True)))
             try:
-                session = _session(rowid, dict(zip(_SESSION_COLUMNS, values, strict=True)))
+                session = _session(rowid, columns)
             except ValueError as error:
-                self.file.tell(_shown(values[0]), f"sessions.rowid={rowid}", str(error), repr(values).encode())
+                self.file.tell(None, f"sessions.rowid={rowid}", str(error), _raw(columns.found))
             else:
                 self.sessions[session.id] = session
+                for problem in columns.problems:
+                    self.file.tell(session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found))
 
     def _read_index(self) -> None:
         for rowid, session, timestamp, finish in self.file.scan(
             "messages", ("session_id", "timestamp", "finish_reason")
         ):
             self.last_id = max(self.last_id, rowid)
-            if not isinstance(session, str):
+            if not isinstance(session, str | bytes):
                 self.file.tell(None, f"messages.id={rowid}", "it does not say which session it belongs to")
                 continue
-            self._rows.setdefault(session, array("q")).append(rowid)
+            self._rows.setdefault(named(session), array("q")).append(rowid)
             if isinstance(timestamp, float | int) and math.isfinite(timestamp):
                 self.newest = max(self.newest, timestamp)
             self.has_stops = self.has_stops or finish == "stop"
+        if self.file.gaps.get("messages"):  # rows of a damaged page may come last
+            self._rows = {session: array("q", sorted(rows)) for session, rows in self._rows.items()}
 
     def _read_routes(self) -> list[Route]:
         found = []
@@ -171,18 +178,24 @@ class HermesStore:
         return list(self.iterate(session))
 
     def iterate(self, session: str) -> Iterator[Row]:
-        """The same, one after the other."""
+        """The same, one after the other. A time that can't be read is taken from the row before."""
+        before = 0.0
         for rowid, found in self.file.rows("messages", self._rows.get(session, ())):
+            columns = _Columns({} if isinstance(found, str) else found)
             try:
                 if isinstance(found, str):
                     raise ValueError(found)
-                row = _row(found)
+                row = _row(rowid, columns, before)
                 parts(row)
             except ValueError as error:
                 if rowid not in self._unread.setdefault(session, set()):
                     self._unread[session].add(rowid)
                     self.file.tell(session, f"messages.id={rowid}", str(error), _raw(found))
             else:
+                before = row.timestamp
+                if columns.problems and rowid not in self._odd:
+                    self._odd.add(rowid)
+                    self.file.tell(session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found))
                 yield row
 
     def has_summaries(self, session: str) -> bool:
@@ -197,7 +210,7 @@ class HermesStore:
         query = f"SELECT DISTINCT session_id FROM (SELECT session_id, {said} AS said FROM messages) WHERE {starts}"
         try:
             patterns = tuple(f"[[]{start[1:]}*" for start in SUMMARY_STARTS)
-            return {str(name) for (name,) in self.file.connection.execute(query, patterns)}
+            return {named(name) for (name,) in self.file.connection.execute(query, patterns)}
         except (apsw.Error, UnicodeDecodeError):
             return self._rows.keys()  # a damaged file does not say: each may be one
 
@@ -207,12 +220,12 @@ class HermesStore:
         if not known.rowid:
             return {"id": session, "source": known.source, "started_at": known.started_at}
         found = self.file.row("sessions", known.rowid)
-        if isinstance(found, dict):
-            return found
-        if session not in self._torn_sessions:
+        found = {"": Lost(found)} if isinstance(found, str) else found
+        lost = [value.problem for value in found.values() if isinstance(value, Lost)]
+        if lost and session not in self._torn_sessions:
             self._torn_sessions.add(session)
-            self.file.tell(session, f"sessions.id={session}", found)
-        return self.file.rest_of_row("sessions", known.rowid)
+            self.file.tell(session, f"sessions.id={session}", lost[0])
+        return {name: value for name, value in found.items() if not isinstance(value, Lost)}
 
     def close(self) -> None:
         if hasattr(self, "file"):
@@ -238,46 +251,92 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def _session(rowid: int, found: dict[str, Any]) -> Session:
+class _Columns:
+    """The columns of a row. What is not as it should be in one that a row can do without is in `problems`."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.found = found
+        self.problems: list[str] = []
+
+    def text(self, column: str) -> str | None:
+        return self._taken(_text, column, None)
+
+    def number(self, column: str, otherwise: float | None) -> float | None:
+        """A number; the other one where there is none, or none that can be read."""
+        found = self._taken(_number_or_none, column, None)
+        return otherwise if found is None else found
+
+    def count(self, column: str, otherwise: int = 0) -> int:
+        return int(self.number(column, otherwise) or 0)
+
+    def _taken(self, make: Callable[[Any, str], Any], column: str, otherwise: Any) -> Any:
+        try:
+            return make(self.found.get(column), column)
+        except ValueError as error:
+            self.problems.append(str(error))
+            return otherwise
+
+
+def _session(rowid: int, columns: _Columns) -> Session:
+    found = columns.found
+    if not isinstance(found["id"], str | bytes):
+        raise ValueError(f"`id` should be text and is {_kind(found['id'])}")
     try:
-        config = parsed(_text(found["model_config"], "model_config") or "{}")
+        config = parsed(columns.text("model_config") or "{}")
     except ValueError:
         config = {}
     config = config if isinstance(config, dict) else {}
     return Session(
-        id=_word(found["id"], "id"),
+        id=named(found["id"]),
         rowid=rowid,
-        source=_text(found["source"], "source") or "unknown",
-        started_at=_number(found["started_at"], "started_at"),
-        ended_at=None if found["ended_at"] is None else _number(found["ended_at"], "ended_at"),
-        end_reason=_text(found["end_reason"], "end_reason"),
-        parent=_text(found["parent_session_id"], "parent_session_id"),
-        key=_text(found["session_key"], "session_key"),
+        source=columns.text("source") or "unknown",
+        started_at=_number_or_told(columns, "started_at", 0.0),
+        ended_at=columns.number("ended_at", None),
+        end_reason=columns.text("end_reason"),
+        parent=columns.text("parent_session_id"),
+        key=columns.text("session_key"),
         branched_from=_marker(config, "_branched_from"),
         delegate_from=_marker(config, "_delegate_from"),
-        message_count=None if found["message_count"] is None else int(_number(found["message_count"], "message_count")),
-        api_calls=int(_number(found["api_call_count"] or 0, "api_call_count")),
-        output_tokens=int(_number(found["output_tokens"] or 0, "output_tokens")),
+        message_count=None if found["message_count"] is None else columns.count("message_count"),
+        api_calls=columns.count("api_call_count"),
+        output_tokens=columns.count("output_tokens"),
     )
 
 
-def _row(found: dict[str, Any]) -> Row:
-    active = found.get("active")
+def _row(rowid: int, columns: _Columns, before: float) -> Row:
+    found = columns.found
     return Row(
-        id=int(found["id"]),
-        session=_word(found["session_id"], "session_id"),
+        id=rowid,
+        session=named(found["session_id"]),
         role=_word(found["role"], "role"),
         content=_text(found["content"], "content"),
-        timestamp=_number(found["timestamp"], "timestamp"),
-        observed=int(_number(found.get("observed") or 0, "observed")),
-        active=1 if active is None else int(_number(active, "active")),
-        compacted=int(_number(found.get("compacted") or 0, "compacted")),
-        rest={name: value for name, value in found.items() if value is not None and name not in ROW_COLUMNS},
-        tool_call_id=_text(found.get("tool_call_id"), "tool_call_id"),
-        tool_calls=_text(found.get("tool_calls"), "tool_calls"),
-        tool_name=_text(found.get("tool_name"), "tool_name"),
-        finish_reason=_text(found.get("finish_reason"), "finish_reason"),
+        timestamp=_number_or_told(columns, "timestamp", before),
+        observed=columns.count("observed"),
+        active=columns.count("active", 1),
+        compacted=columns.count("compacted"),
+        rest={
+            name: value
+            for name, value in found.items()
+            if value is not None and name not in ROW_COLUMNS and not isinstance(value, Lost)
+        },
+        tool_call_id=columns.text("tool_call_id"),
+        tool_calls=columns.text("tool_calls"),
+        tool_name=columns.text("tool_name"),
+        finish_reason=columns.text("finish_reason"),
     )
+
+
+def _number_or_told(columns: _Columns, column: str, otherwise: float) -> float:
+    """A number that has to be there: where it is not, that is told, and the other one is taken."""
+    try:
+        return _number(columns.found[column], column)
+    except ValueError as error:
+        columns.problems.append(str(error))
+        return otherwise
+
+
+def _number_or_none(value: Any, column: str) -> float | None:
+    return None if value is None else _number(value, column)
 
 
 def _word(value: Any, column: str) -> str:
@@ -299,16 +358,14 @@ def _number(value: Any, column: str) -> float:
 
 
 def _kind(value: Any) -> str:
+    if isinstance(value, Lost):
+        return f"lost: {value.problem}"
     names = {type(None): "NULL", bytes: "bytes", str: "text"}
     return names.get(type(value), f"{value!r:.40}")
 
 
 def _marker(config: dict[str, Any], name: str) -> str | None:
     value = config.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _shown(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 

@@ -1,0 +1,267 @@
+"""Every row of a table that SQLite can find, in a file that may be damaged.
+
+A pass over a table ends at the first page that can't be read. The walk goes on behind it: it asks for one id after the
+other until a row is found, and lets the pass go on from there. It asks for `rowid >= id`, which reads the page where
+that row would lie; `rowid > id - 1` would read the page before it. Where `NEAR` ids in a row give nothing, the steps
+are doubled until something can be read, and the stretch is halved until its end is known.
+
+A damaged page may also hold ids that are out of order, so that a pass leaps over rows that can be found by their ids.
+So once there was any trouble, the ids that were passed over are asked for too. All this work is bounded: what was not
+looked at because of a limit is told, as is every stretch of ids that can't be read.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
+NEAR = 4_096
+"""So many ids in a row are asked for one by one."""
+ASKED_MAX = 100_000
+"""So many ids of a table are asked for one by one: a second of work."""
+GAPS_MAX = 10_000
+"""After so many stretches that can't be read, the rest of a table is told as unread."""
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_OF_A_VALUE = (UnicodeDecodeError, apsw.TooBigError, MemoryError, OverflowError)
+_NO_ORDER = "its rows are out of order"
+_STRIDES = "; not every id of the stretch was tried"
+_NOT_TRIED = "its rows are out of order, and not every id of the stretch was tried"
+
+
+class Lost(NamedTuple):
+    """Stands for the value of a column that can't be read."""
+
+    problem: str
+
+
+class Gap(NamedTuple):
+    """Ids between which nothing can be read, the first and the last of them; None: from the first row, to the end."""
+
+    first: int | None
+    last: int | None
+    problem: str
+
+
+class Walk:
+    """One walk over a table. `wanted` are expressions of its columns; gaps are handed to `tell` as they are met."""
+
+    def __init__(
+        self, connection: apsw.Connection, table: str, wanted: Sequence[str], tell: Callable[[Gap], None]
+    ) -> None:
+        self._connection, self._table, self._wanted, self._tell = connection, table, wanted, tell
+        place = f"FROM {quoted(table)} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
+        self._pass = f"SELECT {', '.join(('rowid', *wanted))} {place}"
+        self._seek = f"SELECT rowid {place} LIMIT 1"
+        self._met = array("q")
+        self._asked = self._gaps = 0
+        self._unread: dict[int, int] = {}
+        self._troubled = False
+        self._odd: int | None = None
+        self.why_not = ""
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Rows, each with its rowid first; in the order of the ids, but for those of a damaged page that the pass leapt
+        over: they come last.
+        """
+        yield from self._onwards(_LOWEST, _HIGHEST)
+        if self._troubled and self._met:
+            yield from self._passed_over(sorted(self._met))
+        if self._odd is not None and not self._gaps:
+            self._told(self._odd, self._odd, _NO_ORDER)
+
+    def _onwards(self, start: int, last: int) -> Iterator[tuple[Any, ...]]:
+        """Rows from an id on up to another one, over whatever can't be read."""
+        at = start
+        while at <= last and self._gaps <= GAPS_MAX:
+            trouble: BaseException | None = None
+            try:
+                for row in self._connection.execute(self._pass, (at,)):
+                    rowid = row[0]
+                    if type(rowid) is not int or rowid < at:
+                        self._odd = at - 1
+                        break
+                    if rowid > last:
+                        return
+                    at = rowid + 1
+                    self._met.append(rowid)
+                    yield row
+                else:
+                    return
+            except apsw.SQLError as error:
+                self._told(None, None, reason(error))
+                return  # a table without rowids, or a definition that makes no sense
+            except TROUBLE as error:
+                trouble = error
+            found = self._next(at, last, trouble)
+            if found is None:
+                return
+            at = found + 1
+            if (values := row_at(self._connection, self._table, found, self._wanted)) is not None:
+                self._met.append(found)
+                yield (found, *values)
+            else:
+                self._odd, self._troubled = found, True
+
+    def _passed_over(self, known: list[int]) -> Iterator[tuple[Any, ...]]:
+        """Rows among the ids between those that are known."""
+        for before, following in zip([min(known[0], 0) - 1, *known], known, strict=False):
+            if following - before > 1:
+                yield from self._between(before, following)
+            if self._asked >= ASKED_MAX:
+                self._told(before + 1, known[-1], _NOT_TRIED)
+                return
+
+    def _between(self, before: int, following: int) -> Iterator[tuple[Any, ...]]:
+        at = before + 1
+        search = _Search(self)
+        while at < following and search.missed < NEAR and self._asked < ASKED_MAX:
+            if at in self._unread:
+                at = self._unread[at] + 1
+            elif search.is_hit(at):
+                count = len(self._met)
+                yield from self._onwards(at, following - 1)
+                at = max([at, *self._met[count:]]) + 1
+            else:
+                at += 1
+        search.end(at - 1)
+        if search.missed >= NEAR and self.found(at) != following:
+            self._told(at, following - 1, _NOT_TRIED)
+
+    def _next(self, at: int, last: int, trouble: BaseException | None) -> int | None:
+        """The first id from this one on whose row can be found; None when there is none. Tells what can't be read."""
+        first = self.found(at)
+        if isinstance(trouble, _OF_A_VALUE) and first is not None and first >= at:
+            return first if first <= last else None
+        self._troubled = True
+        start = at if self._met else max(at, 0)
+        search = _Search(self)
+        for id in range(start, min(start + NEAR, last + 1)):
+            if self._asked >= ASKED_MAX:
+                return self._far(id, last, search.run)
+            if search.is_hit(id):
+                return id
+        return self._far(min(start + NEAR, last + 1), last, search.run) if start <= last else None
+
+    def _far(self, at: int, last: int, run: int | None) -> int | None:
+        """As `_next`, where no row is near: in steps that grow."""
+        bad, step = at - 1, 1
+        while (good := bad + step) <= last and (found := self.found(good)) is not None and found < good:
+            bad, step = good, step * 2
+        if good > last:
+            self.tell_run(run, None if last == _HIGHEST else last, self.why_not)
+            return None
+        while good - bad > 1:
+            middle = (bad + good) // 2
+            found = self.found(middle)
+            bad, good = (bad, middle) if found is None or found >= middle else (middle, good)
+        is_sparse = good > at or self._asked >= ASKED_MAX
+        self.tell_run(run, good - 1, self.why_not + (_STRIDES if is_sparse else ""))
+        found = self.found(good)
+        return found if found is not None and good <= found <= last else None
+
+    def found(self, id: int) -> int | None:
+        """The first id from this one on; None when there is none; one below it when that can't be read."""
+        self._asked += 1
+        try:
+            rows: list[Any] = self._connection.execute(self._seek, (id,)).fetchall()
+        except TROUBLE as error:
+            self.why_not = reason(error)
+            return _LOWEST
+        if rows and (type(rows[0][0]) is not int or rows[0][0] < id):
+            self.why_not = _NO_ORDER
+            return _LOWEST
+        return int(rows[0][0]) if rows else None
+
+    def tell_run(self, first: int | None, last: int | None, problem: str) -> None:
+        if first is not None:
+            self._told(first if self._met else None, last, problem, at=first)
+
+    def _told(self, first: int | None, last: int | None, problem: str, *, at: int | None = None) -> None:
+        self._gaps += 1
+        if self._gaps > GAPS_MAX:
+            self._tell(Gap(first, None, f"more than {GAPS_MAX} stretches of it can't be read: the rest was left"))
+            return
+        if at is not None:
+            self._unread[at] = _HIGHEST - 1 if last is None else last
+        self._tell(Gap(first, last, problem))
+
+
+class _Search:
+    """Ids that are asked for one after the other. Stretches that can't be read are told once their end is known; so are
+    ids that were said to be followed by a row far ahead, when one is found before it.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._claims: list[tuple[int, int]] = []
+        self.run: int | None = None
+        self.missed = 0
+
+    def is_hit(self, id: int) -> bool:
+        """Whether there is a row with this id that can be found."""
+        found = self._walk.found(id)
+        if found is not None and found < id:
+            self.run = id if self.run is None else self.run
+            self._claims.clear()
+        else:
+            self.end(id - 1)
+        if found == id:
+            leapt = [one for one, claim in self._claims if claim > id]
+            self._walk.tell_run(leapt[0] if leapt else None, id - 1, _NO_ORDER)
+            self._claims.clear()
+            self.missed = 0
+            return True
+        if self.run is None:
+            self._claims.append((id, _HIGHEST if found is None else found))
+        self.missed += 1
+        return False
+
+    def end(self, last: int) -> None:
+        """Tells of the stretch that can't be read, if one is open."""
+        self._walk.tell_run(self.run, last, self._walk.why_not)
+        self.run = None
+
+
+def row_at(connection: apsw.Connection, table: str, rowid: int, wanted: Sequence[str]) -> list[Any] | None:
+    """The values of one row; None when it isn't there. A text that is not UTF-8 comes as bytes, and a value that can't
+    be read as `Lost`: each costs itself alone.
+    """
+    place = f"FROM {quoted(table)} WHERE rowid = ?"
+    try:
+        rows: list[Any] = connection.execute(f"SELECT {', '.join(('1', *wanted))} {place}", (rowid,)).fetchall()
+        return list(rows[0][1:]) if rows else None
+    except TROUBLE:
+        values = [_cell(connection, expression, place, rowid) for expression in wanted]
+        return values or None
+
+
+def _cell(connection: apsw.Connection, expression: str, place: str, rowid: int) -> Any:
+    try:
+        try:
+            rows: list[Any] = connection.execute(f"SELECT {expression} {place}", (rowid,)).fetchall()
+        except UnicodeDecodeError:
+            rows = connection.execute(f"SELECT CAST({expression} AS BLOB) {place}", (rowid,)).fetchall()
+    except TROUBLE as error:
+        return Lost(reason(error))
+    return rows[0][0] if rows else Lost("it is not there")
+
+
+def named(value: Any) -> str:
+    """A name for what stands where an id should: text as it is; bytes, which may not be text, as SQL writes them."""
+    return value if isinstance(value, str) else f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def reason(error: BaseException) -> str:
+    """Why something could not be read, in a few words."""
+    if isinstance(error, apsw.TooBigError):
+        return "it is larger than any row that is read"
+    if isinstance(error, UnicodeDecodeError):
+        return f"its text is not UTF-8 (byte {error.start})"
+    return f"SQLite says: {error}"
