@@ -67,7 +67,7 @@ def test_the_first_help_names_every_command():
         (("sessions", "list", "--lim", "3"), "--lim"),
         (("sessions", "list", "--state", "asleep"), "asleep"),
         (("sessions", "list", "--after", "garbage"), "`next` of the page"),
-        (("sessions", "search", "x", "--since", "yesterday-ish"), "is no time"),
+        (("sessions", "search", "x", "--since", "yesterday-ish"), "is not a time"),
         (("sessions", "compact", "@latest"), "--summary"),
         (("sessions", "compact", "@latest", "--summary", "  "), "says nothing"),
         (("sessions", "compact", "@latest", "--summary-file", "no/such/file"), "No such file"),

@@ -99,5 +99,5 @@ def moment(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        problem = f"`{text}` is no time; write 2026-01-31, 2026-01-31T18:00, or how long ago: 30m, 12h, 7d, 2w"
+        problem = f"`{text}` is not a time; write 2026-01-31, 2026-01-31T18:00, or how long ago: 30m, 12h, 7d, 2w"
         raise argparse.ArgumentTypeError(problem) from None

@@ -303,4 +303,4 @@ def _converted(kind: str, value: Any) -> Any:
     try:
         return msgspec.convert(value, NOTES[kind], strict=False)
     except msgspec.ValidationError as error:
-        raise Damaged(where="a note", problem=f"it is not that of a {kind} any more ({error})") from error
+        raise Damaged(where="a note", problem=f"it is no longer that of a {kind} ({error})") from error

@@ -166,7 +166,7 @@ def thaw(body: bytes) -> Any:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Damaged(where="a payload", problem=f"it is not JSON any more ({error})") from error
+            raise Damaged(where="a payload", problem=f"it is no longer JSON ({error})") from error
     except RecursionError as error:
         raise Damaged(where="a payload", problem="it is nested deeper than can be read") from error
 
@@ -204,7 +204,7 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         return
     if issubclass(kind, int):
         if int.bit_length(value) > INTEGER_BITS_MAX:
-            raise _refusal(f"an integer of more than {INTEGER_BITS_MAX:,} bits is none that JSON readers take", place)
+            raise _refusal(f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits", place)
     elif issubclass(kind, float):
         if not math.isfinite(value):
             raise _refusal(f"{float.__repr__(value)} is not a JSON number", place)

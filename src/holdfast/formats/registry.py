@@ -52,7 +52,7 @@ def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
     payload = thaw(body)
     if not isinstance(payload, dict | list):
-        raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is no message")
+        raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is not a message")
     if not is_known(format_name):
-        raise Damaged(where="a payload", problem=f"`{format_name[:40]}` is no format that this release knows")
+        raise Damaged(where="a payload", problem=f"`{format_name[:40]}` is not a format that this release knows")
     return get(format_name).read(payload)

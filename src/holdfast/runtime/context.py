@@ -174,12 +174,12 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
     """
     kinds = set(map(type, payloads))
     if not kinds <= {dict, list}:
-        raise Damaged(where="a payload", problem="it is no message any more")
+        raise Damaged(where="a payload", problem="it is no longer a message")
     for payload in payloads:
         if type(payload) is dict:
             is_named = type(payload.get("role")) is str or "type" in payload
             if not is_named or type(payload.get("content")) not in _CONTENT:
-                raise Damaged(where="a payload", problem="it is no message any more")
+                raise Damaged(where="a payload", problem="it is no longer a message")
     return kinds
 
 

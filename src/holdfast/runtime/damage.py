@@ -53,7 +53,7 @@ def _read(entry: Entry, *, bodies: bool) -> None:
     elif entry.kind == "compaction" and entry.body:
         registry.read("openai.chat", entry.body)
     elif entry.kind == "instructions" and entry.body and not isinstance(thaw(entry.body), str):
-        raise Damaged(where="instructions", problem="they are no text")
+        raise Damaged(where="instructions", problem="they are not text")
 
 
 def located(error: Damaged, where: str, session: str, page: Callable[[int], list[Entry]]) -> Damaged:

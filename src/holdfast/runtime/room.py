@@ -317,7 +317,7 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     except HoldfastError:
         raise
     except Exception as error:
-        problem = f"it is JSON, but no message of format `{format}` ({type(error).__name__} while it was read)"
+        problem = f"it is JSON, but not a message in the format `{format}` ({type(error).__name__} while it was read)"
         raise InvalidMessage(problem=problem, place="the message") from error
     if facts:
         note = replace(note, **facts)

@@ -35,10 +35,10 @@ _WORDS = ("message", "compaction")
 def vet_entry(entry: Entry) -> None:
     """`Damaged`, with what is wrong, unless this entry could have been written by Holdfast."""
     _insist(entry.kind in _KINDS, f"there are no entries of the kind {entry.kind!r:.40}")
-    _insist(_is_count(entry.seq, 1), "its seq is no number that counts")
-    _insist(entry.turn is None or _is_count(entry.turn, 1), "its turn is no number that counts")
+    _insist(_is_count(entry.seq, 1), "its seq is not a number that counts")
+    _insist(entry.turn is None or _is_count(entry.turn, 1), "its turn is not a number that counts")
     _insist(type(entry.id) is bytes and len(entry.id) == 16, "its id is not one of sixteen bytes")
-    _insist(type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is no time")
+    _insist(type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is not a time")
     _insist(type(entry.note) is bytes and type(entry.body) is bytes, "its note or its body is not bytes")
     note = _read(lambda: note_of(entry.kind, entry.note), "its note") if entry.kind in NOTES else None
     _insist(entry.kind in NOTES or not entry.note, "its kind has no note")
@@ -67,11 +67,11 @@ def vet_debt(debt: Debt) -> None:
 
 
 def vet_session_id(id: Any) -> None:
-    _insist(isinstance(id, str) and bool(_SESSION.fullmatch(id)), f"{id!r:.60} is no id of a session")
+    _insist(isinstance(id, str) and bool(_SESSION.fullmatch(id)), f"{id!r:.60} is not the id of a session")
 
 
 def vet_key(key: Any) -> None:
-    _insist(key is None or (_is_name(key) and _is_text(key)), f"{key!r:.60} is no key")
+    _insist(key is None or (_is_name(key) and _is_text(key)), f"{key!r:.60} is not a key")
 
 
 def _vet_names(kind: str, note: Any) -> None:
@@ -113,7 +113,7 @@ def _vet_places(entry: Entry, note: Any) -> None:
         _insist(all(0 <= seq <= upto for seq in getattr(note, name, ())), f"its {name} are not places before it")
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
         number = getattr(note, name, 0)
-        _insist(number is None or _is_count(number, 0), f"its {name} is no number that counts")
+        _insist(number is None or _is_count(number, 0), f"its {name} is not a number that counts")
     for edit in getattr(note, "edits", {}).values():
         _read(partial(_read_edit, edit), "an edit in it")
 

@@ -58,7 +58,7 @@ class Address:
         except psycopg.Error:  # whose words may be those of a password
             raise StoreUnavailable(
                 where=shown(dsn),
-                problem="this is no address of PostgreSQL",
+                problem="this is not a PostgreSQL address",
                 remedy="Say postgresql://user@host/database",
             ) from None
         self._dsn = dsn

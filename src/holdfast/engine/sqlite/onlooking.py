@@ -87,7 +87,7 @@ class Onlookers:
                 raise told(error, self._path, reader, name, values) from error
             if not self._changed(seen):
                 return rows
-        raise StoreUnavailable(where=self._path, problem="it changes all the time", remedy="Try again")
+        raise StoreUnavailable(where=self._path, problem="it keeps changing", remedy="Try again")
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
