@@ -225,7 +225,7 @@ def test_an_emoji_that_comes_in_two_halves_is_one_character_of_a_whole_message(s
 
 SAID: dict[str, Callable[[holdfast.Store, holdfast.Session, Any], Any]] = {
     "Store.accept": lambda store, session, v: store.accept("accepts", v),
-    "Store.turn": lambda store, session, v: store.turn("turns", v, on_busy="interrupt"),
+    "Store.turn": lambda store, session, v: store.turn("turns", v, on_busy="interrupt").interrupt(),
     "Session.append": lambda store, session, v: session.append(v),
     "Session.append_all": lambda store, session, v: session.append_all(["fine", v]),
     "Session.record": lambda store, session, v: session.record([v]),
