@@ -4,7 +4,6 @@ start (I-4, I-6). They are ended soon, whatever their leases say, and their ends
 
 import asyncio
 import gc
-import itertools
 import sys
 
 import pytest
@@ -76,6 +75,7 @@ def test_and_soon_for_others_though_its_lease_runs_on(where, desert):
 
 def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
     """It is closed wherever Python happens to be, where nothing can be awaited."""
+    gc.collect()  # what others have left is not this one's
     told = []
     monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_value))
     loop = asyncio.new_event_loop()
@@ -100,39 +100,41 @@ def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
         session = store.session("k")
         with session.turn("next"):
             pass
-        assert [m.text for m in session.transcript()] == ["hello", "Once ", "next"]
+        assert sorted(m.text for m in session.transcript()) == ["Once ", "hello", "next"]
         assert broken(store) == []
 
 
-def test_a_start_that_is_cancelled_says_so_and_gives_its_message_back(where):
-    """At whatever moment: either the message was never accepted, or it waits for the next turn."""
+def test_a_start_that_is_cancelled_says_so_and_gives_its_message_back(where, monkeypatch):
+    """Cancelled while its first commit is on its way: the turn was started, and nobody ever had it."""
 
     async def main():
-        seen = set()
         async with holdfast.open_async(where, durability="process") as store:
-            for steps in itertools.count():
-                session = await store.session(f"k {steps}")
-                entered = asyncio.Event()
-                task = asyncio.ensure_future(begin(session, entered))
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                turns = [(turn.end, turn.reason) for turn in await session.turns()]
-                waiting = [message.text for message in await session.pending()]
-                seen.update(turns)
-                if entered.is_set():
-                    return seen
-                assert turns in ([], [("interrupted", "its start was interrupted")])
-                assert waiting in ([], ["hello"]) and bool(turns) <= bool(waiting)
+            session = await store.session("k")
+            engine = store._work.engine
+            submit = engine.submit
 
-    async def begin(session, entered):
+            def cancelling(commit):
+                if any(write.start is not None for write in commit):
+                    task.cancel()
+                return submit(commit)
+
+            monkeypatch.setattr(engine, "submit", cancelling)
+            task = asyncio.ensure_future(begin(session))
+            await asyncio.gather(task, return_exceptions=True)
+            monkeypatch.undo()
+            assert task.cancelled()
+            [turn] = await session.turns()
+            assert (turn.end, turn.reason) == ("interrupted", "its start was interrupted")
+            assert [message.text for message in await session.pending()] == ["hello"]
+            async with session.turn() as turn:
+                await turn.say("Well.")
+            assert [message.text async for message in session.transcript()] == ["hello", "Well."]
+
+    async def begin(session):
         async with session.turn("hello"):
-            entered.set()
-            await asyncio.sleep(HOUR_S)
+            raise AssertionError("it was cancelled before")
 
-    seen = asyncio.run(main())
-    assert ("interrupted", "its start was interrupted") in seen
+    asyncio.run(main())
 
 
 def test_a_turn_that_is_dropped_says_so(where):
