@@ -19,6 +19,8 @@ import apsw
 TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
 NEAR = 4_096
 """So many ids in a row are asked for one by one."""
+FEW = 64
+"""So many of the ids that a pass went by, where nothing was out of order."""
 ASKED_MAX = 100_000
 """So many ids of a table are asked for one by one: a second of work."""
 GAPS_MAX = 10_000
@@ -110,13 +112,14 @@ class Walk:
             if following - before > 1:
                 yield from self._between(before, following)
             if self._asked >= ASKED_MAX:
-                self._told(before + 1, known[-1], _NOT_TRIED)
+                if self._odd is not None:
+                    self._told(before + 1, known[-1], _NOT_TRIED)
                 return
 
     def _between(self, before: int, following: int) -> Iterator[tuple[Any, ...]]:
-        at = before + 1
+        at, enough = before + 1, FEW if self._odd is None else NEAR
         search = _Search(self)
-        while at < following and search.missed < NEAR and self._asked < ASKED_MAX:
+        while at < following and search.missed < enough and self._asked < ASKED_MAX:
             if at in self._unread:
                 at = self._unread[at] + 1
             elif search.is_hit(at):
@@ -126,7 +129,7 @@ class Walk:
             else:
                 at += 1
         search.end(at - 1)
-        if search.missed >= NEAR and self.found(at) != following:
+        if search.missed >= enough and self.found(at) != following:
             self._told(at, following - 1, _NOT_TRIED)
 
     def _next(self, at: int, last: int, trouble: BaseException | None) -> int | None:

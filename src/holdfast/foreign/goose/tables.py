@@ -25,11 +25,12 @@ class Tables:
         self._columns: dict[str, tuple[str, ...]] = {}
         try:
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            damage = self._checked()
+            damage = self._checked(path.name)
         except BaseException:
             self.connection.close()
             raise
-        self.is_damaged = bool(damage or lost)
+        self.is_damaged = bool(damage or lost or self.problems)
+        """Or may be: then no index is believed."""
         if lost:
             self.tell(None, path.name, f"the last {lost} bytes of the file are not there")
         if damage:
@@ -38,12 +39,13 @@ class Tables:
     def close(self) -> None:
         self.connection.close()
 
-    def _checked(self) -> list[str]:
-        """What SQLite's own check finds; also that it can't be done, as with a column whose value is too large."""
+    def _checked(self, name: str) -> list[str]:
+        """What SQLite's own check finds. It can't be done where, say, a column computes what is too large."""
         try:
             return [str(line) for (line,) in self.connection.execute("PRAGMA integrity_check(3)") if line != "ok"]
         except TROUBLE as error:
-            return [f"SQLite can't check it: {error}"]
+            self.tell(None, name, f"SQLite can't check it ({error}), so its rows were looked for one by one")
+            return []
 
     def tell(self, session: str | None, place: str, problem: str) -> None:
         told = Unreadable(session, place, problem)
