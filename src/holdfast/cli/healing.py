@@ -87,8 +87,9 @@ def _places(stores: Sequence[Found], options: Any) -> list[str]:
     given = [os.path.abspath(path) for path in options.paths]
     within = given[0] if len(given) == 1 else os.path.commonpath([os.path.dirname(path) for path in paths])
     places: list[str] = []
-    for path in paths:
+    for (kind, _), path in zip(stores, paths, strict=True):
         place = os.path.relpath(path, within)
+        place = kind if place == os.curdir else place  # sessions of the folder itself
         if FORMS[options.form] is None and not place.endswith(OWN_ENDING):
             place += OWN_ENDING
         places.append(place)

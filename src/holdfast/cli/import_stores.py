@@ -1,6 +1,7 @@
 """`holdfast import`: the sessions of another program, or of another store, brought into this one."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,24 @@ from msgspec.structs import asdict
 
 import holdfast
 from holdfast.cli import wording
-from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, Stop
+from holdfast.cli.codes import DONE, NOT_FOUND, OPERATOR, USAGE, Stop
 from holdfast.cli.opening import is_address
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
+from holdfast.doctor.holdfast import records as own_stores
 from holdfast.engine.addressing import shown
+from holdfast.errors import StoreUnavailable
 from holdfast.foreign import kinds
+from holdfast.foreign.damage import damage_at
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.written_out import is_written_out
 from holdfast.runtime.bringing import Brought, bring
 from holdfast.runtime.restoring import restore
 
-OWN = "holdfast"
-"""A session that `holdfast export` wrote; a whole store of ours is brought over by `holdfast copy`."""
+OWN, OWN_STORE = "holdfast", "holdfast store"
+"""A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy` brings over."""
+WHOLE = "the whole store"
+COMMANDS_MAX = 3
 
 
 def options(parser: Parser) -> None:
@@ -50,41 +56,84 @@ def run(options: Any, out: Output) -> int:
     of it, is declared with --same-as and the path that it had when it was brought over; sessions of Hermes, Claude Code
     and Codex whose ids are drawn by chance are known wherever they lie. Two conversations that differ stay two.
 
+    A folder means all stores in it, and in the folders below. One that can't be read is told and keeps none of the
+    others from coming; then the exit code is 5. A Holdfast store is not imported: `holdfast copy` brings it over.
+
     With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
     `messages`, `labels`, `summaries`, `opaque`, `notes`, `unreadable` and `not_examined`, which counts the records of
     types that no reader here knows.
     """
-    found = [store for given in options.paths for store in _stores_at(given)]
+    found = [store for given in options.paths for store in _stores_at(given, options, out)]
     if options.same_as is not None and len(found) != 1:
         raise Stop(USAGE, f"--same-as is for one store, and there are {len(found)} at these paths.")
-    told = []
+    told, code = [], DONE
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
-            brought, unreadable, unknown = _bring(store, kind, path, options, out)
+            brought, unreadable, unknown = _bring_or_tell(store, kind, path, options, out, alone=len(found) == 1)
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
+            code = OPERATOR if any(each.place == WHOLE for each in unreadable) else code
             told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost, "not_examined": unknown})
             if not out.is_json:
                 _tell(out, path, brought, lost, unknown)
     if out.is_json:
         out.json({"into": shown(options.into), "stores": told})
-    return DONE
+    return code
 
 
-def _stores_at(path: str) -> list[tuple[str, str]]:
-    """The stores that a path means, each with its kind."""
+def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
+    """The stores that a path means and that can be imported, each with its kind; damaged ones are told later. Stores of
+    ours are told here, but for the one that the others go to.
+    """
     if is_address(path):
         problem = f"`{shown(path)}` is a database, and import reads files of other programs."
         raise Stop(USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too.")
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
     found = kinds.stores_at(path, _kind_of)
-    if not found:
+    own = [store for kind, store in found if kind == OWN_STORE and not _is_same(store, options.into)]
+    found = [store for store in found if store[0] != OWN_STORE]
+    if own and not found:
+        raise Stop(USAGE, _is_ours(own, options.into))
+    if all(kind == kinds.UNKNOWN for kind, _ in found):
         raise Stop(NOT_FOUND, f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.")
+    if own:
+        out.tell(_is_ours(own, options.into))
     return found
 
 
 def _kind_of(path: str | os.PathLike[str]) -> str | None:
-    return OWN if is_written_out(path) else kinds.kind_of(path)
+    if is_written_out(path):
+        return OWN
+    return OWN_STORE if own_stores.recognises(Path(path)) else kinds.kind_of(path)
+
+
+def _is_same(path: str, into: str) -> bool:
+    return not is_address(into) and os.path.exists(into) and os.path.samefile(path, into)
+
+
+def _is_ours(stores: list[str], into: str) -> str:
+    """What to do with stores of ours, which other stores are not imported from."""
+    to = "ADDRESS" if is_address(into) else shlex.quote(into)
+    commands = [f"`holdfast copy {shlex.quote(store)} {to}`" for store in stores[:COMMANDS_MAX]]
+    more = f", and so on for {len(stores)} stores" if len(stores) > COMMANDS_MAX else ""
+    if len(stores) == 1:
+        return f"`{stores[0]}` is a Holdfast store; {commands[0]} copies its sessions."
+    return f"{len(stores)} Holdfast stores are not imported but copied: {', '.join(commands)}{more}."
+
+
+def _bring_or_tell(
+    store: holdfast.Store, kind: str, path: str, options: Any, out: Output, *, alone: bool
+) -> tuple[Brought, list[Unreadable], dict[str, int]]:
+    """Brings a store over. One that can't be read keeps none of the others from coming."""
+    try:
+        if kind != kinds.UNKNOWN:
+            return _bring(store, kind, path, options, out)
+        problem = damage_at(path) or "It was damaged, and is gone by now."
+    except StoreUnavailable as error:
+        if alone or error.where != path:
+            raise
+        problem = str(error)
+    return Brought(notes=[]), [Unreadable(None, WHOLE, problem)], {}
 
 
 def _bring(

@@ -11,6 +11,8 @@ from holdfast.doctor.kinds import OWN, UNKNOWN, open_patient
 from holdfast.doctor.patient import Accepts, Patient
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import HoldfastError
+from holdfast.foreign.damage import damage_at
+from holdfast.foreign.kinds import parts_of
 from holdfast.foreign.private import NoRoom, is_live
 from holdfast.foreign.written_out import is_written_out
 
@@ -49,10 +51,12 @@ def examine(
     """
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
-        _tell(report, Sign("holdfast/not-a-store", "", path, _what_is_at(path)), only)
+        damage = damage_at(path) if os.path.isfile(path) else None
+        rule = "holdfast/not-a-store" if damage is None else "holdfast/unreadable-store"
+        _tell(report, Sign(rule, "", path, damage or _what_is_at(path)), only)
         return report
     try:
-        report.live = is_live(path)
+        report.live = is_live(*parts_of(kind, path))
         patient = open_patient(kind, path)
     except NoRoom:
         raise  # which says nothing of the store

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.doctor.patient import Patient
 from holdfast.foreign import kinds as foreign
 
-OWN, UNKNOWN = "holdfast", "unknown"
+OWN, UNKNOWN = "holdfast", foreign.UNKNOWN
 PATIENTS = {
     OWN: ("holdfast.", "HoldfastPatient"),
     "hermes": ("hermes.", "HermesPatient"),

@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.foreign.items import Chapter, Item, ItemShelf, response_item, role_of, wrong_content, wrong_item
 from holdfast.foreign.jsonl import parsed
 from holdfast.foreign.moments import stamp
-from holdfast.foreign.private import NoRoom, PrivateCopy, is_sqlite
+from holdfast.foreign.private import NoRoom, PrivateCopy, is_sqlite, read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.sqlite_file import SqliteFile
 from holdfast.foreign.story import HIDDEN, Line, Story
@@ -22,6 +22,8 @@ from holdfast.foreign.walking import Lost, named
 _CHAT_ROLES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
 SESSIONS, MESSAGES, BRANCHES = "agent_sessions", "agent_messages", "message_structure"
 MAIN = "main"
+_START = 1 << 16
+_MARKS = (b"agent_sessions", b"agent_messages", b"message_data")
 
 
 def recognises(path: Path) -> bool:
@@ -33,11 +35,20 @@ def recognises(path: Path) -> bool:
     except NoRoom:
         raise
     except (StoreUnavailable, apsw.Error, OSError):
-        return False
+        return _has_marks(path)
     try:
         return shelf.has_tables
     finally:
         shelf.close()
+
+
+def _has_marks(path: Path) -> bool:
+    """Whether the beginning of a file that can't be opened holds the definitions of the SDK's tables."""
+    try:
+        start = read_start(path, _START)
+    except OSError:
+        return False
+    return all(mark in start for mark in _MARKS)
 
 
 class AgentsShelf(ItemShelf):
@@ -52,6 +63,8 @@ class AgentsShelf(ItemShelf):
         try:
             self._file = SqliteFile(self._copy.path)
             self._file.tell_if_cut(self._copy.path)
+            for one in self._copy.left_out:
+                self._file.tell(None, one.place, one.problem)
             tables = {name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)}
         except (apsw.Error, ZeroDivisionError) as error:
             self._copy.close()

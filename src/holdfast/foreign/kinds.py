@@ -6,8 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from holdfast.foreign.damage import DATABASES, TEXTS, damage_at
 from holdfast.foreign.shelf import Shelf
 
+UNKNOWN = "unknown"
+TREE = "openviking"
+"""The kind whose sessions are folders: nothing else is looked for in them."""
 SHELVES = {
     "hermes": ("hermes.shelf", "HermesShelf"),
     "goose": ("goose.shelf", "GooseShelf"),
@@ -19,7 +23,7 @@ SHELVES = {
 """Each kind, with its module and its class."""
 KindOf = Callable[[str | os.PathLike[str]], str | None]
 """Tells what a file or a folder is; there are more kinds than those of this layer."""
-ENDINGS = (".db", ".sqlite", ".sqlite3", ".jsonl", ".json")
+ENDINGS = (*DATABASES, *TEXTS)
 """What a file is called that is worth a look when a whole folder was given."""
 
 
@@ -43,24 +47,40 @@ def source_of(path: str | os.PathLike[str]) -> str:
 
 
 def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
-    """The stores that a path means, each with its kind: the one that it is, or those in it when it is a folder that is
-    none itself.
+    """The stores that a path means, each with its kind: the one that it is; or, of a folder, all that are in it and in
+    the folders below, of whatever kind. Sessions that are folders make one store together, whose path is the folder
+    that was given, whatever else is in it. A file that looks like a damaged store is of kind `UNKNOWN`.
     """
-    kind = kind_of(path)
-    if kind is not None:
-        return [(kind, path)]
-    files = _files_in(path) if os.path.isdir(path) else ()
-    return [(kind, str(file)) for file in files if (kind := kind_of(file)) is not None]
+    if not os.path.isdir(path):
+        kind = kind_of(path)
+        return [(kind, path)] if kind is not None else []
+    found: list[tuple[str, str]] = []
+    has_sessions = False
+    for each in _walked(path):
+        if each.is_dir():
+            has_sessions = True
+        elif kind := kind_of(each) or (UNKNOWN if damage_at(each) else None):
+            found.append((kind, str(each)))
+    return [(TREE, path), *found] if has_sessions else found
 
 
-def _files_in(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Files in a folder, and in those below it, that may be stores; in an order that does not change. Links are not
-    followed: a tree means what lies in it.
+def _walked(folder: str) -> Iterator[Path]:
+    """The folders that are sessions, and the files that may be stores, in a folder and in those below it; in an order
+    that does not change. Links are not followed: a tree means what lies in it.
     """
     for where, below, names in os.walk(folder):
+        if _reader(TREE).is_session(Path(where)):
+            below.clear()
+            yield Path(where)
+            continue
         below.sort()
-        found = (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
-        yield from (path for path in found if not path.is_symlink())
+        files = (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
+        yield from (file for file in files if not file.is_symlink())
+
+
+def parts_of(kind: str, path: str | os.PathLike[str]) -> list[Path]:
+    """What of a path belongs to the store of this kind that is there: of a folder, the sessions in it."""
+    return (list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []) or [Path(path)]
 
 
 def _reader(kind: str) -> Any:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.own_folder import OwnFolder
+from holdfast.foreign.shelf import Unreadable
 
 TRIES = 20
 _BLOCK = 1 << 20
@@ -35,10 +36,16 @@ class NoRoom(OSError):
 
 
 class PrivateCopy:
-    """A folder of our own with a copy of a store in it; `path` is the copy."""
+    """A folder of our own with a copy of a store in it; `path` is the copy. Of a source that is a folder, only these
+    `folders` of it are copied, or all if there are none. `left_out` tells what lies beside a file, belongs to it, and
+    is none itself: the store is read without it.
+    """
 
-    def __init__(self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",)) -> None:
+    def __init__(
+        self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",), folders: tuple[Path, ...] = ()
+    ) -> None:
         self.source = Path(source)
+        self.left_out: list[Unreadable] = []
         try:
             self._folder = OwnFolder(PREFIX)
         except OSError as error:
@@ -48,7 +55,7 @@ class PrivateCopy:
             raise StoreUnavailable(where=tempfile.gettempdir(), problem=problem, remedy=remedy) from error
         self.path = self._folder.path / (self.source.name or "store")
         try:
-            self._copy(beside)
+            self._copy(beside, folders)
         except NoRoom:
             self.close()
             raise
@@ -63,14 +70,18 @@ class PrivateCopy:
             self.close()
             raise
 
-    def _copy(self, beside: tuple[str, ...]) -> None:
+    def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
         if self.source.is_dir():
-            self._insist_on_room(_files_below(self.source))
-            _copy_folder(self.source, self.path)
+            wanted = folders or (self.source,)
+            self._insist_on_room(file for folder in wanted for file in _files_below(folder))
+            for folder in wanted:
+                target = self.path / folder.relative_to(self.source)
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _copy_folder(folder, target)
             return
         real = Path(os.path.realpath(self.source))  # a database's log lies beside the file, not beside a link to it
         pairs = [(real, self.path)]
-        pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside]
+        pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside if self._takes(real, tail)]
         self._insist_on_room(source for source, _ in pairs)
         for _ in range(TRIES):
             before = [_stamp(source) for source, _ in pairs]
@@ -82,6 +93,19 @@ class PrivateCopy:
                 return
         problem = "it is written without a pause, and no copy of one moment could be made"
         raise StoreUnavailable(where=str(self.source), problem=problem, remedy="Stop the program that writes it")
+
+    def _takes(self, real: Path, tail: str) -> bool:
+        """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe says nothing."""
+        try:
+            mode = os.lstat(f"{real}{tail}").st_mode
+        except OSError:
+            return True  # there is none now; there may be one when it is copied
+        if stat.S_ISREG(mode):
+            return True
+        what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        problem = f"it is {what}, which is not followed: the store was read without it"
+        self.left_out.append(Unreadable(None, f"{self.source.name}{tail}", problem))
+        return False
 
     def _insist_on_room(self, files: Iterable[Path]) -> None:
         needed = sum(found[2] for file in files if (found := _stamp(file)) is not None)
@@ -99,9 +123,9 @@ class PrivateCopy:
         self.close()
 
 
-def is_live(path: str | os.PathLike[str]) -> bool:
-    """Whether some process of this machine has this file, or a file of this folder, open."""
-    wanted = _identities(Path(path))
+def is_live(*paths: str | os.PathLike[str]) -> bool:
+    """Whether some process of this machine has one of these files, or a file of one of these folders, open."""
+    wanted = {identity for path in paths for identity in _identities(Path(path))}
     for process in os.scandir("/proc") if os.path.isdir("/proc") else ():
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue

@@ -39,7 +39,8 @@ class HoldfastPatient:
                 yield Examined(state.id, messages, (*told, *_broken_laws(record, told)))
         if session is None:
             rest = [_sign(problem) for problems in of_session.values() for problem in problems]
-            yield Examined("", 0, (*self._rights(), *rest))
+            lost = [Sign("holdfast/damaged-page", "", one.place, f"{one.problem}.") for one in self._records.left_out]
+            yield Examined("", 0, (*self._rights(), *lost, *rest))
 
     def _rights(self) -> Iterator[Sign]:
         if self._mode & 0o077:

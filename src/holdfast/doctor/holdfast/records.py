@@ -13,7 +13,7 @@ from holdfast.engine.sqlite.connection import APPLICATION_ID
 from holdfast.engine.sqlite.damage import bare_states
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.upkeep import Problem
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, OperatorNeeded
 from holdfast.foreign.private import PrivateCopy, is_sqlite, read_start
 
 PAGE = 500
@@ -47,8 +47,14 @@ class HoldfastRecords:
 
     def __init__(self, path: Path) -> None:
         self._copy = PrivateCopy(path)
+        self.left_out = self._copy.left_out
         try:
             self.engine = SqliteEngine(str(self._copy.path), durability="process", tick=lambda: 0.0)
+        except OperatorNeeded as error:  # it names the private copy, which is gone when somebody reads this
+            self._copy.close()
+            if error.fields.get("where") != str(self._copy.path):
+                raise
+            raise type(error)(**error.fields | {"where": str(path)}) from error
         except BaseException:
             self._copy.close()
             raise

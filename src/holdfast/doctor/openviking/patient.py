@@ -11,7 +11,7 @@ from holdfast.doctor.openviking.writing import write_folder
 from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.openviking.files import Folder, messages
-from holdfast.foreign.openviking.shelf import OpenVikingShelf
+from holdfast.foreign.openviking.shelf import OpenVikingShelf, session_folders
 from holdfast.foreign.openviking.telling import tell
 from holdfast.foreign.private import is_live
 from holdfast.foreign.story import Story
@@ -31,7 +31,7 @@ class OpenVikingPatient:
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
-        self._ignored = UNDER_WAY if is_live(path) else frozenset()
+        self._ignored = UNDER_WAY if is_live(*session_folders(Path(path))) else frozenset()
         self._shelf = OpenVikingShelf(path)
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:

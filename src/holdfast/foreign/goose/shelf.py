@@ -64,6 +64,7 @@ class GooseShelf:
         self._unread: dict[tuple[str, str], Unreadable] = {}
         try:
             self.book = _opened(self._copy.path, Path(path).name)
+            self.book.problems += self._copy.left_out
         except TROUBLE as error:
             self._copy.close()
             problem = f"it can't be read ({error})"
@@ -120,7 +121,7 @@ def _is_database(path: Path) -> bool:
     log = Path(f"{path}-wal")
     if not is_sqlite(path):
         return False
-    start = read_start(path, _START) + (read_start(log, _START) if log.exists() else b"")
+    start = read_start(path, _START) + (read_start(log, _START) if log.is_file() else b"")
     if all(word in start for word in _TABLE_WORDS):
         return True
     try:

@@ -58,6 +58,8 @@ class HermesStore:
         try:
             self.file = SqliteFile(self._copy.path)
             self.file.tell_if_cut(self._copy.path)
+            for one in self._copy.left_out:
+                self.file.tell(None, one.place, one.problem)
             self._read_all()
         except (apsw.Error, UnicodeDecodeError) as error:
             self.close()

@@ -11,10 +11,10 @@ from holdfast.foreign.private import PrivateCopy, listed, read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Story
 
-__all__ = ["OpenVikingShelf", "recognises"]
+__all__ = ["OpenVikingShelf", "is_session", "recognises", "session_folders"]
 
-DEPTH_MAX = 8
-"""How far below a path a session may lie: `<workspace>/viking/<account>/user/<user>/sessions/<id>`, and some more."""
+DEPTH_MAX = 64
+"""How far below a path a session may lie; no farther than a private copy goes."""
 LOOKED_AT_MAX = 20_000
 """How many directories are looked at before a tree counts as somebody else's."""
 _START = 1 << 20
@@ -24,7 +24,7 @@ _BEGINNING = re.compile(rb'\s*\{\s*"session_id"')
 
 def recognises(path: Path) -> bool:
     """Whether this is a session's directory, or one with such directories below it."""
-    return path.is_dir() and next(_directories(path, LOOKED_AT_MAX), None) is not None
+    return path.is_dir() and next(session_folders(path, LOOKED_AT_MAX), None) is not None
 
 
 class OpenVikingShelf:
@@ -35,7 +35,7 @@ class OpenVikingShelf:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self._source = Path(path)
-        self._copy = PrivateCopy(path)
+        self._copy = PrivateCopy(path, folders=tuple(session_folders(self._source)))
         self._unreadable: dict[tuple[str, str], Unreadable] = {}
         self._ids = _named(self._copy.path, self._source)
 
@@ -82,7 +82,7 @@ def _troubles(folder: Folder) -> Iterator[tuple[str, str, bytes]]:
 
 def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
     """Each session with its id: the name of its directory, or the way to it where two have the same name."""
-    found = sorted(_directories(copy)) or [copy]
+    found = sorted(session_folders(copy)) or [copy]
     names = [path.name if path != copy else source.resolve().name for path in found]
     return [
         (name if names.count(name) == 1 else path.relative_to(copy).as_posix(), path)
@@ -90,13 +90,13 @@ def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
     ]
 
 
-def _directories(path: Path, most: int | None = None) -> Iterator[Path]:
+def session_folders(path: Path, most: int | None = None) -> Iterator[Path]:
     """The directories of sessions at or below a path. Links are not followed; a session holds no other session."""
     waiting, looked_at = [(path, 0)], 0
     while waiting and (most is None or looked_at < most):
         folder, depth = waiting.pop()
         looked_at += 1
-        if _is_session(folder):
+        if is_session(folder):
             yield folder
         elif depth < DEPTH_MAX:
             waiting += [(below, depth + 1) for below in _below(folder)]
@@ -109,9 +109,9 @@ def _below(folder: Path) -> list[Path]:
         return []
 
 
-def _is_session(path: Path) -> bool:
-    """By what lies in it: a meta of a session, lines that are messages, or archives. Where both files are there and
-    neither can be read, what is left of them is looked at.
+def is_session(path: Path) -> bool:
+    """Whether a directory is a session, by what lies in it: a meta of a session, lines that are messages, or archives.
+    Where both files are there and neither can be read, what is left of them is looked at.
     """
     meta, root = _start(path / META), _start(path / ROOT)
     if meta is not None and (_BEGINNING.match(meta) or _is_meta(meta)):
