@@ -130,6 +130,7 @@ class Walk:
     def __init__(self, store: Any, folder: Any = None) -> None:
         self.store, self.folder = store, folder
         self.wrong: list[str] = []
+        self.held: list[Any] = []  # turns: one that is dropped is ended at some moment, and something is written
         self.count = 0
         self.known: dict[str, Any] = {"to": str(folder / "copy.db") if folder else "copy.db"}
 
@@ -168,6 +169,7 @@ class Walk:
         turn = await maybe(session.turn("q", on_busy="interrupt"))
         await maybe(turn.call("f", {"a": 1}, call_id="c1"))
         if method == "decide":
+            self.held.append(turn)
             await maybe(turn.call("pay", {"a": 1}, call_id="asked", needs_approval=True))
             return session
         return turn
@@ -185,7 +187,8 @@ class Walk:
         what = f"{type(subject).__name__}.{method}({parameter}={_brief(odd)})"
         before = await maybe(self.store.info())
         try:
-            await maybe(function(**{**named, parameter: odd}))
+            given = await maybe(function(**{**named, parameter: odd}))
+            self.held += [given] if hasattr(given, "interrupt") else []
         except BadArgument as error:
             after = await maybe(self.store.info())
             if (before.sessions, before.entries) != (after.sessions, after.entries):
@@ -196,8 +199,9 @@ class Walk:
             pass
         except BaseException as error:
             self.wrong.append(f"{what}: {type(error).__name__}: {str(error)[:120]}")
-        if face == "Turn":
-            await self._leave(subject)
+        for turn in [*self.held, *([subject] if face == "Turn" else [])]:
+            await self._leave(turn)
+        self.held.clear()
 
     async def _leave(self, turn: Any) -> None:
         with contextlib.suppress(HoldfastError):
