@@ -184,3 +184,19 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(few: Path) -> None:
     seen = on_terminal("doctor", few, columns=100)
     assert "\r[" in seen.out and "of 6 stores" in seen.out
     assert "\r[" not in on_terminal("doctor", few, columns=100, TERM="dumb").out
+
+
+def test_a_store_whose_name_is_as_long_as_can_be_is_healed_with_the_others(tmp_path: Path) -> None:
+    """Nothing more can be written into the folder beside such a file, neither by the doctor nor by SQLite."""
+    stores = filled(tmp_path / "stores", 1)
+    for letter in ("é", "e"):
+        built = goose_stores.built(tmp_path / f"{letter}.db", goose_stores.orphan_tool_request)
+        name = letter * (252 // len(letter.encode()))
+        Path(built).rename(stores / f"{name}.db")
+        (stores / f"{name[:-1]}x.db").write_bytes((stores / f"{name}.db").read_bytes())
+    told = command("doctor", stores, "--heal", tmp_path / "healed", "--json").json
+    healed = [store["out"] for store in told["healed"]["stores"] if "machine" not in store["out"]]
+    assert len(set(healed)) == 4
+    for path in healed:
+        with holdfast.open(path) as store:
+            assert len(store.sessions()) == 1

@@ -29,6 +29,8 @@ from holdfast.runtime.bringing import bring
 FORMS = {"holdfast": None, "goose-json": "goose", "hermes": "hermes", "openviking": "openviking"}
 """What a healed copy can be, and the kind of store that it takes; a Holdfast store can be made of all."""
 OWN_ENDING = ".db"
+NAME_MAX = 200
+"""Bytes in the name of a copy: file systems take 255, and a store has files beside it with longer names."""
 
 
 class Copy(msgspec.Struct):
@@ -92,8 +94,16 @@ def _places(stores: Sequence[Found], options: Any) -> list[str]:
         place = kind if place == os.curdir else place  # sessions of the folder itself
         if FORMS[options.form] is None and not place.endswith(OWN_ENDING):
             place += OWN_ENDING
-        places.append(place)
+        places.append(_short(place))
     return _apart(places)
+
+
+def _short(place: str) -> str:
+    """The same place, its name cut where a store could not put its log and its lock beside it."""
+    folder, name = os.path.split(place)
+    root, ending = os.path.splitext(name)
+    cut = os.fsencode(root)[: NAME_MAX - len(os.fsencode(ending))]
+    return os.path.join(folder, cut.decode("utf-8", "ignore") + ending)
 
 
 def _apart(places: Sequence[str]) -> list[str]:

@@ -22,6 +22,8 @@ from holdfast.foreign.shelf import Unreadable
 TRIES = 20
 _BLOCK = 1 << 20
 _DEPTH_MAX = 64
+_NAME_MAX = 240
+"""Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it with longer names."""
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -53,7 +55,7 @@ class PrivateCopy:
                 raise NoRoom(tempfile.gettempdir(), "it is full") from error
             problem, remedy = f"a private copy can't be made ({error.strerror})", "Set TMPDIR to a folder of yours"
             raise StoreUnavailable(where=tempfile.gettempdir(), problem=problem, remedy=remedy) from error
-        self.path = self._folder.path / (self.source.name or "store")
+        self.path = self._folder.path / _name_of(self.source)
         try:
             self._copy(beside, folders)
         except NoRoom:
@@ -98,8 +100,9 @@ class PrivateCopy:
         """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe says nothing."""
         try:
             mode = os.lstat(f"{real}{tail}").st_mode
-        except OSError:
-            return True  # there is none now; there may be one when it is copied
+        except OSError as error:
+            # There is none now, and there may be one when it is copied; unless no file can have such a name.
+            return error.errno != errno.ENAMETOOLONG
         if stat.S_ISREG(mode):
             return True
         what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no regular file"
@@ -121,6 +124,12 @@ class PrivateCopy:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _name_of(source: Path) -> str:
+    """What the copy is called: as its source, if the files beside it can be called after it too."""
+    fits = len(os.fsencode(source.name)) <= _NAME_MAX
+    return source.name if source.name and fits else f"store{source.suffix[:16]}"
 
 
 def is_live(*paths: str | os.PathLike[str]) -> bool:

@@ -3,6 +3,7 @@
 All three are one kind to whoever reads them. A store is copied, opened in the copy, and told session by session.
 """
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -118,10 +119,10 @@ def _opened(path: Path, name: str) -> Book:
 
 def _is_database(path: Path) -> bool:
     """The tables are looked for in the first pages of the file and of its log, and asked for if they are not there."""
-    log = Path(f"{path}-wal")
+    log = f"{path}-wal"
     if not is_sqlite(path):
         return False
-    start = read_start(path, _START) + (read_start(log, _START) if log.is_file() else b"")
+    start = read_start(path, _START) + (read_start(log, _START) if os.path.isfile(log) else b"")
     if all(word in start for word in _TABLE_WORDS):
         return True
     try:
