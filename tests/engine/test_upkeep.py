@@ -16,6 +16,7 @@ import procs
 from holdfast import Store
 from holdfast.engine.sqlite import checking
 from holdfast.engine.upkeep import Problem, StoreInfo
+from holdfast.runtime import upkeep as maintenance
 
 PAGE = 4096
 
@@ -223,8 +224,9 @@ def test_looking_takes_no_more_memory_than_a_page(tmp_path: Path) -> None:
 
 
 def test_no_more_problems_are_told_than_somebody_can_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "PROBLEMS_MAX", 3)
     meddle(path, f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST}")
+    for module in (checking, maintenance):
+        monkeypatch.setattr(module, "PROBLEMS_MAX", 3)
     with holdfast.open(path) as store:
         assert len(store.check()) == 3
 

@@ -14,7 +14,7 @@ from holdfast.testing.examine import broken
 from interrupting import Interrupt, points
 from looking import ends, other_handle
 
-STEP = 17
+STEP, STEP_ON_LOOP = 17, 67
 CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -157,7 +157,7 @@ def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
         for doing in (async_whole, async_left):
             count = Interrupt()
             async_life(path, doing, "0", count)
-            for number, at in enumerate(points(count.lines, step=STEP)):
+            for number, at in enumerate(points(count.lines, step=STEP_ON_LOOP)):
                 point = Interrupt(at=at, by=[KeyboardInterrupt, SystemExit][number % 2])
                 key, shown, raised = async_life(path, doing, str(at), point)
                 where = f"{doing.__name__} at {at}, {point.where}"

@@ -1,6 +1,6 @@
 """The soak: random worlds hold, one seed is one world, and what is planted is found.
 
-Some two minutes of one core in all, in tests that can be run side by side; `python -m holdfast.testing.soak` goes on
+A minute and a half of one core in all, in tests that can be run side by side; `python -m holdfast.testing.soak` goes on
 for as long as somebody likes.
 """
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from holdfast.engine.protocol import Commit, Engine, Write
 from holdfast.testing.soak import main, soak, soak_for
 
-WORLDS = 7
+WORLDS = 3
 """In each test of this many worlds in a row."""
 
 Spoil = Callable[[Write], Write]

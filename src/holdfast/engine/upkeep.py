@@ -2,6 +2,9 @@
 
 import msgspec
 
+PROBLEMS_MAX = 1000
+"""So many are told of a store, and no more: the first thousand say enough."""
+
 
 class StoreInfo(msgspec.Struct, frozen=True):
     """What is in a store and how large it is, told without reading it through.

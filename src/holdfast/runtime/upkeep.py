@@ -4,7 +4,8 @@ These are of the whole store, whichever tenant asks: they are for whoever looks 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import get_args
 
 import msgspec
@@ -12,7 +13,8 @@ import msgspec
 from holdfast.domain.entry import Entry, Kind, opened_of
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.upkeep import PROBLEMS_MAX, Backup, Problem, StoreInfo
+from holdfast.errors import Damaged
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
@@ -54,7 +56,8 @@ def check(engine: Engine) -> Plan[list[Problem]]:
     """All that is wrong with it; nothing is written (I-18). It reads the whole store."""
     problems = yield Read(engine.check, slow=True)
     told = {problem.place for problem in problems}
-    return problems + (yield Read(lambda: list(_unreadable(engine, told)), slow=True))
+    left = max(PROBLEMS_MAX - len(problems), 0)
+    return problems + (yield Read(lambda: list(islice(_unreadable(engine, told), left)), slow=True))
 
 
 def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
@@ -68,14 +71,30 @@ def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
             before, more = (states[-1].active_at, states[-1].id) if states else None, len(states) == PAGE
             asked = [state for state in states if not state.erased]
             for some in portions(asked, entries_max=ENTRIES_MAX):
-                pages = engine.beginnings([state.id for state in some], limit=ENTRIES)
+                pages = _beginnings(engine, some)
                 for state in some:
                     found = _unreadable_in(engine, state, pages.pop(state.id, []))
                     yield from (problem for problem in found if problem.place not in told)
 
 
+def _beginnings(engine: Engine, states: Sequence[SessionState]) -> dict[str, list[Entry]]:
+    try:
+        return engine.beginnings([state.id for state in states], limit=ENTRIES)
+    except Damaged:
+        return {}  # each is read by itself: those that lie on sound pages have to be looked at
+
+
 def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
-    """What is wrong with one session, whose first page may have been read."""
+    """What is wrong with one session, whose first page may have been read. What lies on a damaged page of the file is
+    the engine's to tell, and it has: by page, with the entries that it hits.
+    """
+    try:
+        yield from _unreadable_entries(engine, state, page)
+    except Damaged:
+        return
+
+
+def _unreadable_entries(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
     after = state.origin
     while after < state.head and (page := page or engine.entries(state.id, after=after, limit=ENTRIES)):
         for entry in page:

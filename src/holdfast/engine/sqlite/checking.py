@@ -25,10 +25,9 @@ from holdfast.engine.sqlite.damage import spans, unreadable
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.sqlite.trouble import translate
 from holdfast.engine.sqlite.upkeep import files_of
-from holdfast.engine.upkeep import Problem
+from holdfast.engine.upkeep import PROBLEMS_MAX, Problem
 from holdfast.errors import Damaged
 
-PROBLEMS_MAX = 1000
 PAGES_MAX = 100
 SESSIONS_AT_ONCE = 500
 
