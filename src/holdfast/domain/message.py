@@ -145,7 +145,7 @@ def freeze(payload: Any) -> bytes:
 
     Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
     """
-    if not _is_flat(payload):
+    if not is_flat(payload):
         check(payload)
     try:
         return _encode(payload)
@@ -179,18 +179,16 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
         return [thaw(body) for body in bodies]
 
 
-def _is_flat(payload: Any) -> bool:
+def is_flat(payload: Any) -> bool:
     """A dict of strings needs no walk: nothing in it can be outside JSON."""
     if type(payload) is not dict:
         return False
-    for key, value in payload.items():
-        if type(value) is not str or type(key) is not str:
-            return False
-    return True
+    return _TEXT.issuperset(map(type, payload)) and _TEXT.issuperset(map(type, payload.values()))
 
 
 _PLACE_MAX = 120
 _WHOLE = frozenset({str, bool, type(None)})
+_TEXT = frozenset({str})
 
 
 def check(value: Any, place: str = "", depth: int = 0) -> None:

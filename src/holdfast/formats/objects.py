@@ -7,6 +7,7 @@ from holdfast.domain.message import DEPTH_MAX, exact, too_deep
 from holdfast.errors import HoldfastError, InvalidMessage
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
 
 
 def plain(value: Any) -> Any:
@@ -15,12 +16,17 @@ def plain(value: Any) -> Any:
     can't even be looked at is refused here.
     """
     try:
-        return _plain(value, 0)
+        return value if is_flat(value) else _plain(value, 0)
     except HoldfastError:
         raise
     except Exception as error:  # raised by code of the caller's, or because another thread changes the value
         problem = f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
         raise InvalidMessage(problem=problem, place="the message") from error
+
+
+def is_flat(value: Any) -> bool:
+    """Whether this is a dict of nothing but JSON's own scalars, as most messages are: there is nothing to look into."""
+    return type(value) is dict and _SCALARS.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -87,6 +87,10 @@ class ChatAssembly(Assembling):
                 out.append(("done", 0, None))
 
     def _take_delta(self, delta: Any, out: list[Delta]) -> None:
+        if type(delta) is dict and len(delta) == 1 and type(delta.get("content")) is str and not self._blocks:
+            if delta["content"]:  # nearly every chunk of a stream says some words and nothing else
+                out.append(("text", 0, delta["content"]))
+            return
         for name, kind, index in _FIELDS:
             value = field(delta, name)
             if not value:
@@ -226,10 +230,12 @@ def _joined_base64(before: Any, piece: Any) -> Any:
         return before + piece
 
 
-def _extra(value: Any, known: Collection[str]) -> dict[str, Any]:
+def _extra(value: Any, known: frozenset[str]) -> dict[str, Any]:
     """What a chunk says beyond the keys that are known, whether it is a dict or an SDK object; nulls say nothing."""
     if type(value) is dict:
         keys: Collection[str] = value.keys()
+        if value.keys() <= known:
+            return {}
     else:
         keys = {*getattr(value, "model_fields_set", ()), *(getattr(value, "model_extra", None) or ())}
     found = {key: plain(field(value, key)) for key in keys if key not in known}

@@ -234,10 +234,12 @@ def checked(function: Function) -> Function:
     own, places, rules = _rules_of(function)
     if not rules:
         return function
+    # Most calls give a message and nothing else: what comes before the first rule is handed on as it is.
+    first = next((at for at, (each, _) in enumerate(places) if each in rules), len(places))
 
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
-        if len(given) > own:
+        if len(given) > first:
             if len(given) > len(places):
                 return function(*given, **named)  # which says that these are too many
             given = (

@@ -21,22 +21,10 @@ T = TypeVar("T")
 LOOK_S = 0.05
 
 
-async def arun(plan: Plan[T]) -> T:
+async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
     """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it comes, so that the plan
     can clean up; what it does then is driven to its end too.
     """
-    try:
-        return await _drive(plan)
-    except GeneratorExit:
-        plan.close()  # nobody awaits this any more, and it can't wait for anything
-        raise
-    except BaseException as cut:
-        if is_suspended(plan):  # it came between two steps of the plan
-            await _drive(plan, cut)
-        raise
-
-
-async def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
     try:
         request = next(plan) if error is None else plan.throw(error)
         while True:
@@ -64,6 +52,13 @@ async def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
                 request = plan.send(answer)
     except StopIteration as stop:
         return stop.value
+    except GeneratorExit:
+        plan.close()  # nobody awaits this any more, and it can't wait for anything
+        raise
+    except BaseException as cut:
+        if error is None and is_suspended(plan):  # it came between two steps of the plan
+            await arun(plan, cut)
+        raise
 
 
 async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:

@@ -21,7 +21,7 @@ from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
-from holdfast.domain.message import MessageNote, check, freeze, thaw, too_deep
+from holdfast.domain.message import MessageNote, check, freeze, is_flat, thaw, too_deep
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import CONTINUE, Seen
 from holdfast.domain.view import ranges
@@ -53,7 +53,8 @@ class Memory:
 
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
-    payloads = [_plain(message, at) for at, message in enumerate(messages)]
+    # A dict of strings can be stored as it is, and most messages are one.
+    payloads = [message if is_flat(message) else _plain(message, at) for at, message in enumerate(messages)]
     continuation = registry.get(format).say("user", CONTINUE)
     payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
     try:
