@@ -5,7 +5,8 @@ which message it shows, so the items of one message are handed to it as one payl
 works with this before anything else; lists of other formats pass unchanged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import eq
 from typing import Any
 
 from holdfast.domain.fingerprint import stamp_of
@@ -16,6 +17,9 @@ Shown = tuple[Payload, tuple[str, ...]]
 
 def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
     """Neighbours that show the same single message become one list of items."""
+    ids_shown = [ids for _, ids in shown]
+    if not any(map(eq, ids_shown, ids_shown[1:])):
+        return list(shown)  # as nearly all are: long lists are recorded after every message
     out: list[Shown] = []
     for payload, ids in shown:
         if len(ids) == 1 and out and out[-1][1] == ids:
@@ -26,12 +30,14 @@ def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
     return out
 
 
-def gather(presented: Sequence[Payload], groups: Iterable[Payload]) -> list[Payload]:
+def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payload]:
     """A caller's list with the items of known messages gathered. `groups`: payloads of known messages, of which those
     that are lists of items count, in the order in which they stand.
 
     Items are known by being equal, all of them in a row, or by their own ids where the caller has changed some.
     """
+    if list not in map(type, groups):
+        return list(presented)
     known = [group for group in groups if isinstance(group, list) and len(group) > 1]
     return _Gathering(presented, known).gathered() if known else list(presented)
 

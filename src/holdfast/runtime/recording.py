@@ -9,7 +9,6 @@ The commit is guarded by the head it was computed from: if anybody has written m
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -113,8 +112,8 @@ class _Attempt:
 
     def _gathered(self, memory: Memory, shown: list[Shown]) -> list[Any]:
         """The caller's list, with the items of one stored message as one payload."""
-        remembered = (anchor.snapshot for anchor in memory.anchors.get(self._format, ()))
-        return gather(self._payloads, chain((payload for payload, _ in shown), remembered))
+        remembered = [anchor.snapshot for anchor in memory.anchors.get(self._format, ())]
+        return gather(self._payloads, [payload for payload, _ in shown] + remembered)
 
     def frozen(self) -> list[Any]:
         """The list as it was when this was asked."""
