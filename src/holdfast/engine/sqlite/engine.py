@@ -194,8 +194,10 @@ class SqliteEngine:
 
     def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
         """What was erased is gone from all files before that is acknowledged."""
+        if not any(map(_cleans, commits)):
+            return outcomes
         cleaning = [
-            isinstance(outcome, Written) and (isinstance(commit, Scrubbing) or _takes_words(commit))
+            isinstance(outcome, Written) and _cleans(commit)
             for commit, outcome in zip(commits, outcomes, strict=True)
         ]
         problem = self._scrubbed() if any(cleaning) else None
@@ -538,8 +540,12 @@ def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
     return Waiting(message, waiter, seq, *told)
 
 
-def _takes_words(commit: Commit) -> bool:
-    return any(write.erase is not None or write.blank for write in commit)
+def _cleans(commit: Commit) -> bool:
+    """Whether words are taken out with it. Every commit is asked, so this is a plain loop."""
+    for write in commit:
+        if write.erase is not None or write.blank:
+            return True
+    return type(commit) is Scrubbing
 
 
 def _must_last(commits: Sequence[Commit]) -> bool:
