@@ -346,3 +346,37 @@ def test_what_a_child_opens_is_locked_as_its_own(path: Path) -> None:
                 return str(other.execute("PRAGMA quick_check").get)
 
         assert in_child(works) == "ok"
+
+
+def test_a_fork_waits_for_what_a_connection_does_that_was_being_made_when_it_began() -> None:
+    """Its lock is nobody's before it is made; whoever counts the locks first would fork while it is inside SQLite."""
+
+    class Readers:
+        def __init__(self) -> None:
+            self.made: list[forking.Gate] = []
+
+        def gates(self) -> list[forking.Gate]:
+            return list(self.made)
+
+    readers, is_making = Readers(), threading.Event()
+
+    def make() -> None:
+        with forking.opening:
+            is_making.set()
+            while forking._calm.is_set():
+                time.sleep(0.001)
+            readers.made.append(forking.Gate())
+
+    forking.concern(readers)  # type: ignore[arg-type]
+    maker = threading.Thread(target=make)
+    maker.start()
+    try:
+        assert is_making.wait(LIMIT_S)
+        forking._before()
+        try:
+            assert readers.made and readers.made[0] in forking._held
+        finally:
+            forking._after()
+    finally:
+        forking.unconcern(readers)  # type: ignore[arg-type]
+        maker.join()

@@ -88,9 +88,15 @@ def keep_from_children(file: int) -> Callable[[], None]:
 
 def _before() -> None:
     _calm.clear()
-    for gate in (opening, *(gate for one in list(_concerned) for gate in one.gates())):
-        if gate.acquire(timeout=QUIET_S):
-            _held.append(gate)
+    _take(opening)  # first: a connection that is made while the others are taken would not be among them
+    for one in list(_concerned):
+        for gate in one.gates():
+            _take(gate)
+
+
+def _take(gate: Any) -> None:
+    if gate.acquire(timeout=QUIET_S):
+        _held.append(gate)
 
 
 def _after() -> None:
