@@ -34,6 +34,16 @@ def asked(session, euros=80):
         assert pay(turn, euros, needs_approval=True).waiting
 
 
+def rewound(session, *, approved):
+    """A session whose view went back to before a call that was asked about and decided."""
+    with session.turn("Hi.") as turn:
+        turn.say("Hello.")
+    before = list(session.transcript())[-1].id
+    asked(session)
+    session.decide("c1", approved, by="ann")
+    session.rewind(before)
+
+
 def refused(turn, euros=80):
     """Why this call does not run; it must not."""
     head = turn._work.room.state().head
@@ -186,23 +196,13 @@ def test_a_fork_of_what_was_compacted_and_reset_frees_no_call(store):
 
 
 def test_a_rewind_frees_no_call(session):
-    with session.turn("Hi.") as turn:
-        turn.say("Hello.")
-    before = list(session.transcript())[-1].id
-    asked(session)
-    session.decide("c1", False, by="ann")
-    session.rewind(before)
+    rewound(session, approved=False)
     with session.turn("Pay.") as turn:
         assert refused(turn)
 
 
 def test_an_approval_that_the_view_went_back_from_is_not_used(session):
-    with session.turn("Hi.") as turn:
-        turn.say("Hello.")
-    before = list(session.transcript())[-1].id
-    asked(session)
-    session.decide("c1", True, by="ann")
-    session.rewind(before)
+    rewound(session, approved=True)
     with session.turn("Pay.") as turn:
         assert turn.calls() == []
         assert "rewound" in refused(turn)
