@@ -9,9 +9,12 @@ import pytest
 
 import holdfast
 from commanding import command
+from holdfast.domain.fold import Log
 from holdfast.errors import Conflict, Damaged, NotApproved
+from holdfast.runtime import restoring
 from holdfast.runtime.restoring import restore
 from holdfast.testing.examine import broken
+from holdfast.testing.histories import hidden
 from looking import raw_entries
 
 
@@ -159,6 +162,24 @@ def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_pa
         with pytest.raises(Damaged):
             restore(new, lines)
         assert list(new.sessions()) == []
+
+
+def test_a_log_is_arranged_once_however_many_pages_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.open(tmp_path / "hidden.db", durability="process") as store:
+        hidden(store, store.session("k"), 40)
+    lines = written(tmp_path / "hidden.db", tmp_path / "k.jsonl")
+    arranged: list[int] = []
+    arrange = Log._arrange
+
+    def counted(log: Log) -> Any:
+        arranged.append(len(log.standing))
+        return arrange(log)
+
+    monkeypatch.setattr(restoring, "PAGE", 5)
+    monkeypatch.setattr(Log, "_arrange", counted)
+    with holdfast.open(tmp_path / "new.db") as new:
+        restore(new, lines)
+    assert arranged == [40]
 
 
 def test_a_call_that_was_asked_about_is_bound_in_the_restored_session_too(tmp_path: Path) -> None:

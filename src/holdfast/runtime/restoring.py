@@ -119,13 +119,13 @@ def _damaged(where: str, problem: str) -> Damaged:
 def _vet(path: Path) -> None:
     """Goes through all of it once: what can't be read later is refused now."""
     log, ids, ended = Log(), set[bytes](), 0
-    for page, _ in _pages(_entries(path)):
+    for page, is_last in _pages(_entries(path)):
         ids.update(entry.id for entry in page)
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
             raise _damaged(str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)")
         try:
-            vet_log(log, page)
+            vet_log(log, page, is_last=is_last)
         except Damaged as error:
             raise _damaged(str(path), f"up to entry {ended}: {error.problem}") from error
 

@@ -139,10 +139,13 @@ def _vet_body(entry: Entry, note: Any) -> None:
         _insist(entry.kind == "compaction" or note.erased, "it has no body")
 
 
-def vet_log(log: Log, page: Sequence[Entry]) -> None:
-    """Folds a page of a log that is vetted entry by entry, so that what its entries say together can be read too."""
+def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
+    """Folds a page of a log that is vetted entry by entry, so that what its entries say together can be read too. What
+    they arrange is looked at once, after the last page: arranging takes as long as the log is.
+    """
     _read(lambda: log.add([replace(entry, body=b"") for entry in page if entry.kind != "instructions"]), "the log")
-    _read(lambda: log.order, "the log")
+    if is_last:
+        _read(lambda: log.order, "the log")
 
 
 def _read(work: Callable[[], Any], what: str) -> Any:
