@@ -110,7 +110,7 @@ def test_many_sessions_are_erased_in_few_transactions(where: str, monkeypatch: p
     """What a file has to write anew is written once for each of them."""
     _, counted = counts(where, 40, monkeypatch)
     if "://" in where:
-        assert counted.times("commit") == counted.times("save_note") <= 4
+        assert counted.times("commit") == counted.times("save_note") == counted.times("sweep") <= 4
     else:
         assert counted.times("DELETE FROM outbox") == counted.times("DELETE FROM journal_a") <= 4
         assert counted.times("COMMIT") <= 12, "each is followed by what scrubs the file"

@@ -77,7 +77,9 @@ def _some(notes: tuple[tuple[int, bytes], ...], known: Known) -> list[Statement]
 
 
 def _whole(erased: list[tuple[Known, Write]]) -> list[Statement]:
-    """What is left of these sessions are the notes of these writes, by seq."""
+    """What is left of these sessions are the notes of these writes, by seq. Their journals are not asked about: a
+    turn that ends, or whose session is closed, has its own swept.
+    """
     places = columns(PLACE, [(known.tenant, known.id) for known, _ in erased])
     found: list[Statement] = []
     untold = [(known.tenant, known.id) for known, write in erased if not _tells_all(known, write)]
@@ -89,8 +91,6 @@ def _whole(erased: list[tuple[Known, Write]]) -> list[Statement]:
     found += [(name, places) for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")]
     heads = [(known.tenant, known.id, known.head) for known, _ in erased]
     found += [("hold_mark", columns(PLACE | {"seq": Ints}, heads)), ("forget_words", places)]
-    positions = [(known.tenant, known.id, known.position) for known, _ in erased]
-    found.append(("sweep", columns(PLACE | {"position": Ints}, positions)))
     return found
 
 
