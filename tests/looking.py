@@ -3,12 +3,14 @@
 Everything here reads through a store handle of its own or through the engine of one, as another process would.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import note_of
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Engine
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import Store, open_store
 
@@ -31,6 +33,11 @@ class Hasty(RealWorld):
 
     def tick(self) -> float:
         return super().tick() * 100
+
+
+def patient(lock_s: float) -> Callable[..., Engine]:
+    """The real engine, with less patience, for `holdfast.runtime.store.open_engine`: `open` has no word for it."""
+    return lambda where, **options: open_engine(where, **{**options, "lock_s": lock_s})
 
 
 @contextmanager

@@ -14,11 +14,10 @@ import pytest
 import holdfast
 import procs
 from holdfast import Session
-from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine
 from holdfast.engine.sqlite.migrating import SCHEMA_VERSION
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
 from holdfast.testing.faults import LASTING, READING, WRITING, Faults, Trouble
+from looking import patient
 
 
 @pytest.fixture
@@ -28,12 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real engine, with less patience: `open` has no word for it."""
-
-    def quick(where: str, **options: object) -> Engine:
-        return open_engine(where, **{**options, "lock_s": 0.2})  # type: ignore[arg-type]
-
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", quick)
+    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
 
 
 def told(session: Session) -> list[str]:

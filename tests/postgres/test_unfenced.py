@@ -5,6 +5,7 @@ acknowledged by its successor.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,18 @@ from looking import Hasty
 from servers import Server, dsn
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.errors.WeaklyReplicated")
+
+
+ANSWER_S = 2.0
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is alone never answers a commit; stores that are opened now wait less long for it than by
+    themselves.
+    """
+    hasty = partial(PostgresEngine, answer_s=ANSWER_S)
+    monkeypatch.setattr("holdfast.engine.postgres.engine.PostgresEngine", hasty)
 
 
 @pytest.fixture
@@ -48,6 +61,7 @@ def first(server: Server, cluster: Cluster, place: str) -> str:
     return dsn([server, *others], place.rpartition("/")[2].partition("?")[0], connect_timeout=3)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_nobody_follows_a_primary_that_was_replaced(cluster: Cluster, replicated: str, old: list[Server]):
     """Neither a store that is opened now, nor one that was open all the time."""
     address = first(cluster.primary, cluster, replicated)
@@ -65,7 +79,10 @@ def test_nobody_follows_a_primary_that_was_replaced(cluster: Cluster, replicated
 
 
 HOLDS = """
+    from functools import partial
     import holdfast
+    from holdfast.engine.postgres import engine
+    engine.PostgresEngine = partial(engine.PostgresEngine, answer_s=float(sys.argv[2]))
     store = holdfast.open(sys.argv[1])
     turn = store.turn("k", "tell me")
     pieces = turn.deliver(iter([f"piece {number} " for number in range(20)]))
@@ -78,12 +95,13 @@ HOLDS = """
 """
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_turn_that_is_settled_after_a_fail_over_keeps_all_that_was_shown(
     cluster: Cluster, replicated: str, old: list[Server]
 ):
     """I-5, I-6: its writer went on at the new primary and was killed; the old one knows only the beginning."""
     address = first(cluster.primary, cluster, replicated)
-    with procs.child(HOLDS, address) as writer, holdfast.open(address) as store:
+    with procs.child(HOLDS, address, ANSWER_S) as writer, holdfast.open(address) as store:
         writer.wait_for("ready")
         session = store.session("k")
         brought_back(cluster, old)

@@ -15,7 +15,7 @@ import holdfast
 from holdfast.errors import StoreUnavailable, TurnInterrupted
 from holdfast.runtime.source import AHEAD_MAX
 from holdfast.testing.providers import check
-from looking import end_notes, ends, journal_rows, journaled, other_handle, told
+from looking import end_notes, ends, journal_rows, journaled, other_handle, patient, told
 from procs import child
 from sse_server import anthropic_script, chat_script, responses_script
 
@@ -395,12 +395,12 @@ def test_an_endless_async_source_is_slowed_too(where):
         assert answer.state == "partial" and answer.text == "x" * handed
 
 
-def test_a_store_that_cannot_write_hands_nothing_on(store, where):
+def test_a_store_that_cannot_write_hands_nothing_on(where, monkeypatch):
     """I-3, I-5, FAULTS A11, F8: the lock is held beyond all patience; the caller gets a typed error, not the text."""
-    session = store.session("k")
+    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
     shown = []
-    store._work.engine._lock_s = 0.2
-    with child(HOLDER, f"{where}-lock") as holder:
+    with holdfast.open(where) as store, child(HOLDER, f"{where}-lock") as holder:
+        session = store.session("k")
 
         def source():
             yield "stored "
@@ -415,11 +415,11 @@ def test_a_store_that_cannot_write_hands_nothing_on(store, where):
         assert shown == ["stored "]
         holder.tell()
         holder.wait_for("free")
-    with other_handle(where) as other:
-        assert other.session("k").stop() in (True, False)
-        [_, answer] = other.session("k").transcript()
-        assert answer.text == "stored " and answer.state == "partial"
-        assert [len(each) for each in ends(other, session.id).values()] == [1]
+        with other_handle(where) as other:
+            assert other.session("k").stop() in (True, False)
+            [_, answer] = other.session("k").transcript()
+            assert answer.text == "stored " and answer.state == "partial"
+            assert [len(each) for each in ends(other, session.id).values()] == [1]
 
 
 RICH = {

@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from carrying import CANARY, HOWS, LARGE, carried
 from holdfast.errors import NotFound, SessionEnded
-from looking import HandWorld, other_handle
+from looking import HandWorld, other_handle, patient
 from procs import child
 
 
@@ -247,16 +247,18 @@ def test_a_blob_that_two_sessions_said_goes_with_the_second(store, path):
     assert files_with(path) == []
 
 
-def test_a_reader_that_holds_old_pages_is_said_to_be_in_the_way(store, path):
-    session = told_everywhere(store)
-    reader = apsw.Connection(str(path))
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM entry").fetchall()
-    with pytest.raises(holdfast.errors.StoreUnavailable, match="erase the session again"):
+def test_a_reader_that_holds_old_pages_is_said_to_be_in_the_way(path, monkeypatch):
+    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    with holdfast.open(path, durability="process") as store:
+        session = told_everywhere(store)
+        reader = apsw.Connection(str(path))
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entry").fetchall()
+        with pytest.raises(holdfast.errors.StoreUnavailable, match="erase the session again"):
+            store.erase(session.id)
+        reader.close()
         store.erase(session.id)
-    reader.close()
-    store.erase(session.id)
-    assert files_with(path) == []
+        assert files_with(path) == []
 
 
 def test_erasing_what_is_not_there_is_not_found(store):

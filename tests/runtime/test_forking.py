@@ -19,6 +19,7 @@ import procs
 from holdfast.engine.sqlite import forking
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
+from looking import patient
 
 LIMIT_S = 60.0
 
@@ -295,11 +296,7 @@ def test_a_session_keeps_its_store_open_after_the_store_was_dropped(path: Path) 
 
 
 def test_refused_writes_leave_no_threads_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.engine.open import open_engine
-
-    monkeypatch.setattr(
-        "holdfast.runtime.store.open_engine", lambda where, **options: open_engine(where, **{**options, "lock_s": 0.05})
-    )
+    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.05))
     script = """
         import fcntl, os
         file = os.open(sys.argv[1] + "-lock", os.O_RDWR)

@@ -4,7 +4,6 @@ import asyncio
 import os
 import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,11 @@ import holdfast
 import procs
 from holdfast import Session, Store
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine, Opening, Refused, Write, Written
+from holdfast.engine.protocol import Opening, Refused, Write, Written
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld, mint
 from holdfast.testing.reference import Ticks
+from looking import patient
 
 LIMIT_S = 60
 
@@ -247,11 +247,6 @@ def test_a_lock_held_too_long_is_told_to_the_caller_and_nothing_is_lost(
         assert [message.text for message in again.session("k").transcript()] == ["before", "after"]
 
 
-def patient(lock_s: float) -> Callable[..., Engine]:
-    """The real engine, with less patience: `open` has no word for it."""
-    return lambda where, **options: open_engine(where, **{**options, "lock_s": lock_s})
-
-
 def test_a_turn_under_way_survives_a_lock_held_for_a_while(path: Path) -> None:
     """F8: within the patience of the store, a caller only waits."""
     with holdfast.open(path, durability="process") as store:
@@ -269,8 +264,11 @@ def test_a_turn_under_way_survives_a_lock_held_for_a_while(path: Path) -> None:
         assert [message.text for message in session.transcript()] == ["hello", "hi"]
 
 
-def test_a_store_can_not_be_opened_while_another_program_holds_its_lock_for_longer_than_it_waits(path: Path) -> None:
-    """F8: with the patience that users have."""
+def test_a_store_can_not_be_opened_while_another_program_holds_its_lock_for_longer_than_it_waits(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F8"""
+    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
     holdfast.open(path, durability="process").close()
     with procs.child(HOLDS_FILE, path) as other:
         other.wait_for("held")

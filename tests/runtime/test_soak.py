@@ -1,7 +1,7 @@
 """The soak: random worlds hold, one seed is one world, and what is planted is found.
 
-A minute and a half of one core in all, in tests that can be run side by side; `python -m holdfast.testing.soak` goes on
-for as long as somebody likes.
+An ordinary run lives in a few worlds, in tests that can be run side by side; with `HOLDFAST_SWEEP=1` there are ten
+times as many, and `./dev soak` goes on for as long as somebody likes.
 """
 
 import itertools
@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from holdfast.engine.protocol import Commit, Engine, Write
 from holdfast.testing.soak import main, soak, soak_for
+from interrupting import SWEEP
 
-WORLDS = 3
+WORLDS = 10 if SWEEP else 1
 """In each test of this many worlds in a row."""
 
 Spoil = Callable[[Write], Write]
@@ -36,7 +37,7 @@ def test_random_worlds_hold(first: int) -> None:
 
 def test_one_seed_is_one_world() -> None:
     """The same steps, the same answers, the same logs, though the processes beside them die elsewhere."""
-    one, again, other = soak(3), soak(3), soak(4)
+    one, again, other = (soak(seed, steps=200) for seed in (3, 3, 4))
     assert (one.trace, one.logs, one.steps, one.refusals) == (again.trace, again.logs, again.steps, again.refusals)
     assert one.trace != other.trace and one.logs != other.logs
 
