@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.aio_delivery import AsyncDelivery
     from holdfast.runtime.carrying import Difference
     from holdfast.runtime.compacting import Compaction, Summary
-    from holdfast.runtime.copying import Copied, Progress, copy
+    from holdfast.runtime.copying import Copied, Progress, Salvaged, copy
     from holdfast.runtime.erasing import Erasure
     from holdfast.runtime.listing import Listed, Page
     from holdfast.runtime.pending import PendingMessage
@@ -91,6 +91,7 @@ __all__ = [
     "Progress",
     "Receipt",
     "Recorded",
+    "Salvaged",
     "Session",
     "SessionInfo",
     "StartingTurn",
@@ -130,6 +131,7 @@ _LATER = {
     "Problem": "engine.upkeep",
     "Progress": "runtime.copying",
     "Recorded": "runtime.recording",
+    "Salvaged": "runtime.copying",
     "StartingTurn": "runtime.aio",
     "StoreInfo": "engine.upkeep",
     "Summary": "runtime.compacting",

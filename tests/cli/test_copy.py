@@ -2,6 +2,8 @@
 
 import re
 
+import apsw
+
 import holdfast
 from commanding import command, on_terminal, process
 from copies import fill, told
@@ -33,7 +35,24 @@ def test_json_has_the_fields_of_the_library(world, tmp_path):
     assert printed == {name: getattr(copied, name) for name in copied.__struct_fields__} | {
         "in_use": [],
         "differences": [],
+        "salvaged": [],
     }
+
+
+def test_an_entry_that_can_not_be_read_is_1_and_told_with_its_place(world, tmp_path):
+    with apsw.Connection(str(world.path)) as connection:
+        [(session, seq)] = connection.execute(
+            "UPDATE entry SET note = '{' WHERE n = (SELECT max(n) FROM entry WHERE kind = 'end') RETURNING "
+            "(SELECT id FROM session WHERE session.n = entry.session), seq"
+        )
+    done = command("copy", world.path, tmp_path / "moved.db")
+    assert done.code == 1
+    [line] = done.out.splitlines()
+    assert line.startswith(f"session {session[:8]}")
+    assert line.endswith(f", entry {seq}: it can't be read, and is a placeholder in the target")
+    assert "With entries that can't be read: 1 session." in done.err
+    [salvaged] = command("copy", world.path, tmp_path / "moved.db", "--json").json["salvaged"]
+    assert (salvaged["session_id"], salvaged["seqs"]) == (session, [seq])
 
 
 def test_a_session_that_went_on_in_the_target_is_1_and_told_with_both_digests(path, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from copies import beside
 from holdfast import copy
+from holdfast.runtime.vetting import vet_entry
 from holdfast.testing.examine import broken
 
 SECRET = "the code is 4711"
@@ -71,11 +72,6 @@ CRAFTED = {
     "a fence that is out of reach": "UPDATE session SET fence = 9223372036854775807 WHERE key = 'parent'",
     "a key of another type": "UPDATE session SET key = x'00ff' WHERE key = 'parent'",
     "an id that is none": "UPDATE session SET id = 'parent' WHERE key = 'parent'",
-    "a note that can't be read": "UPDATE entry SET note = '{\"takes\":7}' WHERE kind = 'turn'",
-    "an id of one byte": "UPDATE entry SET id = x'00' WHERE kind = 'turn'",
-    "a kind that is none": "UPDATE entry SET kind = 'gift' WHERE kind = 'end'",
-    "a body that is no message": "UPDATE entry SET body = x'7b7d7d', note = x'7b7d' WHERE kind = '' AND turn > 0",
-    "a time beyond time": "UPDATE entry SET at = 1 << 60 WHERE kind = 'turn'",
 }
 
 
@@ -86,6 +82,33 @@ def test_a_crafted_session_is_left_and_the_others_come(path: Path, target: Path,
     copied = copy(path, target, tenant="mallory")
     assert copied.differences
     assert "all is well" in said(target, "mallory") and said(target, "alice") == [SECRET, "noted"]
+
+
+ENTRIES = {
+    "a note that can't be read": "UPDATE entry SET note = '{\"takes\":7}' WHERE kind = 'turn'",
+    "an id of one byte": "UPDATE entry SET id = x'00' WHERE kind = 'turn'",
+    "a kind that is none": "UPDATE entry SET kind = 'gift' WHERE kind = 'end'",
+    "a body that is no message": "UPDATE entry SET body = x'7b7d7d', note = x'7b7d' WHERE kind = '' AND turn > 0",
+    "a time beyond time": "UPDATE entry SET at = 1 << 60 WHERE kind = 'turn'",
+}
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_of_a_crafted_entry_nothing_comes_but_its_place(path: Path, target: Path, alices: str, case: str) -> None:
+    forked(path)
+    craft(path, ENTRIES[case])
+    copied = copy(path, target, tenant="mallory")
+    assert copied.differences == ()
+    [told] = copied.salvaged
+    with holdfast.open(path, tenant="mallory") as here, holdfast.open(target, tenant="mallory") as there:
+        for each in here.sessions():
+            ours, theirs = (store._work.engine.entries(each.id) for store in (here, there))
+            other = [seq for seq, (one, two) in enumerate(zip(ours, theirs, strict=True), 1) if one != two]
+            assert other == (list(told.seqs) if each.id == told.session_id else [])
+            for entry in theirs:
+                vet_entry(entry)
+    with holdfast.open(target, tenant="alice") as store:
+        assert [message.text for message in store.session("k").transcript()] == [SECRET, "noted"]
 
 
 def test_debts_that_no_turn_of_the_log_owes_are_not_copied(path: Path, target: Path) -> None:

@@ -9,6 +9,9 @@ from holdfast.cli.opening import SHORT, insist
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 
+SHOWN = 5
+"""So many entries of a session that can't be read are named; how many more there are is told."""
+
 
 def options(parser: Parser) -> None:
     place = "a store: a file, or postgresql://…"
@@ -23,9 +26,10 @@ def run(options: Any, out: Output) -> int:
 
     Both may be in use. Run it again to bring over what is new since, or what is left of a copy that was cut short.
     All that was copied is read back and compared. A session that went on in the target by itself is reported and left
-    as it is; then the exit code is 1.
+    as it is. In the place of an entry that can't be read comes a placeholder, which is reported, too. In both cases the
+    exit code is 1.
 
-    With --json, one object: `sessions`, `entries`, `added`, `digest`, `in_use`, `differences`.
+    With --json, one object: `sessions`, `entries`, `added`, `digest`, `in_use`, `differences`, `salvaged`.
     """
     insist(options.source, remedy="check the path, there is nothing to copy")
     try:
@@ -36,15 +40,19 @@ def run(options: Any, out: Output) -> int:
         out.json(copied)
     else:
         _tell(out, copied)
-    return WRONG if copied.differences else DONE
+    return WRONG if copied.differences or copied.salvaged else DONE
 
 
 def _tell(out: Output, copied: Any) -> None:
     for each in copied.differences:
-        named = f" ({each.key})" if each.key is not None else ""
-        out.line((f"session {each.session_id[:SHORT]}", "strong"), f"{named}, entry {each.seq}: {each.problem}")
+        out.line(*_named(each), f", entry {each.seq}: {each.problem}")
         if each.source_digest or each.target_digest:
             out.line(f"    source {each.source_digest or 'has none'}, target {each.target_digest or 'has none'}")
+    for each in copied.salvaged:
+        for seq in each.seqs[:SHOWN]:
+            out.line(*_named(each), f", entry {seq}: it can't be read, and is a placeholder in the target")
+        if len(each.seqs) > SHOWN:
+            out.line(f"    and {wording.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more")
     held = f"{wording.many(copied.sessions, 'session')}, {wording.many(copied.entries, 'entry', 'entries')}"
     out.say(f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}.")
     if copied.in_use:
@@ -53,6 +61,14 @@ def _tell(out: Output, copied: Any) -> None:
     if copied.differences:
         left = wording.many(len(copied.differences), "session")
         out.tell(f"Left as they are: {left}. What is in the target is never changed.")
+    if copied.salvaged:
+        some = wording.many(len(copied.salvaged), "session")
+        out.tell(f"With entries that can't be read: {some}. `holdfast check` tells what is wrong with the source.")
+
+
+def _named(each: Any) -> tuple[tuple[str, str], str]:
+    """A session as a report names it."""
+    return (f"session {each.session_id[:SHORT]}", "strong"), f" ({each.key})" if each.key is not None else ""
 
 
 class _Bar:

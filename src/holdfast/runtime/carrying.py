@@ -9,7 +9,8 @@ copy can make one: that is told with its place, and nothing is changed. Nothing 
 next: a copy that was killed is resumed by comparing again.
 
 Inbox and outbox change only together with the log, so whoever has the same log may be given them as a whole. An erasure
-is carried over too: words that were taken out of the source do not stay in the target.
+is carried over too: words that were taken out of the source do not stay in the target. An entry that can't be read
+takes nothing else with it: a placeholder is carried in its place (`salvaging`).
 """
 
 from collections.abc import Callable, Iterator
@@ -33,15 +34,15 @@ from holdfast.engine.protocol import (
     Waiting,
     Write,
 )
-from holdfast.errors import Damaged
 from holdfast.runtime.comparing import Tally, closed, differences, digest_of, is_same_place, pages
 from holdfast.runtime.drive import Plan
-from holdfast.runtime.vetting import vet_debt, vet_entry
+from holdfast.runtime.salvaging import Salvage
+from holdfast.runtime.vetting import vet_debt
 
 
 class Carried(msgspec.Struct, frozen=True):
     """A session that is in the target as it is in the source, up to its last entry or, if `in_use`, up to the turn that
-    is running. `added` entries are new there.
+    is running. `added` entries are new there. `lost` are entries of the source that can't be read, by seq.
     """
 
     session_id: str
@@ -49,6 +50,7 @@ class Carried(msgspec.Struct, frozen=True):
     added: int
     digest: str
     in_use: bool
+    lost: dict[int, str]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -116,6 +118,7 @@ class _Passage:
     ) -> None:
         self._here, self._there, self._advance = here, there, advance
         self.state, self.cut = state, state.origin
+        self._salvage = Salvage(here, state)
         self._known = there.state(state.id)
         # A reply that is sent from now on is not owed there either, though the copy ends before the entry that says so.
         self._debts = here.debts(state.id)
@@ -130,7 +133,7 @@ class _Passage:
     def bring(self) -> Plan[bool]:
         """Compares what is there and lays down what is not. False when the session has to be looked at anew."""
         self._check_same_session()
-        for page, is_last in _with_last(closed(self._here, self.state)):
+        for page, is_last in _with_last(closed(self._salvage.pages(), running=self.state.turn)):
             self._read(page)
             yield from self._put(page, is_last)
             self._advance(len(page))
@@ -148,14 +151,13 @@ class _Passage:
 
     def carried(self, added: int) -> Carried:
         state, tally = self.state, self._tally
-        return Carried(state.id, tally.entries, added, tally.digest, state.turn is not None)
+        lost = {seq: problem for seq, problem in self._salvage.lost.items() if seq <= self.cut}
+        return Carried(state.id, tally.entries, added, tally.digest, state.turn is not None, lost)
 
     # The source's side.
 
     def _read(self, page: list[Entry]) -> None:
         """Takes in what a page tells of the session: all that has to stand in the target besides the entries."""
-        for entry in page:
-            _vet(entry)
         self.cut = page[-1].seq
         self._tally.add(page)
         self._inbox.add(page)
@@ -180,8 +182,13 @@ class _Passage:
         )
 
     def _waiting(self) -> tuple[Waiting, ...]:
-        """Who waits with a message waits at the source: in the target nobody does."""
+        """Who waits with a message waits at the source: in the target nobody does. What took a message from the inbox
+        may be what can't be read: then it waits only if it does at the source, too.
+        """
         seqs = sorted((seq, bytes.fromhex(id)) for id, seq in self._inbox.waiting.items())
+        if seqs and self._salvage.lost:
+            there = {waiting.message for waiting in self._here.inbox(self.state.id)}
+            seqs = [(seq, id) for seq, id in seqs if id in there]
         return tuple(Waiting(id, None, seq) for seq, id in seqs)
 
     def _owed(self) -> Iterator[Debt]:
@@ -247,7 +254,7 @@ class _Passage:
     @cached_property
     def _blanked(self) -> frozenset[int]:
         """The entries of the source that have lost their words with another session."""
-        own = pages(self._here, self.state.id, after=self.state.origin, upto=self.state.head)
+        own = Salvage(self._here, self.state).pages()
         notes = (note_of("blanked", entry.note) for page in own for entry in page if entry.kind == "blanked")
         return frozenset(seq for note in notes for seq in note.seqs)
 
@@ -301,13 +308,6 @@ class _Passage:
 
     def _is_erased_alike(self, known: SessionState) -> bool:
         return known.erased and known.head >= self.state.head
-
-
-def _vet(entry: Entry) -> None:
-    try:
-        vet_entry(entry)
-    except Damaged as error:
-        raise Damaged(where=f"entry {entry.seq}", problem=error.problem) from error
 
 
 def _with_last(found: Iterator[list[Entry]]) -> Iterator[tuple[list[Entry], bool]]:

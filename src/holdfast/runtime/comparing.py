@@ -4,13 +4,13 @@ A digest is of the entries alone, all that each of them is, so it is the same in
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from holdfast.domain.entry import Entry
 from holdfast.engine.addressing import damage_remedy
-from holdfast.engine.protocol import Engine, SessionState
+from holdfast.engine.protocol import Engine
 from holdfast.errors import Damaged
 
 PAGE = 1000
@@ -70,15 +70,15 @@ def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[li
         after = page[-1].seq
 
 
-def closed(engine: Engine, state: SessionState) -> Iterator[list[Entry]]:
-    """The same for a session as it stood at one moment, without the turn that was running then: what is under way is
+def closed(found: Iterable[list[Entry]], *, running: int | None) -> Iterator[list[Entry]]:
+    """The pages of a session as it stood at one moment, without the turn that was running then: what is under way is
     not yet what happened, and is nobody's to end but its writer's. No page ends within a turn, unless that is very
     long: whoever stops between two has a session that could have been so.
     """
     held: list[Entry] = []
-    for page in pages(engine, state.id, after=state.origin, upto=state.head):
-        under_way = (at for at, entry in enumerate(page) if entry.turn == state.turn)
-        at = next(under_way, None) if state.turn is not None else None
+    for page in found:
+        under_way = (at for at, entry in enumerate(page) if entry.turn == running)
+        at = next(under_way, None) if running is not None else None
         held += page[:at]
         if at is not None:
             break

@@ -31,11 +31,24 @@ BYTES_MAX = 16 << 20
 """So many sessions, or so much of them, are under way at once."""
 
 
+class Salvaged(msgspec.Struct, frozen=True):
+    """A session of which some entries can't be read in the source, those at these `seqs`. The target has placeholders
+    in their places, and all else of it. `problem` is what is wrong with the first of them.
+    """
+
+    session_id: str
+    tenant: str
+    key: str | None
+    seqs: tuple[int, ...]
+    problem: str
+
+
 class Copied(msgspec.Struct, frozen=True):
     """What a copy did. `entries` are in the target as they are in the source, `added` of them by this copy; all
     were read back and compared. `digest` is of all these sessions together, the same in both stores. `in_use`: sessions
     in which a turn is running, copied up to there, and forks that wait for that turn; copy again when it is over.
-    `differences`: sessions that were left as they are.
+    `differences`: sessions that were left as they are. `salvaged`: sessions that were copied but for entries that can't
+    be read; the digest is then of the target, with its placeholders.
     """
 
     sessions: int
@@ -44,6 +57,7 @@ class Copied(msgspec.Struct, frozen=True):
     digest: str
     in_use: tuple[str, ...]
     differences: tuple[Difference, ...]
+    salvaged: tuple[Salvaged, ...]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -67,7 +81,8 @@ def copy(
 
     Sessions come out the same: entries, inbox, outbox, keys and epochs, events that were accepted. Both stores may be
     in use. Copying again brings over what is new, and resumes a copy that was cut short. What is in the target stays: a
-    session that has gone on there by itself is left as it is, and told in `Copied.differences`.
+    session that has gone on there by itself is left as it is, and told in `Copied.differences`. In the place of an
+    entry that can't be read comes a placeholder, told in `Copied.salvaged`.
     """
     _insist(source)
     whose = "default" if tenant is None else tenant
@@ -97,6 +112,7 @@ class _Copy:
         self._digest = summed()
         self._in_use: list[str] = []
         self._differences: dict[str, Difference] = {}
+        self._salvaged: list[Salvaged] = []
 
     def copied(self) -> Copied:
         for group in self._order.groups():
@@ -109,6 +125,7 @@ class _Copy:
             digest=self._digest,
             in_use=tuple(self._in_use),
             differences=tuple(self._differences.values()),
+            salvaged=tuple(self._salvaged),
         )
 
     def _together(self, ids: Iterable[str]) -> None:
@@ -132,7 +149,7 @@ class _Copy:
                     settled=partial(_settled, room),
                     advance=self._advance,
                 )
-                self._note(carried)
+                self._note(state, carried)
             else:
                 self._in_use.append(id)
         except Apart as apart:
@@ -165,13 +182,17 @@ class _Copy:
     def _is_copied(self, state: SessionState) -> bool:
         return state.tenant in self._tenants and state.id not in self._differences
 
-    def _note(self, carried: Carried) -> None:
+    def _note(self, state: SessionState, carried: Carried) -> None:
         self._same += 1
         self._entries += carried.entries
         self._added += carried.added
         self._digest = summed(self._digest, carried.digest)
         if carried.in_use:
             self._in_use.append(carried.session_id)
+        if carried.lost:
+            first = min(carried.lost)
+            seqs = tuple(sorted(carried.lost))
+            self._salvaged.append(Salvaged(state.id, state.tenant, state.key, seqs, carried.lost[first]))
 
     def _advance(self, entries: int) -> None:
         self._advanced += entries

@@ -89,12 +89,15 @@ class Order:
         self.bound[state.id] = Bound(key, state.epoch, parent, state.origin)
 
     def _parent(self, state: SessionState) -> str | None:
-        """The session whose past this one shares: one of the same tenant, or none."""
+        """The session whose past this one shares: one of the same tenant, or none. If its first entry can't be read,
+        the store says beside the log which one it is.
+        """
         try:
             [opened] = self._engine.entries(state.id, after=state.origin, limit=1)
-            parent = owned(self._engine, state.tenant, note_of("opened", opened.note).parent)
-        except (Damaged, ValueError, AttributeError):
-            parent = None
+            name = note_of("opened", opened.note).parent
+        except (Damaged, ValueError):
+            name = state.parent
+        parent = owned(self._engine, state.tenant, name)
         if parent is None or parent.head < state.origin:
             self.broken[state.id] = "the session whose past it shares is not there"
         return parent.id if parent is not None else None
