@@ -6,7 +6,6 @@ works with this before anything else; lists of other formats pass unchanged.
 """
 
 from collections.abc import Sequence
-from operator import eq
 from typing import Any
 
 from holdfast.domain.fingerprint import stamp_of
@@ -17,8 +16,7 @@ Shown = tuple[Payload, tuple[str, ...]]
 
 def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
     """Neighbours that show the same single message become one list of items."""
-    ids_shown = [ids for _, ids in shown]
-    if not any(map(eq, ids_shown, ids_shown[1:])):
+    if not _shares_a_message(shown):
         return list(shown)  # as nearly all are: long lists are recorded after every message
     out: list[Shown] = []
     for payload, ids in shown:
@@ -30,15 +28,22 @@ def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
     return out
 
 
+def _shares_a_message(shown: Sequence[Shown]) -> bool:
+    before: tuple[str, ...] | None = None
+    for _, ids in shown:
+        if ids == before:
+            return True
+        before = ids
+    return False
+
+
 def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payload]:
     """A caller's list with the items of known messages gathered. `groups`: payloads of known messages, of which those
     that are lists of items count, in the order in which they stand.
 
     Items are known by being equal, all of them in a row, or by their own ids where the caller has changed some.
     """
-    if list not in map(type, groups):
-        return list(presented)
-    known = [group for group in groups if isinstance(group, list) and len(group) > 1]
+    known = [group for group in groups if type(group) is list and len(group) > 1]
     return _Gathering(presented, known).gathered() if known else list(presented)
 
 

@@ -8,6 +8,7 @@ a long session folds without parsing what it only passes on.
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -184,6 +185,19 @@ def is_flat(payload: Any) -> bool:
     if type(payload) is not dict:
         return False
     return _TEXT.issuperset(map(type, payload)) and _TEXT.issuperset(map(type, payload.values()))
+
+
+def all_flat(payloads: Iterable[Any]) -> bool:
+    """Whether all of these are flat. Long lists are recorded after every message, and a call for each would cost more
+    than the look at it.
+    """
+    for payload in payloads:
+        if type(payload) is not dict:
+            return False
+        for key, value in payload.items():
+            if type(key) is not str or type(value) is not str:
+                return False
+    return True
 
 
 _PLACE_MAX = 120

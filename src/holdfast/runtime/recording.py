@@ -20,7 +20,7 @@ from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.fold import Log
 from holdfast.domain.gathering import gather, gather_shown
 from holdfast.domain.matching import Echo
-from holdfast.domain.message import MessageNote, check, freeze, is_flat, thaw, too_deep
+from holdfast.domain.message import MessageNote, all_flat, check, freeze, is_flat, thaw, too_deep
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import CONTINUE, Seen
 from holdfast.domain.view import ranges
@@ -53,9 +53,12 @@ class Memory:
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
     # A dict of strings can be stored as it is, and most messages are one.
-    payloads = [message if is_flat(message) else _plain(message, at) for at, message in enumerate(messages)]
+    payloads = list(messages)
+    if not all_flat(payloads):
+        payloads = [message if is_flat(message) else _plain(message, at) for at, message in enumerate(payloads)]
     continuation = registry.get(format).say("user", CONTINUE)
-    payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
+    if continuation in payloads:
+        payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
     try:
         # Before anything waits: the list is the caller's, and may change.
         first = room.reading(partial(_Attempt, room, memory, payloads, format))
@@ -112,8 +115,9 @@ class _Attempt:
 
     def _gathered(self, memory: Memory, shown: list[Shown]) -> list[Any]:
         """The caller's list, with the items of one stored message as one payload."""
-        remembered = [anchor.snapshot for anchor in memory.anchors.get(self._format, ())]
-        return gather(self._payloads, [payload for payload, _ in shown] + remembered)
+        groups = [payload for payload, _ in shown if type(payload) is list]
+        groups += [anchor.snapshot for anchor in memory.anchors.get(self._format, ()) if type(anchor.snapshot) is list]
+        return gather(self._payloads, groups)
 
     def frozen(self) -> list[Any]:
         """The list as it was when this was asked."""
