@@ -108,7 +108,7 @@ def test_a_fork_waits_for_whoever_is_inside_sqlite(path: Path) -> None:
     def commit() -> bool:
         places.append("inside")
         inside.set()
-        while forking._calm.is_set() and not over.is_set():  # until a fork has begun
+        while not forking._is_beginning and not over.is_set():  # until a fork has begun
             time.sleep(0.001)
         time.sleep(0.2)
         places.append("outside again")
@@ -358,9 +358,9 @@ def test_a_fork_waits_for_what_a_connection_does_that_was_being_made_when_it_beg
     readers, is_making = Readers(), threading.Event()
 
     def make() -> None:
-        with forking.opening:
+        with forking.opening.lock():
             is_making.set()
-            while forking._calm.is_set():
+            while not forking._is_beginning:
                 time.sleep(0.001)
             readers.made.append(forking.Gate())
 

@@ -5,8 +5,12 @@ has one end, and the same handle starts the next turn at once, though the variab
 """
 
 import asyncio
+import contextlib
 import gc
 import sys
+import threading
+
+import pytest
 
 import holdfast
 from holdfast.runtime.block import Block
@@ -187,3 +191,31 @@ def async_life(path, doing, name, point):
     finally:
         gc.enable()
     return key, lives[0].shown, raised
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_interrupt_on_the_way_into_the_database_or_out_of_it_shuts_nobody_out(path, read_only):
+    """At each line of making a connection and of reading with it; afterwards another thread does the same."""
+    with holdfast.open(path) as store:
+        id = store.session("k").id
+    at, reached = 0, True
+    while reached:
+        at += 1
+        with holdfast.open(path, read_only=read_only) as store:
+            engine = store._work.engine
+            with Interrupt(at=at) as point:
+                with contextlib.suppress(KeyboardInterrupt):
+                    engine.state(id)
+            reached = point.reached
+            other, found = _elsewhere(lambda: engine.state(id))  # noqa: B023, it is over before the next one
+            assert not other.is_alive(), f"an interrupt at {point.where} has left a lock behind"
+            assert found[0].id == id
+
+
+def _elsewhere(work):
+    """What another thread gets, if it gets anything."""
+    found = []
+    other = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    other.start()
+    other.join(10)
+    return other, found

@@ -23,7 +23,7 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
     """A connection with the pragmas every connection has. It makes no file: SQLite would make one with rights for
     all.
     """
-    with opening:
+    with opening.lock():
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(int(busy_s * 1000))
         connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()

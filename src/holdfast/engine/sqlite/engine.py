@@ -144,7 +144,7 @@ class SqliteEngine:
                 remedy="Let that process finish or end it, then try again",
             )
         try:
-            with self._inside:
+            with self._inside.lock():
                 return work()
         finally:
             self._lock.release()
@@ -237,7 +237,7 @@ class SqliteEngine:
     def _reconnect(self) -> None:
         if not self._files.steady:
             self._locked(lambda: self._files.rescue(self._connection, self._lock))
-        with self._inside:
+        with self._inside.lock():
             with suppress(apsw.Error):  # it is closed all the same
                 self._connection.close(True)
             self._connect()
@@ -258,7 +258,7 @@ class SqliteEngine:
     def _tidy(self) -> None:
         self._searching.stir()
         try:
-            with self._inside:
+            with self._inside.lock():
                 self._checkpoint()
             if self._ledger.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
                 self._chunks_since_tidy = self._ledger.position
@@ -317,7 +317,7 @@ class SqliteEngine:
     def _let_go(self) -> None:
         with suppress(apsw.Error, HoldfastError):
             self._locked(lambda: self._turn_over(all_of_it=True))
-        with self._inside:
+        with self._inside.lock():
             with suppress(apsw.Error):  # what is in the WAL is safe there
                 if self._files.steady:
                     self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -18,6 +18,7 @@ QUIET_S = 5.0
 
 POLITE_S = 0.2
 """So long others wait for a fork: who holds one lock and wants another must not wait for ever."""
+POLITE_WAITS = 100
 
 
 class Forked(Protocol):
@@ -32,25 +33,28 @@ class Forked(Protocol):
         ...
 
 
-_calm = threading.Event()
-_calm.set()
+_is_beginning = False
+"""Whether this process is about to fork."""
 
 
 class Gate:
-    """A lock that its own thread may take again. While a fork waits, others let it go first: one who works all the time
-    would keep it out.
+    """A lock that its own thread may take again: `with gate.lock():`. While a fork waits, others let it go first: one
+    who works all the time would keep it out.
+
+    The lock itself is what `with` takes and gives back, in C code alone. An interrupt that came between the two steps
+    of a method of ours would leave it locked, and nobody in this process could open a store any more.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
-    def __enter__(self) -> None:
-        if not _calm.is_set():
-            _calm.wait(POLITE_S)
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def lock(self) -> Any:
+        """The lock, once no fork is about to begin or one has been waited for politely."""
+        waits = POLITE_WAITS
+        while _is_beginning and waits:
+            threading.Event().wait(POLITE_S / POLITE_WAITS)  # nobody else knows it: it may be interrupted
+            waits -= 1
+        return self._lock
 
     def acquire(self, timeout: float) -> bool:
         return self._lock.acquire(timeout=timeout)
@@ -87,7 +91,8 @@ def keep_from_children(file: int) -> Callable[[], None]:
 
 
 def _before() -> None:
-    _calm.clear()
+    global _is_beginning
+    _is_beginning = True
     _take(opening)  # first: a connection that is made while the others are taken would not be among them
     for one in list(_concerned):
         for gate in one.gates():
@@ -100,9 +105,10 @@ def _take(gate: Any) -> None:
 
 
 def _after() -> None:
+    global _is_beginning
     while _held:
         _held.pop().release()
-    _calm.set()
+    _is_beginning = False
 
 
 def _in_child() -> None:
@@ -112,8 +118,6 @@ def _in_child() -> None:
     for file in _files:
         os.close(file)
     _files.clear()
-    global _calm
-    _calm = threading.Event()  # a thread that is not here may have held the lock of the old one
     _after()
 
 

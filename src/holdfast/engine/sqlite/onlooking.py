@@ -79,7 +79,7 @@ class Onlookers:
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
             try:
-                with self._all[reader]:
+                with self._all[reader].lock():
                     rows = reader.execute(QUERIES[name], values).fetchall()
             except apsw.Error as error:
                 if self._changed(seen):

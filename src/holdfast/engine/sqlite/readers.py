@@ -46,7 +46,7 @@ class Readers:
         except apsw.Error as error:
             raise translate(error, self._path) from error
         try:
-            with self._local.gate:
+            with self._local.gate.lock():
                 rows = reader.execute(QUERIES[name], values).fetchall()
                 if reader.data_version() != self._local.version:
                     connecting.check_version(reader, self._path)
@@ -65,7 +65,7 @@ class Readers:
         """A connection for one long piece of reading, closed at its end."""
         self.files.check()
         try:
-            with opening:
+            with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
                 self._all[reader] = Gate()
             try:
@@ -80,7 +80,7 @@ class Readers:
         """This thread's connection."""
         reader: apsw.Connection | None = getattr(self._local, "reader", None)
         if reader is None:
-            with opening:
+            with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
                 self._local.reader, self._local.version = reader, -1
                 self._local.gate = self._all[reader] = Gate()
