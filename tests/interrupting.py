@@ -18,7 +18,7 @@ import os
 import sys
 from linecache import getline
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import holdfast
@@ -29,10 +29,13 @@ SWEEP = os.environ.get("HOLDFAST_SWEEP", "") not in ("", "0")
 
 
 class Interrupt:
-    """One interrupt, to come at line number `at`. With `at` 0 lines are only counted."""
+    """One interrupt, to come at line number `at`. With `at` 0 lines are only counted. Lines of
+    these modules count, too.
+    """
 
-    def __init__(self, *, at: int = 0, by: type[BaseException] = KeyboardInterrupt) -> None:
+    def __init__(self, *modules: ModuleType, at: int = 0, by: type[BaseException] = KeyboardInterrupt) -> None:
         self.at, self.by = at, by
+        self._within = (LIBRARY, *(str(module.__file__) for module in modules))
         self.lines = 0
         self.where = ""
 
@@ -48,7 +51,7 @@ class Interrupt:
         sys.settrace(None)
 
     def _call(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(LIBRARY):
+        if not frame.f_code.co_filename.startswith(self._within):
             return None
         if frame.f_code.co_name != "<genexpr>":
             self._line(frame)

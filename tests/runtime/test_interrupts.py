@@ -13,6 +13,7 @@ import threading
 import pytest
 
 import holdfast
+from holdfast.runtime.background import Job, Pool
 from holdfast.runtime.block import Block
 from holdfast.testing.examine import broken
 from interrupting import Interrupt, points
@@ -210,6 +211,34 @@ def test_an_interrupt_on_the_way_into_the_database_or_out_of_it_shuts_nobody_out
             other, found = _elsewhere(lambda: engine.state(id))  # noqa: B023, it is over before the next one
             assert not other.is_alive(), f"an interrupt at {point.where} has left a lock behind"
             assert found[0].id == id
+
+
+def test_nothing_of_ours_runs_where_a_store_is_dropped(path):
+    """Python swallows what is raised there, Ctrl-C included. Another thread closes it."""
+    store = holdfast.open(path)
+    engine = store._work.engine._engine
+    with Interrupt() as point:
+        del store
+        gc.collect()
+    assert point.lines == 0
+    other, _ = _elsewhere(engine._writer._thread.join)
+    assert not other.is_alive()
+
+
+def test_an_interrupt_while_work_is_handed_to_a_thread_keeps_no_other_work_from_being_done():
+    """At each line, those of `threading` included: the reads of all stores wait for these threads."""
+    at, reached = 0, True
+    while reached:
+        at += 1
+        pool = Pool(1, "holdfast-test")
+        with Interrupt(threading, at=at) as point:
+            with contextlib.suppress(KeyboardInterrupt, RuntimeError):  # `threading` may make that of it
+                pool.submit(Job(str))
+        reached = point.reached
+        for _ in range(2):  # once with a thread that waits for work, at the latest
+            next_one = Job(lambda: "done")
+            pool.submit(next_one)
+            assert next_one.result(10) == ("done",), f"not after an interrupt at {point.where}"
 
 
 def _elsewhere(work):

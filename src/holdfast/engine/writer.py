@@ -47,7 +47,10 @@ class Ticket:
                 raise TimeoutError
         answer = self._answer
         if isinstance(answer, BaseException):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del self, answer  # the error knows this frame, and would keep itself and its ticket
         return answer
 
     @property

@@ -9,12 +9,12 @@ import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
 from holdfast.errors import BadArgument
+from holdfast.runtime.background import Job, Pool
 from holdfast.runtime.drive import Await, Listen, News, Pause, Plan, Read, bearable, is_suspended
 
 T = TypeVar("T")
@@ -63,15 +63,22 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
 
 async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
     """Runs what may block on another thread."""
-    return await asyncio.get_running_loop().run_in_executor(_slow_readers() if slow else _readers(), _borne, work)
-
-
-def _borne(work: Callable[[], T]) -> T:
-    """What this gives. A future can't hold a StopIteration: its waiter would wait for ever."""
+    job = Job(work)
     try:
-        return work()
-    except (StopIteration, StopAsyncIteration) as error:
-        raise bearable(error) from error
+        await _handed_over(job, _slow_readers() if slow else _readers())
+        return job.value()
+    except asyncio.CancelledError:
+        job.give_up()
+        raise
+    finally:
+        del job
+
+
+async def _handed_over(job: Job, pool: Pool) -> None:
+    """Has it done, and waits for it."""
+    over = _landing(asyncio.get_running_loop()).expect(job)
+    pool.submit(job)
+    await over
 
 
 def insist_on_asyncio() -> None:
@@ -85,20 +92,29 @@ def insist_on_asyncio() -> None:
 
 
 async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
-    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it is there."""
-    under_way = _readers().submit(work)
+    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it is there. That may
+    block as well, and must not be interrupted: it is another thread's to do.
+    """
+    job = Job(work)
     try:
-        return await asyncio.wrap_future(under_way)
+        await _handed_over(job, _readers())
+        return job.value()
     except asyncio.CancelledError:
-        under_way.add_done_callback(
-            lambda done: None if done.cancelled() or done.exception() is not None else let_go(done.result())
-        )
+        _readers().submit(Job(partial(_let_go, job, let_go)))
         raise
+    finally:
+        del job
 
 
-async def seen_through(work: Callable[[], T]) -> T:
+def _let_go(job: Job, let_go: Callable[[Any], Any]) -> None:
+    let_go(job.value())
+
+
+async def seen_through(work: Callable[[], Any]) -> None:
     """The same for what has to be done: it is, though the caller may be cancelled and not wait for it."""
-    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(_readers(), work))
+    job = Job(work)
+    await _handed_over(job, _readers())
+    job.value()
 
 
 async def _landed(ticket: Ticket) -> Any:
@@ -174,13 +190,13 @@ def _landing(loop: asyncio.AbstractEventLoop) -> _Landing:
 
 
 @lru_cache(maxsize=1)
-def _readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(4, thread_name_prefix="holdfast-reader")
+def _readers() -> Pool:
+    return Pool(4, "holdfast-reader")
 
 
 @lru_cache(maxsize=1)
-def _slow_readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(2, thread_name_prefix="holdfast-slow-reader")
+def _slow_readers() -> Pool:
+    return Pool(2, "holdfast-slow-reader")
 
 
 def _forget_pools() -> None:
