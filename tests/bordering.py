@@ -48,6 +48,8 @@ MADE = {
 CALLED_BY_US = ("World", "Policy")
 """What a caller may write for us to call."""
 ENDLESS_MAX = 50
+ERASED_ALONE = 10
+MOMENT_DAYS = 1e-9
 
 
 def calls() -> Iterator[tuple[str, str, str]]:
@@ -220,13 +222,21 @@ class Walk:
             await self._try(name, step)
         problems = await maybe(self.store.check())
         self.wrong += [f"check says {problem}" for problem in problems]
-        for listed in await maybe(self.store.sessions(limit=1000)):
+        for number, listed in enumerate(await maybe(self.store.sessions(limit=1000))):
             session = await maybe(self.store.get(listed.id))
             for step in (session.transcript, session.calls, session.pending, session.info, session.turns):
                 await self._try(f"{listed.key!r:.60} {step.__name__}", step)
             for format in ("openai.chat", "openai.responses", "anthropic"):
                 await self._try(f"{listed.key!r:.60} as {format}", lambda s=session, f=format: s.context(f))
-            await self._try(f"erasing {listed.key!r:.60}", lambda id=listed.id: self.store.erase(id))
+            if number < ERASED_ALONE:
+                await self._erase(listed)
+        await self._try("erasing the rest at once", lambda: self.store.retain(MOMENT_DAYS, preview=False))
+        for listed in await maybe(self.store.sessions(limit=1000)):
+            if listed.state != "ended":  # its past is shared, or it had news just now
+                await self._erase(listed)
+
+    async def _erase(self, listed: Any) -> None:
+        await self._try(f"erasing {listed.key!r:.60}", lambda: self.store.erase(listed.id))
 
     async def _try(self, name: str, step: Any) -> None:
         try:

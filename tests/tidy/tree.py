@@ -5,7 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 SKIPPED = {".git", ".venv", ".venv-patroni", ".venv-tools", "__pycache__", "build", "dist", "node_modules"}
@@ -47,7 +47,14 @@ def _modules(root: Path, top: Path) -> Iterator[Module]:
         if SKIPPED.isdisjoint(path.relative_to(root).parts):
             parts = path.relative_to(top).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            yield Module(name, path, path.relative_to(root).as_posix())
+            found = path.stat()
+            yield _module(name, path, path.relative_to(root).as_posix(), found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _module(name: str, path: Path, shown: str, _written_at: int, _size: int) -> Module:
+    """The same one for as long as its file is the same: it is parsed once for all the rules."""
+    return Module(name, path, shown)
 
 
 def within(module: Module, *places: str) -> bool:
