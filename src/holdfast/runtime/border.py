@@ -231,32 +231,32 @@ def bordered(face: Face) -> Face:
 
 def checked(function: Function) -> Function:
     """The function, called with arguments that keep to `RULES`; the same one if there is nothing to check."""
-    own, places, rules = _rules_of(function)
+    places, rules = _rules_of(function)
     if not rules:
         return function
-    # Most calls give a message and nothing else: what comes before the first rule is handed on as it is.
-    first = next((at for at, (each, _) in enumerate(places) if each in rules), len(places))
+    # Only those that have a rule: most calls give a message, which has none, and nothing else.
+    ruled = [(at, each, rules[each]) for at, each in enumerate(places) if each in rules]
+    most = len(places)
 
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
-        if len(given) > first:
-            if len(given) > len(places):
-                return function(*given, **named)  # which says that these are too many
-            given = (
-                *given[:own],
-                *[kept(rule, each, value) for (each, rule), value in zip(places[own:], given[own:], strict=False)],
-            )
+        count = len(given)
+        for at, each, rule in ruled if count <= most else ():  # of too many, the function says so
+            if at >= count:
+                break
+            value = kept(rule, each, given[at])
+            if value is not given[at]:
+                given = (*given[:at], value, *given[at + 1 :])
         for each in named:
-            rule = rules.get(each)
-            if rule is not None:
-                named[each] = kept(rule, each, named[each])
+            if each in rules:
+                named[each] = kept(rules[each], each, named[each])
         return function(*given, **named)
 
     return guarded  # type: ignore[return-value]
 
 
-def _rules_of(function: Any) -> tuple[int, list[tuple[str, Rule]], dict[str, Rule]]:
-    """How many parameters are not the caller's (`self`), the rules by position, and by name."""
+def _rules_of(function: Any) -> tuple[tuple[str, ...], dict[str, Rule]]:
+    """The parameters that can be given by position, and the rules by name."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = 1 if names[:1] == ("self",) else 0
@@ -264,8 +264,7 @@ def _rules_of(function: Any) -> tuple[int, list[tuple[str, Rule]], dict[str, Rul
     defaults |= function.__kwdefaults__ or {}
     rules = _rules_of_labels(function.__qualname__)
     rules |= {each: rule_for(function.__qualname__, each, defaults.get(each, ...)) for each in names[own:]}
-    places = [(each, rules.get(each, anything)) for each in names[: code.co_argcount]]
-    return own, places, {each: rule for each, rule in rules.items() if rule is not anything}
+    return names[: code.co_argcount], {each: rule for each, rule in rules.items() if rule is not anything}
 
 
 def _rules_of_labels(method: str) -> dict[str, Rule]:

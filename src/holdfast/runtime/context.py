@@ -173,6 +173,8 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
     unread, so this is all that is seen of them.
     """
     kinds = set(map(type, payloads))
+    if kinds == {dict} and _are_usual(payloads):
+        return kinds
     if not kinds <= {dict, list}:
         raise Damaged(where="a payload", problem="it is no longer a message")
     for payload in payloads:
@@ -181,6 +183,15 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
             if not is_named or type(payload.get("content")) not in _CONTENT:
                 raise Damaged(where="a payload", problem="it is no longer a message")
     return kinds
+
+
+def _are_usual(payloads: list[dict[str, Any]]) -> bool:
+    """Whether all have a role and content, as nearly all have: told without a look at each for itself."""
+    try:
+        roles = {type(payload["role"]) for payload in payloads}
+        return roles == {str} and {type(payload["content"]) for payload in payloads} <= _CONTENT
+    except KeyError:
+        return False
 
 
 class _Kept:

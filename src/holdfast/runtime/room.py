@@ -14,7 +14,7 @@ from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Draft, Entry, note_of, noted
 from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
-from holdfast.domain.message import Spoken, freeze, thaw
+from holdfast.domain.message import Spoken, freeze, is_flat, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.routing import scope_of
 from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, SessionState, Ticket, Write
@@ -306,12 +306,16 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     """
     shape = registry.get(format)
     role = facts.pop("role", "user")  # of words alone; a payload says its own
-    payload = registry.plain(message)
+    try:
+        flat = is_flat(message)  # as most messages are; asked once, it saves two walks
+    except RuntimeError:
+        flat = False  # another thread changes it, as the next look at it will tell
+    payload = message if flat else registry.plain(message)
     if type(payload) is str:
         payload = shape.say(role, payload)
     if type(payload) not in (dict, list):
         raise InvalidMessage(problem=f"{kind_of(message)} is not a message", place="the message")
-    body = freeze(payload)
+    body = freeze(payload, flat=flat)
     try:
         note = shape.note(payload)
     except HoldfastError:
