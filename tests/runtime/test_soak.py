@@ -122,7 +122,7 @@ SPOILS = [
 def found(*wraps: Callable[[Engine], Engine] | None) -> str:
     """What the first broken world of a few says."""
     for seed in range(6):
-        report = soak(seed, kills=False, wraps=wraps)  # type: ignore[arg-type]
+        report = soak(seed, steps=200, kills=False, wraps=wraps)  # type: ignore[arg-type]
         if report.broken:
             return report.broken[0]
     return ""
