@@ -63,7 +63,7 @@ def _tell(out: Output, copied: Any) -> None:
         out.tell(f"Left as they are: {left}. What is in the target is never changed.")
     if copied.salvaged:
         some = wording.many(len(copied.salvaged), "session")
-        out.tell(f"With entries that can't be read: {some}. `holdfast check` tells what is wrong with the source.")
+        out.tell(f"With entries that can't be read: {some}. `holdfast store check` tells what is wrong.")
 
 
 def _named(each: Any) -> tuple[tuple[str, str], str]:

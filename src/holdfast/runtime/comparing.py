@@ -59,7 +59,7 @@ def is_same_place(one: Entry, other: Entry) -> bool:
 
 
 def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[list[Entry]]:
-    """A session's own entries after one seq, up to another, page by page."""
+    """A session's own entries after one seq, up to another, page by page; `Damaged` where one is missing."""
     while after < upto:
         page = engine.entries(session, after=after, limit=min(PAGE, upto - after))
         if not page or page[0].seq != after + 1:

@@ -11,13 +11,15 @@ from typing import get_args
 import msgspec
 
 from holdfast.domain.entry import Entry, Kind, opened_of
+from holdfast.domain.references import References
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.engine.upkeep import PROBLEMS_MAX, Backup, Problem, StoreInfo
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.damage import readable
 from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.lineage import Lineages
 from holdfast.runtime.portions import portions
 
 KINDS = frozenset(get_args(Kind))
@@ -95,13 +97,32 @@ def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> It
 
 
 def _unreadable_entries(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
-    after = state.origin
+    after, references = state.origin, References()
     while after < state.head and (page := page or engine.entries(state.id, after=after, limit=ENTRIES)):
-        for entry in page:
-            problem = _problem(state, entry)
-            if problem is not None:
-                yield problem
+        problems = {entry.seq: problem for entry in page if (problem := _problem(state, entry)) is not None}
+        yield from problems.values()
+        references.add(page, unreadable=problems)
         after, page = page[-1].seq, []
+    if references.missing:
+        yield from _names_nobody(engine, state, references)
+
+
+def _names_nobody(engine: Engine, state: SessionState, references: References) -> Iterator[Problem]:
+    """Notes that name a message which is neither in the log nor in the past that it shares."""
+    try:
+        stretches = Lineages(engine).of(state.id, tenant=state.tenant, origin=state.origin)
+    except NotFound:
+        return  # that its past is missing is told by itself
+    for session, after, end in stretches:
+        upto = state.head if end is None else end
+        while after < upto and (page := engine.entries(session, after=after, limit=PAGE, bodies=False)):
+            references.discharge(entry for entry in page if entry.seq <= upto)
+            after = page[-1].seq
+    for seq, lost in references.told():
+        yield Problem(
+            rule="names-no-message", place=f"session {state.id}, entry {seq}", problem=lost, invariant="I-1",
+            remedy="Nothing else is lost with it; restore the message from a backup", session=state.id,
+        )  # fmt: skip
 
 
 def _problem(state: SessionState, entry: Entry) -> Problem | None:

@@ -6,7 +6,7 @@ be a name or counts beyond what can be counted is refused, with its place, and n
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from holdfast.domain.entry import NOTES, Edit, Entry, Kind, note_of
 from holdfast.domain.fold import Log
-from holdfast.domain.message import freeze, thaw
+from holdfast.domain.message import USUAL_FORMAT, freeze, thaw
+from holdfast.domain.references import messages_named
 from holdfast.engine.protocol import Debt, SessionState
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.formats import registry
@@ -76,22 +77,10 @@ def vet_key(key: Any) -> None:
 
 def _vet_names(kind: str, note: Any) -> None:
     """Ids of messages are 32 hex digits, wherever a note names one."""
-    names: Iterable[str] = ()
-    if kind in ("turn", "take"):
-        names = note.takes
-    elif kind == "end":
-        names = note.returns
-    elif kind == "closed":
-        names = note.moved
-    elif kind == "retract":
-        names = note.messages
-    elif kind in ("call", "ask", "decision", "label"):
-        names = (note.message,)
-    elif kind == "post":
+    names = messages_named(kind, note)
+    if kind == "post":
         # A reply is named by its id; one that its own turn confirmed, by the turn.
         names = () if _TURN.fullmatch(note.owed) else (note.owed,)
-    elif kind == "rewind":
-        names = (note.to,) if note.to else ()
     elif kind == "opened":
         vet_key(note.key)
         for session in filter(None, (note.previous, note.parent)):
@@ -135,6 +124,8 @@ def _vet_body(entry: Entry, note: Any) -> None:
             said = _read(lambda: registry.get(note.format).note(payload), "its body")
             _read(lambda: registry.read(note.format, entry.body), "its body")
             _insist(said.plain or not note.plain, "its note says less than its body")
+        elif entry.kind == "compaction":
+            _read(lambda: registry.read(USUAL_FORMAT, entry.body), "its summary")
     else:
         _insist(entry.kind == "compaction" or note.erased, "it has no body")
 
