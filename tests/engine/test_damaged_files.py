@@ -191,11 +191,17 @@ def cuts(size: int) -> Iterator[int]:
     yield from (size - 1, size - 17, size // 2 + 3)
 
 
+def _write(path: Path, content: bytes) -> None:
+    """As its owner's alone."""
+    path.touch(0o600)
+    path.write_bytes(content)
+
+
 def test_a_torn_file_is_refused_wherever_it_was_cut_and_kept_as_it_is(path: Path) -> None:
     """G9: never taken for a smaller store, never started anew."""
     whole = path.read_bytes()
     for size in cuts(len(whole)):
-        path.write_bytes(whole[:size])
+        _write(path, whole[:size])
         kept = path.read_bytes()
         try:
             with pytest.raises((Damaged, StoreUnavailable)) as caught:
@@ -204,7 +210,7 @@ def test_a_torn_file_is_refused_wherever_it_was_cut_and_kept_as_it_is(path: Path
         finally:
             assert path.read_bytes() == kept, size
         path.unlink()
-    path.write_bytes(whole)
+    _write(path, whole)
     with holdfast.open(path) as store:
         assert told(store.session("k0")) == [text_of(0, number) for number in range(MESSAGES)]
 
@@ -318,13 +324,13 @@ def test_a_database_that_is_gone_while_its_log_is_there_is_not_started_anew(kill
     whole, log = killed.read_bytes(), Path(f"{killed}-wal").read_bytes()
     killed.unlink()
     if lost == "emptied":
-        killed.touch()
+        killed.touch(0o600)
     for _ in range(2):
         with pytest.raises(Damaged, match="-wal"):
             holdfast.open(killed)
         assert Path(f"{killed}-wal").read_bytes() == log
         assert killed.exists() == (lost == "emptied")
-    killed.write_bytes(whole)
+    _write(killed, whole)
     with holdfast.open(killed) as store:
         assert told(store.session("k")) == [f"message {number}" for number in range(5)]
 

@@ -20,6 +20,7 @@ FORK = "{0}{0}{0}{0}{0}{0}{0}{0}-0000-4000-8000-000000000000"
 def path(tmp_path: Path) -> Path:
     """A store as version 1 wrote it: plain rows, events by their text."""
     path = tmp_path / "old.db"
+    path.touch(0o600)
     old = apsw.Connection(str(path))
     old.execute("PRAGMA journal_mode=WAL").fetchall()
     old.execute(queries.MIGRATIONS[1])

@@ -314,6 +314,7 @@ def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_let_alone_fro
 
 
 def test_a_database_of_another_program_is_refused_and_not_touched(path: Path) -> None:
+    path.touch(0o600)
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA journal_mode=WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('theirs')").fetchall()
     connection.close()
@@ -343,6 +344,7 @@ def test_a_refused_store_can_be_opened_when_the_cause_is_gone(path: Path, tmp_pa
     with holdfast.open(good) as store:
         store.session("k").append("before")
     for bad in (b"not a database" * 1000, b"SQLite format 3\0" + bytes(200), b"xy"):
+        path.touch(0o600)
         path.write_bytes(bad)
         with pytest.raises(HoldfastError):
             holdfast.open(path)

@@ -31,6 +31,8 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
+from holdfast.engine.sqlite.rights import make_owned
+
 SECTOR = 512
 How = Literal["dropped", "torn", "kept"]
 WAYS: tuple[How, ...] = ("dropped", "torn")
@@ -65,7 +67,9 @@ class Cut(NamedTuple):
     def lay(self, folder: str | os.PathLike[str]) -> None:
         """Puts the files into a folder, under their own names."""
         for path, content in self.files.items():
-            with open(os.path.join(folder, os.path.basename(path)), "wb") as file:
+            place = os.path.join(folder, os.path.basename(path))
+            make_owned(place)
+            with open(place, "wb") as file:
                 file.write(content)
 
     def __str__(self) -> str:
