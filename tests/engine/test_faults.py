@@ -4,8 +4,8 @@ After each failure: an error was a typed one that needs an operator, and nothing
 acknowledged is there exactly once; every invariant holds; the handle that met the trouble went on when the cause was
 gone; and so does a new one, in this process, in another, and in one that finds the files as they were just then.
 
-An ordinary run fails every operation once, each with one kind of trouble in turn; `HOLDFAST_EXPLORE=1` tries every
-kind at every operation, and takes some minutes.
+An ordinary run fails every other operation once, each with one kind of trouble in turn: most are like their
+neighbours. `HOLDFAST_EXPLORE=1` tries every kind at every operation, and takes some minutes.
 """
 
 import errno
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 MODES: list[tuple[Trouble, int]] = [("io", 1), ("full", 2), ("io", LASTING), ("full", LASTING)]
 SWEEPS = [
-    (trouble, times, 1 if EXPLORE else first, 1 if EXPLORE else 4) for first, (trouble, times) in enumerate(MODES, 1)
+    (trouble, times, 1 if EXPLORE else 1 + 2 * nth, 1 if EXPLORE else 8) for nth, (trouble, times) in enumerate(MODES)
 ]
 FRAME_HEADER_BYTES = 24
 CHILD_EVERY = 30
@@ -121,13 +121,13 @@ def sweep(tmp_path: Path, **options: Any) -> list[Struck]:
 def test_whatever_write_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     tmp_path: Path, trouble: Trouble, times: int, first: int, step: int
 ) -> None:
-    """I-3, I-1, I-5, I-6, I-10: every operation that changes a file, from the first one of a new store on."""
+    """I-3, I-1, I-5, I-6, I-10: operations that change a file, from the first one of a new store on."""
     # The header of a frame in the log goes with its page, which is the next write: two in one, in an ordinary run.
     least = 0 if EXPLORE else FRAME_HEADER_BYTES + 1
     options = {"trouble": trouble, "times": times, "first": first, "step": step}
     struck = sweep(tmp_path, only=is_log, least_bytes=least, **options)
     assert {"write", "sync"} <= {one.verb for one in struck}
-    assert len(struck) > 60
+    assert len(struck) > (60 if EXPLORE else 40)
 
 
 @pytest.mark.parametrize("times", [1, LASTING], ids=["once", "lasting"])

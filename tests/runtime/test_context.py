@@ -27,7 +27,7 @@ from holdfast.testing.strategies import FORMATS
 from looking import ends, other_handle
 from procs import run
 
-STORIES = settings(max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+STORIES = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 formats = st.sampled_from(FORMATS)
 messages = formats.flatmap(lambda name: st.tuples(st.just(name), strategies.payloads(name)))
