@@ -116,6 +116,26 @@ def test_many_sessions_are_erased_in_few_transactions(where: str, monkeypatch: p
         assert counted.times("COMMIT") <= 12, "each is followed by what scrubs the file"
 
 
+def test_a_retention_looks_at_nothing_that_was_erased_before(where: str, monkeypatch: pytest.MonkeyPatch):
+    """However many sessions are long gone, the next one costs the same: no page of it has one of them."""
+    monkeypatch.setattr(erasing, "BATCH", 2)
+    told(where, 9)
+    pages: list[list[str]] = []
+    with holdfast.open(where) as store:
+        store.retain(30, preview=False)
+        engine = type(store._work.engine.check.__self__)  # type: ignore[attr-defined]
+        states = engine._states
+
+        def counted(*given: Any, **options: Any) -> Any:
+            page = states(*given, **options)
+            pages.append([state.id for state in page])
+            return page
+
+        monkeypatch.setattr(engine, "_states", counted)
+        assert store.retain(30) == store.retain(30, preview=False) == []
+    assert pages == [[], []]
+
+
 def test_erasing_a_session_looks_at_no_fork_but_its_own(where: str, monkeypatch: pytest.MonkeyPatch):
     with holdfast.open(where) as store:
         asked = []

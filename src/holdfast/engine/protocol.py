@@ -392,6 +392,10 @@ class Engine(Protocol):
         """
         ...
 
+    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+        """The same without those that were erased, which cost nothing, however many there are."""
+        ...
+
     def tenants(self) -> list[str]:
         """Whose sessions there are, in order."""
         ...

@@ -89,7 +89,7 @@ def retain(
     family = _Family(engine, tenant, cutoff)
     found: list[Erasure] = []
     before = (cutoff, "")
-    while states := (yield Read(partial(engine.sessions, tenant, before=before, limit=BATCH))):
+    while states := (yield Read(partial(engine.kept, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
         old = yield Read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
         for some in portions(old, entries_max=ENTRIES_MAX):

@@ -34,6 +34,24 @@ def a_fork_is_one_as_long_as_its_parent_is_a_session(engine: Engine) -> None:
 
 
 @LAWS
+def what_is_kept_is_listed_without_what_was_erased(engine: Engine) -> None:
+    """By time, in pages; lists of all sessions have the erased ones among those that have ended."""
+    first, second, third, fourth = (opened(engine, number, at=5000 * number) for number in (1, 2, 3, 4))
+    opened(engine, 5, tenant="another")
+    for session in (second, third):
+        did(engine, _erasing(engine, session))
+    did(engine, Write(fourth, drafts=(Draft("closed", None, mint(), 20_000),), close=True))
+    far = 10**6
+    assert [known.id for known in engine.kept("t", before=(far, ""), limit=9)] == [fourth, first]
+    assert [known.id for known in engine.kept("t", before=(far, ""), limit=1)] == [fourth]
+    last = state(engine, fourth)
+    assert [known.id for known in engine.kept("t", before=(last.active_at, fourth), limit=9)] == [first]
+    assert engine.kept("t", before=(5000, ""), limit=9) == engine.kept("nobody", before=(far, ""), limit=9) == []
+    assert [known.id for known in engine.sessions("t", state="ended")] == [fourth, third, second]
+    assert len(engine.sessions("t")) == 4
+
+
+@LAWS
 def an_event_is_forgotten_with_its_session_if_that_is_asked_for(engine: Engine) -> None:
     """Then it is accepted again, as a new one; those of other sessions are known as before."""
     forgotten, erased, other = (opened(engine, number) for number in (1, 2, 3))

@@ -181,6 +181,10 @@ class ReferenceEngine:
         newest_first = sorted(theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True)
         return [self._seen(s) for s in newest_first[:limit]]
 
+    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+        listed = self.sessions(tenant, before=before, limit=len(self._world.sessions))
+        return [state for state in listed if not state.erased][:limit]
+
     def tenants(self) -> list[str]:
         return sorted({s.tenant for s in self._world.sessions.values()})
 

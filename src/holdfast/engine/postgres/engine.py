@@ -253,6 +253,11 @@ class PostgresEngine:
             return self._states("sessions_of_key", key=raw(key), **values)
         return self._states("sessions_by_activity", **values)
 
+    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+        at, id = before
+        place = {"tenant": raw(tenant), "at": at, "id": id if is_id(id) else FIRST, "limit": limit}
+        return self._states("sessions_kept", **place)
+
     def tenants(self) -> list[str]:
         return [text(tenant) for (tenant,) in self._read("all_tenants")]
 

@@ -52,7 +52,7 @@ class Known:
     @property
     def listed(self) -> tuple[Any, ...]:
         """Its row in `activity`."""
-        state = 2 if self.ended else 0 if self.turn is None else 1
+        state = self.ended + 1 if self.ended else 0 if self.turn is None else 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
     def state(self, lease_s: float | None, mark: float | None, lease_left: float | None) -> SessionState:

@@ -193,6 +193,11 @@ WITH page AS MATERIALIZED (
      WHERE tenant = %(tenant)s AND state = 2 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
        AND (%(state)s::text IS NULL OR %(state)s::text = 'ended')
      ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 3 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+       AND (%(state)s::text IS NULL OR %(state)s::text = 'ended')
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
     ORDER BY active_at DESC, session DESC LIMIT %(limit)s
 )
 SELECT session_state.* FROM page JOIN session_state ON session_state.id = page.session
@@ -204,7 +209,27 @@ ORDER BY page.active_at DESC, page.session DESC;
 WITH page AS MATERIALIZED (
     SELECT active_at, session FROM activity
     WHERE tenant = %(tenant)s AND key = %(key)s AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
-      AND (%(state)s::text IS NULL OR %(state)s::text = (ARRAY['open', 'running', 'ended'])[state + 1])
+      AND (%(state)s::text IS NULL OR %(state)s::text = (ARRAY['open', 'running', 'ended', 'ended'])[state + 1])
+    ORDER BY active_at DESC, session DESC LIMIT %(limit)s
+)
+SELECT session_state.* FROM page JOIN session_state ON session_state.id = page.session
+WHERE session_state.tenant = %(tenant)s
+ORDER BY page.active_at DESC, page.session DESC;
+
+-- name: sessions_kept
+-- The same for the sessions that are not erased.
+WITH page AS MATERIALIZED (
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 0 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 1 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT active_at, session FROM activity
+     WHERE tenant = %(tenant)s AND state = 2 AND (active_at, session) < (%(at)s::bigint, %(id)s::uuid)
+     ORDER BY active_at DESC, session DESC LIMIT %(limit)s)
     ORDER BY active_at DESC, session DESC LIMIT %(limit)s
 )
 SELECT session_state.* FROM page JOIN session_state ON session_state.id = page.session

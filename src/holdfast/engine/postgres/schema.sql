@@ -48,7 +48,7 @@ CREATE INDEX session_by_id ON session (id);
 CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
 
 -- What lists are made from: one row for each session, apart from it because indexes need it sorted in several ways. `state` is
--- 0 when it is open, 1 when a turn runs in it, 2 when it has ended. `active_at` is the time of its last turn or message, to the
+-- 0 when it is open, 1 when a turn runs in it, 2 when it has ended, 3 when it was erased. `active_at` is the time of its last turn or message, to the
 -- second. It is `unread` from when entries are added until a search has read their words.
 CREATE TABLE activity (
     tenant    bytea    NOT NULL,

@@ -392,6 +392,9 @@ class SqliteEngine:
             return self._states(self._read("sessions_of_key", *values, key))
         return self._states(self._read("sessions_by_activity", *values))
 
+    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+        return self._states(self._read("sessions_kept", tenant, *before, limit))
+
     def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
         number = self._number(session)
         if not bodies:

@@ -110,6 +110,14 @@ WHERE tenant = ?1 AND (+active_at, n) < (?2, ifnull((SELECT n FROM session WHERE
   AND key = ?6
 ORDER BY +active_at DESC, n DESC LIMIT ?5;
 
+-- name: sessions_kept
+-- The same for the sessions that are not erased: an index has no others.
+SELECT * FROM session_state WHERE n IN (
+    SELECT n FROM session INDEXED BY session_kept
+    WHERE tenant = ?1 AND (active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0)) AND ended < 2
+    ORDER BY active_at DESC, n DESC LIMIT ?4
+) ORDER BY active_at DESC, n DESC;
+
 -- name: forks
 -- Sessions that share the past of one of these, given as a list in JSON.
 SELECT * FROM session_state WHERE tenant = ?1 AND parent IN (SELECT value FROM json_each(?2)) ORDER BY opened_at, id;

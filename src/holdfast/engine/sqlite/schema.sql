@@ -32,6 +32,7 @@ CREATE TABLE session (
 -- The current session of a key is the one with its highest epoch: there is no second place to say so.
 CREATE UNIQUE INDEX session_by_key ON session (tenant, key, epoch);
 CREATE INDEX session_by_activity ON session (tenant, active_at, n);
+CREATE INDEX session_kept ON session (tenant, active_at, n) WHERE ended < 2;
 CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
 CREATE INDEX session_forks ON session (tenant, parent) WHERE parent IS NOT NULL;
 

@@ -17,7 +17,7 @@ CREATE TABLE activity (
     PRIMARY KEY (tenant, session)
 );
 INSERT INTO activity (tenant, session, key, state, active_at, unread)
-SELECT tenant, id, key, CASE WHEN ended > 0 THEN 2 WHEN turn IS NOT NULL THEN 1 ELSE 0 END, active_at, true FROM session;
+SELECT tenant, id, key, CASE WHEN ended > 0 THEN ended + 1 WHEN turn IS NOT NULL THEN 1 ELSE 0 END, active_at, true FROM session;
 CREATE INDEX activity_by_state ON activity (tenant, state, active_at, session);
 CREATE INDEX activity_by_key ON activity (tenant, key, active_at, session) WHERE key IS NOT NULL;
 CREATE INDEX activity_latest ON activity (active_at);

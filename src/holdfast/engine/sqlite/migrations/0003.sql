@@ -1,7 +1,8 @@
 -- Version 3: what waits and what is owed are found by age, and a reply is given to one sender at a time. A lease says by
 -- which clock it runs and for how long it was given; waiters have leases, too. What a retention takes is found by indexes:
--- the forks of a session, its events, the other sessions that refer to a blob.
+-- the sessions that are not erased yet, the forks of one, its events, the other sessions that refer to a blob.
 
+CREATE INDEX session_kept ON session (tenant, active_at, n) WHERE ended < 2;
 CREATE INDEX session_running ON session (tenant) WHERE turn IS NOT NULL;
 
 ALTER TABLE inbox RENAME TO inbox_2;
