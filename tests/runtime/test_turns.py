@@ -133,8 +133,11 @@ def test_the_same_event_under_another_key_or_tenant_is_another_event(store, wher
     """I-2, I-19: event ids are unique in their key only."""
     with store.turn("k", "Pay.", event_id="evt-1"), store.turn("other", "Pay.", event_id="evt-1"):
         pass
-    with other_handle(where, tenant="second") as other, other.turn("k", "Pay.", event_id="evt-1"):
-        pass
+    with other_handle(where, tenant="second") as other:
+        with other.turn("k", "Pay.", event_id="evt-1"):
+            pass
+        sessions = [store.session("k"), store.session("other"), other.session("k")]
+        assert [told(session) for session in sessions] == [[("user", "Pay.", "complete")]] * 3
 
 
 @pytest.mark.parametrize("fresh", [True, False])
