@@ -69,7 +69,7 @@ def judge(
         return "moved", position
     if write.takes and not set(write.takes).issubset(waiting):
         return "taken", None
-    if reply_of(write) is not None and not owed:
+    if not owed and (write.pays is not None or write.claim is not None):
         return "taken", None
     if write.claim is not None and claim not in (None, write.claim.token):
         return "taken", None

@@ -77,6 +77,8 @@ class OpenAIChat:
         if payload["role"] in ("tool", "function"):
             call_id = payload.get("tool_call_id") if payload["role"] == "tool" else payload.get("name")
             return [Piece(Result(_text(call_id), _result_text(content)), payload)]
+        if type(content) is str and payload.keys() == _USUAL_KEYS:
+            return [Piece(Text(content))]  # nearly all: nothing beside the words has to be looked for
         pieces = [
             Piece(Thinking(payload[key]), payload[key]) for key in REASONING_KEYS if isinstance(payload.get(key), str)
         ][:1]

@@ -169,10 +169,10 @@ class Ledger:
         if write.open is not None:
             exists, current = known is not None, self._current(write.open)
             return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
-        reply = reply_of(write)
         position = None if known is None or write.position is None else self._spoken(known)
-        if known is None or not (write.takes or reply is not None):
-            return judge(write, known, accepted, position=position)
+        if known is None or not (write.takes or write.pays is not None or write.claim is not None):
+            return judge(write, known, accepted, position=position)  # as of nearly all
+        reply = reply_of(write)
         waiting = self._inbox(known) if write.takes else ()
         debt = None
         if reply is not None:
