@@ -34,6 +34,16 @@ def asked(session, euros=80):
         assert pay(turn, euros, needs_approval=True).waiting
 
 
+def denied_and_compacted(session):
+    """A session whose summary covers a call that was denied."""
+    asked(session)
+    session.decide("c1", False, by="ann")
+    for number in range(3):
+        with session.turn(f"Question {number}.") as turn:
+            turn.say("Answer.")
+    assert session.compact("All of it.", keep_turns=1) is not None
+
+
 def rewound(session, *, approved):
     """A session whose view went back to before a call that was asked about and decided."""
     with session.turn("Hi.") as turn:
@@ -131,23 +141,13 @@ def test_the_question_of_an_abandoned_turn_stands(session, where):
 
 
 def test_a_compaction_frees_no_call(session):
-    asked(session)
-    session.decide("c1", False, by="ann")
-    for number in range(3):
-        with session.turn(f"Question {number}.") as turn:
-            turn.say("Answer.")
-    assert session.compact("All of it.", keep_turns=1) is not None
+    denied_and_compacted(session)
     with session.turn("Pay.") as turn:
         assert "denied" in refused(turn)
 
 
 def test_what_was_denied_says_so_after_a_compaction_to_a_handle_that_never_read_it(where, session):
-    asked(session)
-    session.decide("c1", False, by="ann")
-    for number in range(3):
-        with session.turn(f"Question {number}.") as turn:
-            turn.say("Answer.")
-    assert session.compact("All of it.", keep_turns=1) is not None
+    denied_and_compacted(session)
     with other_handle(where) as store, store.turn("k", "Pay.") as turn:
         assert refused(turn) == "it was denied"
 
