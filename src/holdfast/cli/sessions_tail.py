@@ -83,7 +83,6 @@ class _Teller:
     def __init__(self, session: holdfast.Session, out: Output) -> None:
         self._session, self._out = session, out
         self._speaking: str | None = None
-        self._at_margin = True
 
     def tell(self, event: holdfast.Event) -> None:
         if event.entry is None:
@@ -100,7 +99,6 @@ class _Teller:
             self._speaking = message_id
         if text:
             self._out.part(text.replace("\n", "\n" + " " * 10))
-            self._at_margin = False
 
     def _message(self, event: holdfast.Event, entry: Entry) -> None:
         message = message_of(self._session, entry, turn=entry.turn)

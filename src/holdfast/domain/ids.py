@@ -7,8 +7,6 @@ number, the fence it was started with.
 
 from typing import NewType
 
-SessionId = NewType("SessionId", str)
-MessageId = NewType("MessageId", str)
 TurnId = NewType("TurnId", str)
 
 

@@ -6,7 +6,6 @@ call ids, late, doubled and stray results, cut streams. Contexts made from any o
 
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 
 from holdfast.domain.message import freeze
@@ -306,8 +305,3 @@ def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 1
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
         seen.append(Seen(f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting))
     return seen
-
-
-def as_late(seen: Seen) -> Seen:
-    """The same message, stored by a turn that had been superseded."""
-    return msgspec.structs.replace(seen, note=msgspec.structs.replace(seen.note, late=True))
