@@ -12,7 +12,7 @@ from aftermath import left_over, unsound
 from copies import ODD, beside, fill, told
 from holdfast import copy
 from holdfast.errors import AlreadyAccepted, HoldfastError, StoreUnavailable
-from holdfast.runtime import comparing, copying, salvaging
+from holdfast.runtime import comparing, copying
 from holdfast.testing.examine import broken
 from procs import child
 
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is soon full, so that small sessions take several."""
     monkeypatch.setattr(comparing, "PAGE", 5)
-    monkeypatch.setattr(salvaging, "PAGE", 5)
 
 
 @pytest.fixture
@@ -389,8 +388,8 @@ def test_a_session_that_was_erased_in_the_target_does_not_come_back(path: Path, 
 
 COPY = """
     import holdfast
-    from holdfast.runtime import comparing, salvaging
-    comparing.PAGE = salvaging.PAGE = 5
+    from holdfast.runtime import comparing
+    comparing.PAGE = 5
     count = 0
     def tell(progress):
         global count

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import copy
 from holdfast.domain.entry import Entry
-from holdfast.runtime import salvaging
+from holdfast.runtime import comparing
 from holdfast.runtime.damage import placeholder
 from looking import raw_entries
 from spoiling import Spoiled, place
@@ -29,7 +29,7 @@ def target(place: Spoiled, tmp_path: Path, request: pytest.FixtureRequest) -> An
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(salvaging, "PAGE", 4)
+    monkeypatch.setattr(comparing, "PAGE", 4)
 
 
 def furnished(store: holdfast.Store) -> holdfast.Session:

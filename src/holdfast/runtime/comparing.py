@@ -14,6 +14,7 @@ from holdfast.engine.protocol import Engine
 from holdfast.errors import Damaged
 
 PAGE = 1000
+"""Entries of either side are read by so many at a time."""
 HELD_MAX = 10_000
 """A turn of more entries than this is copied in pieces."""
 

@@ -10,10 +10,9 @@ from holdfast.domain.entry import Entry, Opened, noted
 from holdfast.domain.origin import entry_name
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged
+from holdfast.runtime import comparing
 from holdfast.runtime.damage import placeholder
 from holdfast.runtime.vetting import TIME_MAX, vet_entry
-
-PAGE = 1000
 
 
 class Salvage:
@@ -30,7 +29,7 @@ class Salvage:
         """All of them, page by page: each entry, or what stands in its place."""
         after, head = self._state.origin, self._state.head
         while after < head:
-            upto = min(after + PAGE, head)
+            upto = min(after + comparing.PAGE, head)
             found = self._found(after, upto)
             upto = min(upto, max(found, default=upto))  # a page is bounded in bytes, too
             yield [self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)]
