@@ -161,6 +161,8 @@ def test_a_store_that_is_not_there_is_3_and_is_not_made(tmp_path):
 
 
 def test_a_store_that_can_not_be_used_is_5(tmp_path):
+    for name in ("text", "theirs"):
+        (tmp_path / f"{name}.db").touch(0o600)
     (tmp_path / "text.db").write_text("not a database, " * 100)
     with sqlite3.connect(tmp_path / "theirs.db") as theirs:
         theirs.execute("CREATE TABLE t (a)")

@@ -87,6 +87,7 @@ def test_a_source_that_is_not_there_is_3_and_nothing_is_made(tmp_path):
 
 
 def test_a_target_that_can_not_be_used_is_5(path, tmp_path):
+    (tmp_path / "moved.db").touch(0o600)
     (tmp_path / "moved.db").write_text("not a database, " * 100)
     done = command("copy", path, tmp_path / "moved.db")
     assert (done.code, done.out) == (5, "")

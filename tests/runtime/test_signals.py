@@ -7,7 +7,8 @@ what is stored; in the living process no turn is left running; a process that do
 A handler that raises can interrupt code of Python's own where that is lost. On an event loop it can come between taking
 a callback off asyncio's list and calling it: then a task is never woken, and asyncio waits for it for ever
 (docs/guide.md shows that without a store). And Python swallows what is raised while it takes a dropped object off a
-weak set, such as asyncio's of all tasks. So the child's handlers wait until such code has done what it is at.
+weak set, such as asyncio's of all tasks. So the child's handlers wait until such code has done what it is at. The one
+that asyncio sets does not wait: what Python swallows of it is not held against the store.
 """
 
 import os
@@ -92,10 +93,14 @@ def come(number, frame):
         return  # it has seen one, and waits for the rest
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(143)
 
+lost = False
+
 def unraisable(told):
     import traceback
+    global lost
     frames = traceback.extract_tb(told.exc_traceback)
     ours = [frame for frame in frames if "holdfast" in frame.filename]
+    lost = lost or (isinstance(told.exc_value, INTERRUPTS) and not ours)
     if isinstance(told.exc_value, INTERRUPTS) and ours and way != "loop, twice":
         tell("SWALLOWED", "in", frames[-1].name)
 
@@ -158,10 +163,12 @@ def cut(life):
         return True
 
 def one(life, planned):
-    global calm, hits
-    before = hits
+    global calm, hits, lost
+    before, lost = hits, False
     try:
-        if not cut(life) and way == "runner":
+        if way == "runner":  # asyncio leaves its own in place if it is interrupted as it takes it away
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not cut(life) and way == "runner" and not lost:
             time.sleep(60)  # it comes late
             tell("SWALLOWED", "and life", life, "went on")
         calm = True

@@ -15,7 +15,11 @@ import weakref
 from contextvars import ContextVar
 from typing import Any
 
-_held: "weakref.WeakValueDictionary[tuple[str, int], Hold]" = weakref.WeakValueDictionary()
+_held: "dict[tuple[str, int], weakref.ref[Hold]]" = {}
+_held_max = 256
+"""At so many, those that are gone are taken out. Not as each one goes, as in a weak dictionary: there Python swallows
+Ctrl-C.
+"""
 _around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar("holdfast_turns", default=())
 """The turns that this task, or one that has started it, has begun."""
 DESERTED = "its event loop was closed"
@@ -28,7 +32,9 @@ class Hold:
     def __init__(self, session: str, number: int) -> None:
         self.in_block = False
         self.take()
-        _held[session, number] = self
+        _held[session, number] = weakref.ref(self)
+        if len(_held) > _held_max:
+            _tidy()
 
     def take(self) -> None:
         """The turn is held by the calling thread or task from now on."""
@@ -59,20 +65,33 @@ class Hold:
 
 def is_deserted(session: str, number: int) -> bool:
     """Whether a task of this process held this turn, and will never go on."""
-    hold = _held.get((session, number))
+    hold = _hold_of(session, number)
     return hold is not None and hold._process == os.getpid() and hold.is_deserted
 
 
 def is_held_here(session: str, number: int) -> bool:
     """Whether the caller itself holds this turn: if it waits for its end, it waits for ever."""
-    hold = _held.get((session, number))
+    hold = _hold_of(session, number)
     return hold is not None and hold.is_here()
 
 
 def is_around(session: str, number: int) -> bool:
     """Whether the caller works inside this turn: it holds it, or is a task that was started by one that does."""
-    hold = _held.get((session, number))
+    hold = _hold_of(session, number)
     return hold is not None and (hold.is_here() or (hold._process == os.getpid() and hold in _inherited()))
+
+
+def _hold_of(session: str, number: int) -> Hold | None:
+    known = _held.get((session, number))
+    return None if known is None else known()
+
+
+def _tidy() -> None:
+    global _held_max
+    for name, known in list(_held.items()):
+        if known() is None and _held.get(name) is known:
+            _held.pop(name, None)
+    _held_max = max(256, 2 * len(_held))
 
 
 def current_loop() -> Any:
