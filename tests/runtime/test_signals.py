@@ -48,6 +48,8 @@ import holdfast
 
 path, way, lives, must_end = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "end"
 INTERRUPTS = (KeyboardInterrupt, SystemExit)
+if way == "runner":  # asyncio forgets that it was a signal, if one comes as it begins
+    INTERRUPTS += (asyncio.CancelledError,)
 hits, calm = 0, False
 LEASE_S = 3600 if way == "loop, twice" else 30
 
