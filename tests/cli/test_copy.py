@@ -1,6 +1,8 @@
 """`holdfast copy`: what it prints, how it ends, and that it shows how far it is where somebody looks."""
 
+import contextlib
 import re
+import shutil
 
 import apsw
 
@@ -40,18 +42,19 @@ def test_json_has_the_fields_of_the_library(world, tmp_path):
 
 
 def test_an_entry_that_can_not_be_read_is_1_and_told_with_its_place(world, tmp_path):
-    with apsw.Connection(str(world.path)) as connection:
+    spoilt = shutil.copy(world.path, tmp_path / "spoilt.db")  # other tests read that world, too
+    with contextlib.closing(apsw.Connection(str(spoilt))) as connection:
         [(session, seq)] = connection.execute(
             "UPDATE entry SET note = '{' WHERE n = (SELECT max(n) FROM entry WHERE kind = 'end') RETURNING "
             "(SELECT id FROM session WHERE session.n = entry.session), seq"
         )
-    done = command("copy", world.path, tmp_path / "moved.db")
+    done = command("copy", spoilt, tmp_path / "moved.db")
     assert done.code == 1
     [line] = done.out.splitlines()
     assert line.startswith(f"session {session[:8]}")
     assert line.endswith(f", entry {seq}: it can't be read, and is a placeholder in the target")
     assert "With entries that can't be read: 1 session." in done.err
-    [salvaged] = command("copy", world.path, tmp_path / "moved.db", "--json").json["salvaged"]
+    [salvaged] = command("copy", spoilt, tmp_path / "moved.db", "--json").json["salvaged"]
     assert (salvaged["session_id"], salvaged["seqs"]) == (session, [seq])
 
 
