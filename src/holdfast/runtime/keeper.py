@@ -104,10 +104,11 @@ class Keeper:
 
     def forsake(self, turn: Held) -> None:
         """Treats the turn as one that was forgotten, though somebody may hold it still."""
-        tie, _ = self._turns.pop(id(turn), (None, 0.0))
+        tie, _ = self._turns.get(id(turn), (None, 0.0))
         if tie is not None:
-            self._dropped.append(tie)
+            self._dropped.append(tie)  # before it is let go of: an interrupt may come between any two steps
             self._news.put(tie)
+            self.drop(turn)
 
     def leave(self, name: tuple[str, int], turn: Held) -> None:
         """Its owner has left this turn, and its end is not stored yet. `name` is its session and its number."""
