@@ -50,8 +50,7 @@ from holdfast.doctor.exam import accepting
 from holdfast.doctor.goose.chart import Chart
 from holdfast.doctor.goose.healing import heal
 from holdfast.doctor.goose.patient import GoosePatient
-from holdfast.doctor.goose.rules import RULES
-from holdfast.doctor.goose.signs import signs
+from holdfast.doctor.goose.signs import findings_of
 from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.goose.records import Row, Session
@@ -80,8 +79,7 @@ def findings(out):
     found = []
     for file in files(out):
         patient = GoosePatient(file)
-        policies = {rule.name: rule.policy for rule in patient.rules}
-        found += [(policies[sign.rule], sign) for one in patient.examine() for sign in one.signs]
+        found += [(finding.policy, finding) for one in patient.examine() for finding in one.findings]
         patient.close()
     return found
 
@@ -107,7 +105,7 @@ def test_a_healed_copy_has_nothing_left_to_heal(tmp_path, case, accepted):
     out = tmp_path / "out"
     changes = healed(built(tmp_path / "sessions.db", two_prompts, case), out, *accepted)
     left = findings(out)
-    assert [sign for policy, sign in left if policy in ("auto", "mark")] == []
+    assert [finding for policy, finding in left if policy in ("auto", "mark")] == []
     if accepted:
         assert left == []
     assert all(change.before != change.after for change in changes)
@@ -404,7 +402,6 @@ row = st.builds(
     st.sampled_from([{}, {"usage": {"outputTokens": 4}}]),
     st.sampled_from([0] * 12 + [1, 2, 3]),
 )
-policies = {rule.name: rule.policy for rule in RULES}
 
 
 @given(rows=st.lists(row, max_size=8), accepted=st.sampled_from([(), EVERYTHING]))
@@ -413,7 +410,7 @@ def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):
     found = [Row(number=number, place=f"row {number}", **one) for number, one in enumerate(rows, start=1)]
     found.sort(key=lambda row: (row.created or 0, row.number))
     chart, _ = heal(Chart(SESSION, tuple(found)), accepting(accepted))
-    assert [sign for sign in signs(chart) if policies[sign.rule] in ("auto", "mark")] == []
+    assert [finding for finding in findings_of(chart) if finding.policy in ("auto", "mark")] == []
     assert heal(chart, accepting(accepted)) == (chart, [])
     times = [row.created for row in chart.rows]
     assert times == sorted(times)

@@ -38,7 +38,7 @@ from holdfast.doctor.goose.chart import Chart
 from holdfast.doctor.goose.patient import GoosePatient
 from holdfast.doctor.goose.repeats import repeated_rows
 from holdfast.doctor.goose.rules import RULES
-from holdfast.doctor.goose.signs import signs
+from holdfast.doctor.goose.signs import findings_of
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.goose.records import Row
@@ -52,13 +52,13 @@ def examined(path):
     """The signs of a store, by session."""
     patient = GoosePatient(path)
     try:
-        return {found.session: found.signs for found in patient.examine()}
+        return {found.session: found.findings for found in patient.examine()}
     finally:
         patient.close()
 
 
 def rules_in(path):
-    return sorted({sign.rule.removeprefix("goose/") for found in examined(path).values() for sign in found})
+    return sorted({finding.rule.name.removeprefix("goose/") for found in examined(path).values() for finding in found})
 
 
 def charts(path, *, live=False):
@@ -81,7 +81,7 @@ def test_every_rule_is_shown_by_a_damaged_store():
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_a_damaged_session_is_named_by_its_rule_alone_and_its_neighbours_are_not(tmp_path, case):
     path = built(tmp_path / "sessions.db", two_prompts, case, one_call)
-    found = {session: {sign.rule for sign in signs} for session, signs in examined(path).items() if signs}
+    found = {session: {finding.rule.name for finding in signs} for session, signs in examined(path).items() if signs}
     assert list(found.values()) == [{f"goose/{DAMAGED[case]}"}]
     assert not {"20260921_1", "20260921_3"} & set(found)
 
@@ -113,7 +113,7 @@ def test_every_beginning_of_a_healthy_session_is_left_in_peace_while_it_is_under
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
         paid = tuple(one for one in chart.ledger if rows and one.created <= rows[-1].created)
-        assert signs(Chart(chart.session, rows, paid, live=True)) == ()
+        assert findings_of(Chart(chart.session, rows, paid, live=True)) == ()
 
 
 @pytest.mark.parametrize("case", APPENDED, ids=lambda case: case.__name__)
@@ -122,16 +122,20 @@ def test_of_a_beginning_at_rest_only_its_open_end_is_told(tmp_path, case):
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
         paid = tuple(one for one in chart.ledger if rows and one.created <= rows[-1].created)
-        for sign in signs(Chart(chart.session, rows, paid)):
-            assert sign.rule in ("goose/orphan-tool-request", "goose/unfinished-turn", "goose/unanswered-prompt")
-            assert sign.place in [row.place for row in rows[-2:]]
+        for finding in findings_of(Chart(chart.session, rows, paid)):
+            assert finding.rule.name in (
+                "goose/orphan-tool-request",
+                "goose/unfinished-turn",
+                "goose/unanswered-prompt",
+            )
+            assert finding.place in [row.place for row in rows[-2:]]
 
 
 def test_what_follows_a_compaction_is_healthy_at_every_length(tmp_path):
     (chart,) = charts(built(tmp_path / "sessions.db", compacted))
     first = next(place for place, row in enumerate(chart.rows) if row.metadata["agentVisible"])
     for length in range(first + 1, len(chart.rows) + 1):
-        assert signs(Chart(chart.session, chart.rows[:length], chart.ledger[:4], live=True)) == ()
+        assert findings_of(Chart(chart.session, chart.rows[:length], chart.ledger[:4], live=True)) == ()
 
 
 @pytest.mark.parametrize("case", [orphan_at_the_end, unfinished_turn, cut_stream], ids=lambda case: case.__name__)
@@ -153,7 +157,7 @@ def test_a_prompt_that_is_being_answered_is_not_lost(tmp_path):
         one_call(store)
         store.ask("And apple trees?")
     (chart,) = charts(path)
-    assert signs(msgspec.structs.replace(chart, live=True)) == ()
+    assert findings_of(msgspec.structs.replace(chart, live=True)) == ()
     assert rules_in(path) == ["unanswered-prompt"]
 
 
@@ -173,7 +177,7 @@ def test_an_answer_is_cut_when_the_same_model_counts_its_tokens_elsewhere(tmp_pa
             about = {"userVisible": True, "agentVisible": True, "inference": asked, "usage": usage}
             store.say("assistant", text("The pear is a"), metadata_json=json.dumps(about))
     found = examined(path)
-    assert found["20260921_1"] == () and [sign.rule for sign in found["20260921_2"]] == ["goose/cut-stream"]
+    assert found["20260921_1"] == () and [finding.rule.name for finding in found["20260921_2"]] == ["goose/cut-stream"]
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM messages WHERE session_id = '20260921_1'")
     connection.close()
@@ -187,7 +191,7 @@ def test_a_lost_reply_is_told_at_the_prompt_in_whose_time_it_was_paid_for(tmp_pa
         two_prompts(store)
         store.now += 10
         lost_turn(store)
-    assert [sign.place for sign in examined(path)["20260921_1"]] == ["messages row 4"]
+    assert [finding.place for finding in examined(path)["20260921_1"]] == ["messages row 4"]
 
 
 def test_a_history_that_was_compacted_or_imported_may_have_been_written_anew(tmp_path):
@@ -267,7 +271,7 @@ def test_one_session_can_be_asked_for(tmp_path):
     patient = GoosePatient(path)
     found = list(patient.examine("20260921_2"))
     patient.close()
-    assert [(one.session, one.messages, len(one.signs)) for one in found] == [("20260921_2", 4, 1)]
+    assert [(one.session, one.messages, len(one.findings)) for one in found] == [("20260921_2", 4, 1)]
 
 
 def test_examining_leaves_the_original_and_its_folder_as_they_were(tmp_path):
@@ -327,7 +331,7 @@ def test_a_broken_value_is_always_told_and_never_stops_the_exam(tmp_path_factory
         store.database.execute(f"UPDATE messages SET {column} = ? WHERE id = ?", (value, row))
     found = examined(path)
     assert found["20260921_1"]
-    assert [sign.rule for sign in found["20260921_2"]] == ["goose/lost-turn"]
+    assert [finding.rule.name for finding in found["20260921_2"]] == ["goose/lost-turn"]
 
 
 def test_rows_for_the_model_that_goose_adds_are_no_summaries(tmp_path):

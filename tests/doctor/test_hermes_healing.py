@@ -15,7 +15,7 @@ from holdfast.doctor.hermes.case import HARNESS_STARTS, Case
 from holdfast.doctor.hermes.healing import heal as heal_case
 from holdfast.doctor.hermes.patient import HermesPatient
 from holdfast.doctor.hermes.rules import RULES
-from holdfast.doctor.hermes.signs import troubles
+from holdfast.doctor.hermes.signs import findings_of
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.hermes.records import Row, Session
 from holdfast.foreign.hermes.shelf import HermesShelf
@@ -49,7 +49,7 @@ def heal(path: Path, out: Path, *policies: str) -> list[Change]:
 def left(path: Path) -> set[str]:
     patient = HermesPatient(path)
     try:
-        return {sign.rule for examined in patient.examine() for sign in examined.signs}
+        return {finding.rule.name for examined in patient.examine() for finding in examined.findings}
     finally:
         patient.close()
 
@@ -365,7 +365,7 @@ def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(rows
         )
     session = Session("any", 1, "cli", START, ended_at=now + 5 if has_ended else None, message_count=3)
     healed, _ = heal_case(Case(session, made, has_stops=True, newest=now), accepts(*policies))
-    assert not [trouble for trouble in troubles(healed) if POLICY[trouble.rule] in policies]
+    assert not [finding for finding in findings_of(healed) if finding.policy in policies]
     assert {row.id for row in made} <= {row.id for row in healed.rows}
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_stores import DAMAGE, HEALTHY, Book, ask, damaged, healthy, plain
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.patient import HermesPatient
 from holdfast.doctor.hermes.rules import RULES
 from holding import kept_open
@@ -17,12 +17,12 @@ from holding import kept_open
 ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def examine(path: Path, session: str | None = None) -> list[Sign]:
+def examine(path: Path, session: str | None = None) -> list[Finding]:
     """What is found, having told every story besides."""
     patient = HermesPatient(path)
     try:
-        found = [sign for examined in patient.examine(session) for sign in examined.signs]
-        if not any(sign.rule == "hermes/unreadable-store" for sign in found):
+        found = [finding for examined in patient.examine(session) for finding in examined.findings]
+        if not any(finding.rule.name == "hermes/unreadable-store" for finding in found):
             for story in patient.healed(lambda rule: True).stories():
                 list(story.lines)
         return found
@@ -31,7 +31,7 @@ def examine(path: Path, session: str | None = None) -> list[Sign]:
 
 
 def rules(path: Path) -> set[str]:
-    return {sign.rule for sign in examine(path)}
+    return {finding.rule.name for finding in examine(path)}
 
 
 def test_a_healthy_store_gives_no_finding(tmp_path):
@@ -66,18 +66,20 @@ def test_a_call_that_a_session_ends_on_is_open_when_no_program_has_the_store(tmp
     book.close()
     with kept_open(tmp_path / "state.db"):
         assert examine(tmp_path / "state.db") == []
-    [sign] = examine(tmp_path / "state.db")
-    assert sign.rule == "hermes/tool-call-without-result"
+    [finding] = examine(tmp_path / "state.db")
+    assert finding.rule.name == "hermes/tool-call-without-result"
 
 
 def test_a_route_to_a_lost_session_is_told_when_that_session_or_its_chat_is_asked_for(tmp_path):
     path = damaged(tmp_path / "state.db", "ghost_route")
     patient = HermesPatient(path)
-    [ghost] = [sign for one in patient.examine() for sign in one.signs if sign.rule == "hermes/ghost-route"]
+    [ghost] = [
+        finding for one in patient.examine() for finding in one.findings if finding.rule.name == "hermes/ghost-route"
+    ]
     lost = ghost.measured.split("session ")[1].split(",")[0]
-    told = [sign for one in patient.examine(lost) for sign in one.signs]
+    told = [finding for one in patient.examine(lost) for finding in one.findings]
     assert ghost in told
-    assert [sign for one in patient.examine("nobody") for sign in one.signs] == []
+    assert [finding for one in patient.examine("nobody") for finding in one.findings] == []
     patient.close()
 
 
@@ -103,10 +105,10 @@ def cut_session(path: Path, session: str, row: int) -> None:
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_defect_is_named_and_nothing_else_is(tmp_path, name):
     found = examine(damaged(tmp_path / "state.db", name))
-    assert {sign.rule for sign in found} == {DAMAGE[name][0]}
-    for sign in found:
-        assert sign.place and sign.measured.endswith(".")
-        assert sign.session != "plain"
+    assert {finding.rule.name for finding in found} == {DAMAGE[name][0]}
+    for finding in found:
+        assert finding.place and finding.measured.endswith(".")
+        assert finding.session != "plain"
 
 
 def test_every_rule_has_a_case():
@@ -118,7 +120,7 @@ def test_every_rule_has_a_case():
 def test_one_session_can_be_looked_at_alone(tmp_path):
     path = damaged(tmp_path / "state.db", "orphan_user")
     assert examine(path, "plain") == []
-    assert [sign.rule for sign in examine(path, "sick")] == ["hermes/orphan-user"]
+    assert [finding.rule.name for finding in examine(path, "sick")] == ["hermes/orphan-user"]
 
 
 def test_a_question_before_an_unreadable_answer_is_not_said_to_have_none(tmp_path):
@@ -136,8 +138,8 @@ def test_messages_of_a_session_that_is_not_there_are_told_and_kept(tmp_path):
     database.execute("DELETE FROM sessions WHERE id = 'photo'")
     database.commit()
     database.close()
-    (sign,) = examine(path)
-    assert (sign.rule, sign.session) == ("hermes/unreadable-record", "photo")
+    (finding,) = examine(path)
+    assert (finding.rule.name, finding.session) == ("hermes/unreadable-record", "photo")
 
 
 @pytest.mark.parametrize(

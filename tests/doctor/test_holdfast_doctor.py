@@ -48,7 +48,7 @@ def path(healthy: Path, tmp_path: Path) -> Path:
 
 def rules(path: Path) -> set[str]:
     [(kind, where)] = kinds.stores_at(str(path))
-    return {finding.rule for finding in exam.examine(kind, where).findings}
+    return {finding.rule.name for finding in exam.examine(kind, where).findings}
 
 
 def heal(path: Path, out: Path) -> list[str]:
@@ -206,7 +206,7 @@ def test_a_store_that_can_t_be_opened_is_a_finding(path: Path) -> None:
     with open(path, "r+b") as file:
         file.truncate(8192)
     [(kind, where)] = kinds.stores_at(str(path))
-    assert [finding.rule for finding in exam.examine(kind, where).findings] == ["holdfast/unreadable-store"]
+    assert [finding.rule.name for finding in exam.examine(kind, where).findings] == ["holdfast/unreadable-store"]
 
 
 def test_a_fork_and_its_parent_that_both_go_on_are_healthy(tmp_path: Path) -> None:

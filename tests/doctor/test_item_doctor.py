@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import item_stores as stores
-from holdfast.doctor.items.signs import item_signs, looked_at
+from holdfast.doctor.items.signs import item_findings, looked_at
 from holdfast.doctor.kinds import open_patient
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.foreign.items import Item
@@ -37,7 +37,7 @@ def patients(tmp_path):
 
 
 def rules_of(patient):
-    return sorted({sign.rule for one in patient.examine() for sign in one.signs})
+    return sorted({finding.rule.name for one in patient.examine() for finding in one.findings})
 
 
 @programs
@@ -87,7 +87,7 @@ def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damag
     assert list(again.lines) == first
     [chapter] = patient.shelf.chapters()
     healing = next(iter(healed._healings.values()))
-    assert item_signs(program.kind, "s", "", looked_at(healing.heal(chapter.items()))) == ()
+    assert item_findings(patient.rules, "s", "", looked_at(healing.heal(chapter.items()))) == ()
 
 
 @programs

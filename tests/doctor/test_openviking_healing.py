@@ -36,7 +36,7 @@ def healed(path, out, accepts=usual):
 
 def rules_at(path):
     patient = OpenVikingPatient(path)
-    found = {sign.rule for one in patient.examine() for sign in one.signs}
+    found = {finding.rule.name for one in patient.examine() for finding in one.findings}
     patient.close()
     return found
 

@@ -21,7 +21,7 @@ def examined(path):
 
 
 def rules_at(path):
-    return sorted({sign.rule for one in examined(path) for sign in one.signs})
+    return sorted({finding.rule.name for one in examined(path) for finding in one.findings})
 
 
 @pytest.mark.parametrize("rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", ""))
@@ -65,7 +65,7 @@ def test_a_tree_is_looked_at_session_by_session(tmp_path):
     tree = tmp_path / "viking/default/user/default/sessions"
     for build in (*stores.HEALTHY, stores.lost_clear, stores.torn_tail):
         build(tree)
-    found = {one.session: {sign.rule for sign in one.signs} for one in examined(tmp_path)}
+    found = {one.session: {finding.rule.name for finding in one.findings} for one in examined(tmp_path)}
     assert found.pop("lost-clear") == {"openviking/lost-clear"}
     assert found.pop("torn-tail") == {"openviking/torn-tail"}
     assert len(found) == len(stores.HEALTHY) and not any(found.values())

@@ -117,7 +117,7 @@ def looked_at(path):
     """Stories and signs of a path; what is broken must be said and never be raised."""
     patient = OpenVikingPatient(path)
     try:
-        signs = [sign.rule for one in patient.examine() for sign in one.signs]
+        signs = [finding.rule.name for one in patient.examine() for finding in one.findings]
         for story in patient.healed(lambda rule: rule.policy != "report").stories():
             list(story.lines)
         return signs, told(path)

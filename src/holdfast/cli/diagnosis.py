@@ -37,11 +37,10 @@ def shown(reports: Sequence[Report], out: Output) -> None:
             out.line(*line)
         if report.findings and report is not reports[-1]:
             out.line()
-    known = rulebook()
-    for name in dict.fromkeys(finding.rule for report in reports for finding in report.findings):
-        rule = known[name]
+    broken = {finding.rule.name: finding.rule for report in reports for finding in report.findings}
+    for rule in broken.values():
         out.line()
-        out.line((name, "strong"))
+        out.line((rule.name, "strong"))
         _paragraph(out, rule.cause)
         _paragraph(out, f"Remedy ({rule.policy}): {rule.remedy}")
     out.line()
@@ -60,7 +59,7 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
     if findings:
         out.line("  ", *_verdict(findings))
     for name, count in come_to.rules.items():
-        stores = sum(any(finding.rule == name for finding in report.findings) for report in reports)
+        stores = sum(any(finding.rule.name == name for finding in report.findings) for report in reports)
         out.line(f"  {name}: {wording.many(count, 'finding')} in {wording.many(stores, 'store')}")
     if come_to.not_examined:
         out.line("  ", (wording.not_examined(come_to.not_examined), "hit"))
@@ -95,7 +94,7 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
 
 def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:
     severity = (finding.severity, STYLES[finding.severity])
-    return severity, finding.rule, finding.policy, finding.session, finding.place, finding.measured
+    return severity, finding.rule.name, finding.policy, finding.session, finding.place, finding.measured
 
 
 def explained(name: str, out: Output) -> int:

@@ -66,7 +66,7 @@ def run(options: Any, out: Output) -> int:
     reports = examining.examine(stores, out, only=options.only, session=options.session)
     come_to = totals(reports)
     if out.is_json:
-        out.json({"schema": SCHEMA, "stores": reports, "totals": come_to})
+        out.json({"schema": SCHEMA, "stores": [report.as_json() for report in reports], "totals": come_to})
     else:
         shown(reports, out)
         if len(reports) > 1:

@@ -19,7 +19,6 @@ from holdfast.cli.output import Output
 from holdfast.doctor import exam, kinds
 from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.patient import Healed
-from holdfast.doctor.rulebook import rules_of
 from holdfast.doctor.totals import totals
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.kinds import source_of
@@ -40,6 +39,11 @@ class Copy(msgspec.Struct):
     out: str | None
     changes: list[Change] = []
     left: list[Finding] = []
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: these fields, in this order."""
+        left = [finding.as_json() for finding in self.left]
+        return {"path": self.path, "out": self.out, "changes": self.changes, "left": left}
 
 
 def heal(options: Any, out: Output) -> int:
@@ -194,11 +198,14 @@ def _move(made: Path, out: Path) -> None:
 def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     """What the copy still has: found by looking at it, and what of the original is beyond recovery."""
     found = [finding for kind, path in kinds.stores_at(out) for finding in exam.examine(kind, path).findings]
-    same = {(finding.rule, finding.session) for finding in found}
+    same = {(finding.rule.name, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
-    rules = {rule.name: rule for rule in rules_of(report.kind)}
-    lost = [each for each in report.findings if not accepts(rules[each.rule]) and (each.rule, each.session) not in same]
-    return [*found, *(each for each in lost if each.severity != "info")]
+    lost: list[Finding] = []
+    for finding in report.findings:
+        is_found = (finding.rule.name, finding.session) in same
+        if not is_found and not accepts(finding.rule) and finding.severity != "info":
+            lost.append(finding)
+    return [*found, *lost]
 
 
 def _tell(reports: Sequence[exam.Report], copies: Sequence[Copy], options: Any, out: Output, *, several: bool) -> None:
@@ -207,9 +214,11 @@ def _tell(reports: Sequence[exam.Report], copies: Sequence[Copy], options: Any, 
     written = any(copy.out for copy in copies)
     if out.is_json:
         about = {"out": options.heal, "as": options.form}
-        of = {"stores": copies} if several else {"changes": copies[0].changes, "left": copies[0].left}
+        made = [copy.as_json() for copy in copies]
+        of = {"stores": made} if several else {name: made[0][name] for name in ("changes", "left")}
         healed = {"healed": {**about, **of}} if written else {}
-        out.json({"schema": SCHEMA, "stores": reports, "totals": come_to, **healed})
+        stores = [report.as_json() for report in reports]
+        out.json({"schema": SCHEMA, "stores": stores, "totals": come_to, **healed})
         return
     shown(reports, out)
     for copy in copies:
@@ -232,6 +241,7 @@ def _tell_one(copy: Copy, out: Output) -> None:
         out.line()
     out.line((f"{wording.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good"))
     for finding in copy.left:
-        why = "can't be healed from this store" if finding.policy == "report" else f"`--accept {finding.rule}` heals it"
+        rule = finding.rule.name
+        why = "can't be healed from this store" if finding.policy == "report" else f"`--accept {rule}` heals it"
         session = f" in {finding.session}" if finding.session else ""
-        out.line(("left: ", "hit"), f"{finding.rule}{session} at {finding.place}: {finding.measured} ({why})")
+        out.line(("left: ", "hit"), f"{rule}{session} at {finding.place}: {finding.measured} ({why})")

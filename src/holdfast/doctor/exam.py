@@ -3,10 +3,11 @@
 import fnmatch
 import os
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import msgspec
 
-from holdfast.doctor.finding import Finding, Sign, told
+from holdfast.doctor.finding import Finding, Rule
 from holdfast.doctor.kinds import OWN, UNKNOWN, open_patient
 from holdfast.doctor.patient import Accepts, Patient
 from holdfast.doctor.rulebook import rules_of
@@ -37,6 +38,18 @@ class Report(msgspec.Struct):
     def is_unreadable(self) -> bool:
         return any(_is_hopeless(finding.rule) for finding in self.findings)
 
+    def as_json(self) -> dict[str, Any]:
+        """For programs: these fields, in this order."""
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "live": self.live,
+            "sessions": self.sessions,
+            "messages": self.messages,
+            "findings": [finding.as_json() for finding in self.findings],
+            "not_examined": self.not_examined,
+        }
+
 
 def examine(
     kind: str,
@@ -52,8 +65,8 @@ def examine(
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
         damage = damage_at(path) if os.path.isfile(path) else None
-        rule = "holdfast/not-a-store" if damage is None else "holdfast/unreadable-store"
-        _tell(report, Sign(rule, "", path, damage or _what_is_at(path)), only)
+        rule = _rule(OWN, "not-a-store" if damage is None else "unreadable-store")
+        _add(report, Finding(rule, "", path, damage or _what_is_at(path)), only)
         return report
     try:
         report.live = is_live(*parts_of(kind, path))
@@ -61,7 +74,7 @@ def examine(
     except NoRoom:
         raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
-        _tell(report, Sign(f"{kind}/unreadable-store", "", path, str(error)), only)
+        _add(report, Finding(_rule(kind, "unreadable-store"), "", path, str(error)), only)
         return report
     try:
         for _ in _look(report, patient, only, session):
@@ -85,22 +98,26 @@ def _look(report: Report, patient: Patient, only: Collection[str], session: str 
         if examined.session:
             report.sessions += 1
             report.messages += examined.messages
-        for sign in examined.signs:
-            _tell(report, sign, only)
+        for finding in examined.findings:
+            _add(report, finding, only)
         yield
     report.not_examined = patient.not_examined()
 
 
-def _tell(report: Report, sign: Sign, only: Collection[str]) -> None:
-    if only and not _is_hopeless(sign.rule) and not any(fnmatch.fnmatchcase(sign.rule, name) for name in only):
+def _add(report: Report, finding: Finding, only: Collection[str]) -> None:
+    """Puts a finding into the report, if its rule was asked for; that a store can't be read is always said."""
+    name = finding.rule.name
+    if only and not _is_hopeless(finding.rule) and not any(fnmatch.fnmatchcase(name, one) for one in only):
         return
-    kind = OWN if report.kind == UNKNOWN else report.kind
-    rule = next(rule for rule in rules_of(kind) if rule.name == sign.rule)
-    report.findings.append(told(sign, rule))
+    report.findings.append(finding.without_evidence())
 
 
-def _is_hopeless(rule: str) -> bool:
-    return rule == "holdfast/not-a-store" or rule.endswith("/unreadable-store")
+def _rule(kind: str, name: str) -> Rule:
+    return next(rule for rule in rules_of(kind) if rule.name == f"{kind}/{name}")
+
+
+def _is_hopeless(rule: Rule) -> bool:
+    return rule.name == "holdfast/not-a-store" or rule.name.endswith("/unreadable-store")
 
 
 def accepting(accepted: Collection[str]) -> Accepts:

@@ -1,7 +1,7 @@
 """What the doctor says: a rule, and where a store breaks it.
 
-A rule is data: its name, why it happens, what it looks like, what can be done, and how freely. A sign is a rule broken
-at one place, as a detector saw it. A finding is both, told to a person.
+A rule is data: its name, why it happens, what it looks like, what can be done, and how freely. A finding is a rule that
+is broken at one place, with what a detector saw there.
 
     policy    auto      healed without asking; nothing is discarded
               mark      every record is kept, and a marker or a synthetic record is added
@@ -9,7 +9,7 @@ at one place, as a detector saw it. A finding is both, told to a person.
               report    can't be healed from the store
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,15 +29,6 @@ class Rule(msgspec.Struct, frozen=True):
     remedy: str
 
 
-class Sign(msgspec.Struct, frozen=True):
-    """A rule that is broken. `session` is empty for what concerns the store as a whole; `measured` is what was seen."""
-
-    rule: str
-    session: str
-    place: str
-    measured: str
-
-
 class Change(msgspec.Struct, frozen=True):
     """What healing did to one place, for the report."""
 
@@ -49,29 +40,40 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A sign with its rule, as it is told."""
+    """A rule that is broken at one place. `session` is empty for what concerns the store as a whole; `measured` is what
+    was seen there. `rows` and `data` are what the rule's remedy works on; no report has them.
+    """
 
-    rule: str
+    rule: Rule
     session: str
     place: str
-    severity: Severity
-    cause: str
     measured: str
-    expected: str
-    remedy: str
-    policy: Policy
+    rows: tuple[Any, ...] = ()
+    data: Any = None
 
+    @property
+    def severity(self) -> Severity:
+        return self.rule.severity
 
-def told(sign: Sign, rule: Rule) -> Finding:
-    """A sign with what its rule says."""
-    return Finding(
-        rule=rule.name,
-        session=sign.session,
-        place=sign.place,
-        severity=rule.severity,
-        cause=rule.cause,
-        measured=sign.measured,
-        expected=rule.expected,
-        remedy=rule.remedy,
-        policy=rule.policy,
-    )
+    @property
+    def policy(self) -> Policy:
+        return self.rule.policy
+
+    def without_evidence(self) -> "Finding":
+        """What a report keeps: findings of all sessions, and the rows of none."""
+        return Finding(self.rule, self.session, self.place, self.measured)
+
+    def as_json(self) -> dict[str, str]:
+        """For programs: these fields, in this order."""
+        rule = self.rule
+        return {
+            "rule": rule.name,
+            "session": self.session,
+            "place": self.place,
+            "severity": rule.severity,
+            "cause": rule.cause,
+            "measured": self.measured,
+            "expected": rule.expected,
+            "remedy": rule.remedy,
+            "policy": rule.policy,
+        }

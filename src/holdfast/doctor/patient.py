@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.doctor.finding import Change, Rule, Sign
+from holdfast.doctor.finding import Change, Finding, Rule
 from holdfast.foreign.story import Story
 
 Accepts = Callable[[Rule], bool]
@@ -17,7 +17,7 @@ class Examined(msgspec.Struct, frozen=True):
 
     session: str
     messages: int
-    signs: tuple[Sign, ...]
+    findings: tuple[Finding, ...]
 
 
 class Healed(Protocol):
@@ -56,7 +56,7 @@ class Patient(Protocol):
         ...
 
     def healed(self, accepts: Accepts) -> Healed:
-        """The store with the remedies of these rules applied, wherever their signs are seen."""
+        """The store with the remedies of these rules applied, wherever they are broken."""
         ...
 
     def close(self) -> None: ...

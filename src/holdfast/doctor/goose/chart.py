@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.goose.rules import RULE
 from holdfast.foreign.goose.records import Paid, Row, Session, shown_to
 
 MADE = "holdfast_"
@@ -26,8 +27,8 @@ class Chart(msgspec.Struct, frozen=True):
     rewritten: str = ""
     counted: frozenset[str] = frozenset()
 
-    def sign(self, rule: str, place: str, measured: str) -> Sign:
-        return Sign(f"goose/{rule}", self.session.id, place, measured)
+    def finding(self, rule: str, place: str, measured: str) -> Finding:
+        return Finding(RULE[f"goose/{rule}"], self.session.id, place, measured)
 
 
 def for_model(row: Row) -> bool:

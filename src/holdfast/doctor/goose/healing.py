@@ -31,7 +31,7 @@ from holdfast.doctor.goose.healing_turns import (
     unfinished_turn,
 )
 from holdfast.doctor.goose.making import Mended
-from holdfast.doctor.goose.rules import RULES
+from holdfast.doctor.goose.rules import RULE
 from holdfast.doctor.patient import Accepts
 
 ROUNDS_MAX = 8
@@ -60,7 +60,6 @@ _REMEDIES: tuple[Callable[[Chart], Mended], ...] = (
     unanswered_prompt,
     unfinished_turn,
 )
-_RULES = {rule.name: rule for rule in RULES}
 
 
 def heal(chart: Chart, accepts: Accepts) -> tuple[Chart, list[Change]]:
@@ -79,7 +78,7 @@ def heal(chart: Chart, accepts: Accepts) -> tuple[Chart, list[Change]]:
 
 
 def _rule(remedy: Callable[[Chart], Mended]) -> Rule:
-    return _RULES["goose/" + remedy.__name__.replace("_", "-")]
+    return RULE["goose/" + remedy.__name__.replace("_", "-")]
 
 
 def _in_order(chart: Chart) -> Chart:

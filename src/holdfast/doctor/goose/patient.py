@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.doctor.finding import Change, Sign
+from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.goose import writing
 from holdfast.doctor.goose.chart import Chart, model_of, output_tokens
 from holdfast.doctor.goose.healing import heal
-from holdfast.doctor.goose.rules import RULES
-from holdfast.doctor.goose.signs import signs
+from holdfast.doctor.goose.rules import RULE, RULES
+from holdfast.doctor.goose.signs import findings_of
 from holdfast.doctor.patient import Accepts, Examined, Healed
 from holdfast.foreign.goose.records import Session
 from holdfast.foreign.goose.shelf import GooseShelf
@@ -36,9 +36,9 @@ class GoosePatient:
         for found in self._shelf.book.sessions():
             if session is None or found.id == session:
                 chart = self.chart(found)
-                yield Examined(found.id, len(chart.rows), signs(chart))
+                yield Examined(found.id, len(chart.rows), findings_of(chart))
         broken = tuple(
-            Sign("goose/unreadable-record", one.session or "", one.place, f"The store: {one.problem}.")
+            Finding(RULE["goose/unreadable-record"], one.session or "", one.place, f"The store: {one.problem}.")
             for one in self._shelf.book.problems
         )
         if broken:

@@ -230,3 +230,5 @@ RULES: tuple[Rule, ...] = (
         remedy="Look for a backup; `sqlite3 .recover` may find rows that are left.",
     ),
 )
+
+RULE = {rule.name: rule for rule in RULES}

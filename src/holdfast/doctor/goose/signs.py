@@ -1,8 +1,8 @@
-"""What is wrong with a session of goose: every family of signs, asked in turn."""
+"""What is wrong with a session of goose: every family of detectors, asked in turn."""
 
 import msgspec
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.chart import Chart
 from holdfast.doctor.goose.repeats import told_once
 from holdfast.doctor.goose.signs_hiding import hiding_signs
@@ -11,7 +11,7 @@ from holdfast.doctor.goose.signs_tools import tool_signs
 from holdfast.doctor.goose.signs_turns import repeat_signs, turn_signs
 
 
-def signs(chart: Chart) -> tuple[Sign, ...]:
-    """All signs of a session, those of its records first. A row that only repeats another is told as that alone."""
+def findings_of(chart: Chart) -> tuple[Finding, ...]:
+    """All findings of a session, those of its records first. A row that only repeats another is told as that alone."""
     once = msgspec.structs.replace(chart, rows=told_once(chart.rows))
     return (*record_signs(chart), *repeat_signs(chart), *tool_signs(once), *turn_signs(once), *hiding_signs(once))

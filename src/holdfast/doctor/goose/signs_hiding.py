@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.chart import MADE, Chart, for_model, for_reader, is_summary, words
 from holdfast.doctor.goose.pairs import pairing
 from holdfast.foreign.goose.records import Row
 from holdfast.foreign.goose.stories import OWN_NOTES
 
 
-def hiding_signs(chart: Chart) -> Iterator[Sign]:
+def hiding_signs(chart: Chart) -> Iterator[Finding]:
     rows = chart.rows
     bare = hidden_history(rows)
     if bare:
         measured = f"None of {len(rows)} rows is for the model."
-        yield chart.sign("compacted-without-summary", rows[bare[0]].place, measured)
+        yield chart.finding("compacted-without-summary", rows[bare[0]].place, measured)
         return
     for call, _, summary in shown_pairs(rows):
         measured = f"The model sees the call, its result and their summary, {rows[summary].place}."
-        yield chart.sign("metadata-clobbered", rows[call].place, measured)
+        yield chart.finding("metadata-clobbered", rows[call].place, measured)
     for call, _ in bereft_pairs(rows):
         measured = "The call and its result are hidden from the model, and no summary follows."
-        yield chart.sign("summary-deleted", rows[call].place, measured)
+        yield chart.finding("summary-deleted", rows[call].place, measured)
 
 
 def hidden_history(rows: tuple[Row, ...]) -> list[int]:

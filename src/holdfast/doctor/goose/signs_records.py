@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.blocks import block_problem
 from holdfast.doctor.goose.chart import ROLES, Chart, for_model, is_empty, is_summary
 from holdfast.foreign.goose.records import MS_FROM, Row
 
 
-def record_signs(chart: Chart) -> Iterator[Sign]:
+def record_signs(chart: Chart) -> Iterator[Finding]:
     yield from _of_the_session(chart)
     for row in chart.rows:
         yield from _of_a_row(chart, row)
     late = [row for row in chart.rows if is_in_milliseconds(row)]
     if late:
         measured = f"{len(late)} rows have times like {late[0].created}."
-        yield chart.sign("millisecond-timestamps", late[0].place, measured)
+        yield chart.finding("millisecond-timestamps", late[0].place, measured)
 
 
 def is_in_milliseconds(row: Row) -> bool:
@@ -33,16 +33,16 @@ def is_odd(row: Row) -> bool:
     return row.role not in ROLES or (row.content is not None and for_model(row) and is_empty(row))
 
 
-def _of_the_session(chart: Chart) -> Iterator[Sign]:
+def _of_the_session(chart: Chart) -> Iterator[Finding]:
     session, count = chart.session, len(chart.rows)
     if session.problem:
-        yield chart.sign("unreadable-record", session.place, f"{session.problem[:1].upper()}{session.problem[1:]}.")
+        yield chart.finding("unreadable-record", session.place, f"{session.problem[:1].upper()}{session.problem[1:]}.")
     if session.source == "stranded":
-        yield chart.sign("stranded-messages", session.place, f"{count} messages have no session.")
+        yield chart.finding("stranded-messages", session.place, f"{count} messages have no session.")
     if session.source == "thread":
-        yield chart.sign("thread-tables-present", session.place, f"{count} messages are in the thread tables alone.")
+        yield chart.finding("thread-tables-present", session.place, f"{count} messages are in the thread tables alone.")
     if chart.rewritten and not _was_compacted(chart):
-        yield chart.sign("rewritten-history", session.place, chart.rewritten)
+        yield chart.finding("rewritten-history", session.place, chart.rewritten)
 
 
 def _was_compacted(chart: Chart) -> bool:
@@ -50,17 +50,17 @@ def _was_compacted(chart: Chart) -> bool:
     return any(paid.is_compaction for paid in chart.ledger) or any(is_summary(row) for row in chart.rows)
 
 
-def _of_a_row(chart: Chart, row: Row) -> Iterator[Sign]:
+def _of_a_row(chart: Chart, row: Row) -> Iterator[Finding]:
     if row.problem:
-        yield chart.sign("unreadable-record", row.place, f"The record: {row.problem}.")
+        yield chart.finding("unreadable-record", row.place, f"The record: {row.problem}.")
     if row.content_problem:
-        yield chart.sign("content-not-json", row.place, f"Its content: {row.content_problem[:200]}.")
+        yield chart.finding("content-not-json", row.place, f"Its content: {row.content_problem[:200]}.")
     unknown = unknown_blocks(row)
     if unknown:
         told = ", ".join(dict.fromkeys(problem for _, problem in unknown))
-        yield chart.sign("unknown-content-type", row.place, f"It has {told}.")
+        yield chart.finding("unknown-content-type", row.place, f"It has {told}.")
     if row.metadata_problem and not row.problem:
-        yield chart.sign("metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}.")
+        yield chart.finding("metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}.")
     if is_odd(row):
         said = f"Its role is `{row.role[:40]}`." if row.role not in ROLES else "It says nothing."
-        yield chart.sign("empty-and-odd-roles", row.place, said)
+        yield chart.finding("empty-and-odd-roles", row.place, said)

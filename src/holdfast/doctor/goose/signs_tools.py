@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.chart import Chart, for_model, is_context, is_result
 from holdfast.doctor.goose.pairs import Pairing, Place, pairing
 from holdfast.foreign.goose.records import Row
 
 
-def tool_signs(chart: Chart) -> Iterator[Sign]:
+def tool_signs(chart: Chart) -> Iterator[Finding]:
     rows = chart.rows
     found = pairing(rows)
     for call in found.alone:
         if not (chart.live and is_under_way(rows, call)):
             measured = f"The call `{call.call_id}`{_name(rows[call.row], call)} has no result."
-            yield chart.sign("orphan-tool-request", rows[call.row].place, measured)
+            yield chart.finding("orphan-tool-request", rows[call.row].place, measured)
     yield from _results(chart, rows, found)
 
 
@@ -24,15 +24,15 @@ def is_under_way(rows: tuple[Row, ...], call: Place) -> bool:
     return all(is_result(row) or is_context(row) or not for_model(row) for row in rows[call.row + 1 :])
 
 
-def _results(chart: Chart, rows: tuple[Row, ...], found: Pairing) -> Iterator[Sign]:
+def _results(chart: Chart, rows: tuple[Row, ...], found: Pairing) -> Iterator[Finding]:
     for call, result in found.early:
         measured = f"The result of `{call.call_id}` is read before the call, which is {rows[call.row].place}."
-        yield chart.sign("result-before-call", rows[result.row].place, measured)
+        yield chart.finding("result-before-call", rows[result.row].place, measured)
     for result in found.doubles:
         measured = f"It is one more result for the call `{result.call_id}`."
-        yield chart.sign("duplicate-tool-result", rows[result.row].place, measured)
+        yield chart.finding("duplicate-tool-result", rows[result.row].place, measured)
     for result in found.strays:
-        yield chart.sign("orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`.")
+        yield chart.finding("orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`.")
 
 
 def _name(row: Row, call: Place) -> str:

@@ -4,7 +4,7 @@ import bisect
 import math
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.chart import (
     CONTEXT,
     Chart,
@@ -25,42 +25,42 @@ from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
 from holdfast.foreign.goose.records import MS_FROM, Row
 
 
-def repeat_signs(chart: Chart) -> Iterator[Sign]:
+def repeat_signs(chart: Chart) -> Iterator[Finding]:
     rows = chart.rows
     for index in repeated_rows(rows):
         measured = f"The message `{rows[index].message_id}` is stored again."
-        yield chart.sign("duplicate-rows", rows[index].place, measured)
+        yield chart.finding("duplicate-rows", rows[index].place, measured)
     for run in split_runs(rows):
         measured = f"The answer `{rows[run.start].message_id}` is in {len(run)} rows."
-        yield chart.sign("token-split-rows", rows[run.start].place, measured)
+        yield chart.finding("token-split-rows", rows[run.start].place, measured)
 
 
-def turn_signs(chart: Chart) -> Iterator[Sign]:
+def turn_signs(chart: Chart) -> Iterator[Finding]:
     rows = chart.rows
     for index in lost_replies(chart):
         measured = f"Nothing answers this prompt, and the ledger has {len(paid_replies(chart))} paid replies."
-        yield chart.sign("lost-turn", rows[index].place, measured)
+        yield chart.finding("lost-turn", rows[index].place, measured)
     lost = set(lost_replies(chart))
     for index in unanswered(chart):
         if index not in lost:
-            yield chart.sign("unanswered-prompt", rows[index].place, "Nothing answers this prompt.")
+            yield chart.finding("unanswered-prompt", rows[index].place, "Nothing answers this prompt.")
     yield from _ends(chart)
     for row in rows:
         if is_merged(row):
-            yield chart.sign("merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts.")
+            yield chart.finding("merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts.")
     for index, signature in doubled_thinking(rows):
-        yield chart.sign("duplicate-thinking", rows[index].place, f"The signature {signature[:20]!r} is here again.")
+        yield chart.finding("duplicate-thinking", rows[index].place, f"The signature {signature[:20]!r} is here again.")
 
 
-def _ends(chart: Chart) -> Iterator[Sign]:
+def _ends(chart: Chart) -> Iterator[Finding]:
     if chart.live:
         return
     cut = cut_answer(chart)
     if cut is not None:
-        yield chart.sign("cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do.")
+        yield chart.finding("cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do.")
     last = unfinished(chart.rows)
     if last is not None:
-        yield chart.sign("unfinished-turn", chart.rows[last].place, "The session ends on a tool's result.")
+        yield chart.finding("unfinished-turn", chart.rows[last].place, "The session ends on a tool's result.")
 
 
 def paid_replies(chart: Chart) -> list[int]:

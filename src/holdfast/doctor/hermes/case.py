@@ -1,7 +1,7 @@
 """A Hermes session as the doctor looks at it: its rows, and all around it that matters to them.
 
-Before any sign is looked for, rows that the user took back are left out, copies that a compaction made are folded, and
-so are rows that repeat a history stored twice. What is left in `spoken` is what somebody said, in order; a summary
+Before any defect is looked for, rows that the user took back are left out, copies that a compaction made are folded,
+and so are rows that repeat a history stored twice. What is left in `spoken` is what somebody said, in order; a summary
 among it closes the turn before it.
 """
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.hermes.rules import RULE
 from holdfast.foreign.hermes.folding import Folded, fold, key
 from holdfast.foreign.hermes.records import Delivery, Lock, Row, Session, calls, is_summary, is_unsaid, words
 from holdfast.foreign.hermes.telling import Context
@@ -61,19 +62,6 @@ class Case(msgspec.Struct, frozen=True):
         return any(row.id <= last and (following is None or first <= following.id) for first, last in self.torn)
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """A rule that is broken by these rows; `data` is what its remedy needs besides."""
-
-    rule: str
-    rows: tuple[Row, ...]
-    measured: str
-    data: Any = None
-
-    def sign(self, case: Case) -> Sign:
-        place = self.rows[0].place if self.rows else f"sessions.id={case.session.id}"
-        return Sign(self.rule, case.session.id, place, self.measured)
-
-
 class View(msgspec.Struct, frozen=True):
     """A case without what only looks like a defect.
 
@@ -89,8 +77,14 @@ class View(msgspec.Struct, frozen=True):
     repeats: list[tuple[Row, Row]]
     repeated_users: int
 
+    def finding(self, rule: str, rows: tuple[Row, ...], measured: str, data: Any = None) -> Finding:
+        """A rule that these rows break, or the session if there are none; `data` is what the remedy needs besides."""
+        session = self.case.session.id
+        place = rows[0].place if rows else f"sessions.id={session}"
+        return Finding(RULE[f"hermes/{rule}"], session, place, measured, rows, data)
 
-Detector = Callable[[View], Iterator[Trouble]]
+
+Detector = Callable[[View], Iterator[Finding]]
 
 
 def look(case: Case) -> View:

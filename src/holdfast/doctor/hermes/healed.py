@@ -6,7 +6,7 @@ from holdfast.doctor.finding import Change
 from holdfast.doctor.hermes.case import Case
 from holdfast.doctor.hermes.healing import heal
 from holdfast.doctor.hermes.healing_kin import AFTER_END, NO_CHILD, between
-from holdfast.doctor.hermes.rules import RULES
+from holdfast.doctor.hermes.rules import RULE
 from holdfast.doctor.hermes.ward import Ward
 from holdfast.doctor.hermes.writing import write_hermes
 from holdfast.doctor.patient import Accepts
@@ -16,7 +16,6 @@ from holdfast.foreign.hermes.shelf import Teller
 from holdfast.foreign.hermes.store import HermesStore
 from holdfast.foreign.story import Story
 
-_RULES = {rule.name: rule for rule in RULES}
 _REMEMBERED = 4
 
 
@@ -27,9 +26,7 @@ class HealedHermes:
         self._store = store
         self._accepts = accepts
         raw = Ward(store, store.sessions, rows=store.rows, before=Teller(store, store.rows, store.iterate).before)
-        self._kin = between(
-            store.sessions, raw.case, lineage=accepts(_RULES[NO_CHILD]), places=accepts(_RULES[AFTER_END])
-        )
+        self._kin = between(store.sessions, raw.case, lineage=accepts(RULE[NO_CHILD]), places=accepts(RULE[AFTER_END]))
         sessions = self._kin.sessions
         self._teller = Teller(store, self._rows, lambda session: iter(self._rows(session)), sessions)
         self._ward = Ward(store, sessions, rows=self._moved, before=self._teller.before)
@@ -50,7 +47,7 @@ class HealedHermes:
 
     def _drops(self, lock: Lock) -> bool:
         """Whether a lock on a session that is not there is left out."""
-        rule = _RULES["hermes/stale-compression-lock"]
+        rule = RULE["hermes/stale-compression-lock"]
         if lock.expires_at >= self._store.newest or not self._accepts(rule):
             return False
         place = f"compression_locks.session_id={lock.session}"

@@ -8,12 +8,10 @@ from holdfast.doctor.finding import Change
 from holdfast.doctor.hermes.case import Case, look
 from holdfast.doctor.hermes.edits import Edits
 from holdfast.doctor.hermes.remedies import REMEDIES
-from holdfast.doctor.hermes.rules import RULES
 from holdfast.doctor.hermes.signs import DETECTORS
 from holdfast.doctor.patient import Accepts
 
 PASSES_MAX = 1000
-_RULES = {rule.name: rule for rule in RULES}
 
 
 def heal(case: Case, accepts: Accepts) -> tuple[Case, list[Change]]:
@@ -32,10 +30,10 @@ def _pass(case: Case, accepts: Accepts) -> Edits:
     view = look(case)
     edits = Edits(view)
     for detector in DETECTORS:
-        for trouble in detector(view):
-            remedy = REMEDIES.get(trouble.rule)
-            if remedy is not None and accepts(_RULES[trouble.rule]) and not edits.touches(trouble.rows):
-                remedy(edits, trouble)
+        for finding in detector(view):
+            remedy = REMEDIES.get(finding.rule.name)
+            if remedy is not None and accepts(finding.rule) and not edits.touches(finding.rows):
+                remedy(edits, finding)
         if edits.changes:
             break
     return edits

@@ -31,7 +31,7 @@ class Kin(msgspec.Struct):
 
 def heal_lineage(kin: Kin, case: Case) -> None:
     """A session that a compaction ended is continued by its chat's next one, or goes on."""
-    for trouble in without_child(look(case)):
+    for finding in without_child(look(case)):
         session, following = kin.sessions[case.session.id], case.following
         place = f"sessions.id={session.id}"
         before = "ended by a compaction, and not continued"
@@ -42,24 +42,24 @@ def heal_lineage(kin: Kin, case: Case) -> None:
         else:
             kin.sessions[session.id] = msgspec.structs.replace(session, ended_at=None, end_reason=None)
             after = "opened again"
-        _tell(kin, Change(trouble.rule, session.id, place, before, after))
+        _tell(kin, Change(finding.rule.name, session.id, place, before, after))
 
 
 def heal_places(kin: Kin, case: Case) -> None:
     """Turns that were written to a session after its end go to the one that the chat was in."""
-    for trouble in written_after_end(look(case)):
-        source, target = case.session.id, str(trouble.data)
-        kin.gone.setdefault(source, set()).update(row.id for row in trouble.rows)
-        moved = tuple(msgspec.structs.replace(row, session=target) for row in trouble.rows)
+    for finding in written_after_end(look(case)):
+        source, target = case.session.id, str(finding.data)
+        kin.gone.setdefault(source, set()).update(row.id for row in finding.rows)
+        moved = tuple(msgspec.structs.replace(row, session=target) for row in finding.rows)
         kin.come.setdefault(target, []).append(moved)
         for session, more in ((source, -len(moved)), (target, len(moved))):
             known = kin.sessions[session]
             if known.message_count is not None:
                 count = max(0, known.message_count + more)
                 kin.sessions[session] = msgspec.structs.replace(known, message_count=count)
-        row = trouble.rows[0]
+        row = finding.rows[0]
         told = f"{shown(words(row))} in {source}", f"{shown(words(row))} in {target}"
-        _tell(kin, Change(trouble.rule, source, row.place, *told))
+        _tell(kin, Change(finding.rule.name, source, row.place, *told))
 
 
 def _tell(kin: Kin, change: Change) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.healed import HealedHermes
-from holdfast.doctor.hermes.rules import RULES
-from holdfast.doctor.hermes.signs import signs
+from holdfast.doctor.hermes.rules import RULE, RULES
+from holdfast.doctor.hermes.signs import findings_of
 from holdfast.doctor.hermes.ward import Ward
 from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
@@ -34,15 +34,16 @@ class HermesPatient:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         store = self._store
         if store is None:
-            yield Examined("", 0, (Sign("hermes/unreadable-store", "", self.path, str(self._trouble)),))
+            unreadable = Finding(RULE["hermes/unreadable-store"], "", self.path, str(self._trouble))
+            yield Examined("", 0, (unreadable,))
             return
         teller = Teller(store, store.rows, store.iterate)
         ward = Ward(store, store.sessions, rows=store.rows, before=teller.before, torn=store.torn)
         for one in in_order(store.sessions):
             if session is None or one.id == session:
                 store.facts(one.id)  # so that a damaged row is told, whatever of it is needed
-                found = signs(ward.case(one))
-                unread = tuple(map(_told, store.file.problems_of(one.id)))
+                found = tuple(findings_of(ward.case(one)))
+                unread = tuple(map(_finding, store.file.problems_of(one.id)))
                 yield Examined(one.id, store.size(one.id), (*found, *unread))
         of_the_store = tuple(_of_the_store(store, session))
         if session is None or of_the_store:
@@ -62,23 +63,25 @@ class HermesPatient:
             self._store.close()
 
 
-def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Sign]:
+def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Finding]:
     """What is wrong with no session that is there; of that, what concerns one of them, or its chat, if asked."""
     asked = store.sessions.get(session or "")
     for route in store.routes:
         concerns = session in (None, route.session) or (asked is not None and asked.key == route.key)
         if concerns and route.session not in store.sessions:
             measured = f"{route.key} leads to session {route.session}, which is not in this store."
-            yield Sign("hermes/ghost-route", "", f"gateway_routing.session_key={route.key}", measured)
+            place = f"gateway_routing.session_key={route.key}"
+            yield Finding(RULE["hermes/ghost-route"], "", place, measured)
     for lock in store.locks:
         if session in (None, lock.session) and lock.session not in store.sessions and lock.expires_at < store.newest:
             measured = f"The lock on {lock.session}, which is not there, ran out before the newest row of the store."
-            yield Sign("hermes/stale-compression-lock", "", f"compression_locks.session_id={lock.session}", measured)
+            place = f"compression_locks.session_id={lock.session}"
+            yield Finding(RULE["hermes/stale-compression-lock"], "", place, measured)
     for problem in store.file.problems if session is None else ():
         if problem.session is None or problem.session not in store.sessions:
-            yield _told(problem)
+            yield _finding(problem)
 
 
-def _told(problem: Unreadable) -> Sign:
+def _finding(problem: Unreadable) -> Finding:
     measured = f"It can't be read: {problem.problem}."
-    return Sign("hermes/unreadable-record", problem.session or "", problem.place, measured)
+    return Finding(RULE["hermes/unreadable-record"], problem.session or "", problem.place, measured)

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.hermes.case import Trouble, shown
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.hermes.case import shown
 from holdfast.doctor.hermes.edits import Edits
 from holdfast.foreign.hermes.records import LIST_TAG, Delivery, Row, call_ids, words
 from holdfast.foreign.hermes.telling import FOLDED, WAS
@@ -20,80 +21,80 @@ INTERRUPTED = "interrupted"
 _SYNTHETIC = {"synthetic": True}
 _CALL_ID, _ID, _NAME = (re.compile(rf'"{name}"\s*:\s*"([^"\\]+)"') for name in ("call_id", "id", "name"))
 
-Remedy = Callable[[Edits, Trouble], None]
+Remedy = Callable[[Edits, Finding], None]
 
 
-def orphan_user(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
+def orphan_user(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
     edits.put_after(
         row,
         "no-answer",
-        trouble.rule,
+        finding.rule.name,
         labels=_SYNTHETIC,
         role="assistant",
         content=NO_ANSWER,
         finish_reason=INTERRUPTED,
     )
-    edits.tell(trouble.rule, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
+    edits.tell(finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
 
 
-def merged_user_blob(edits: Edits, trouble: Trouble) -> None:
-    old, new = trouble.rows
+def merged_user_blob(edits: Edits, finding: Finding) -> None:
+    old, new = finding.rows
     left = words(new)[len(words(old)) :].lstrip()
-    edits.replace(new, content=left, labels={"healed": trouble.rule})
-    edits.tell(trouble.rule, new.place, shown(words(new)), shown(left))
+    edits.replace(new, content=left, labels={"healed": finding.rule.name})
+    edits.tell(finding.rule.name, new.place, shown(words(new)), shown(left))
 
 
-def partial_unmarked(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
-    edits.replace(row, finish_reason=INTERRUPTED, labels={"healed": trouble.rule, "incomplete": True})
-    edits.tell(trouble.rule, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
+def partial_unmarked(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
+    edits.replace(row, finish_reason=INTERRUPTED, labels={"healed": finding.rule.name, "incomplete": True})
+    edits.tell(finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
 
 
-def split_by_stream_cut(edits: Edits, trouble: Trouble) -> None:
-    first, middle, second = trouble.rows
-    edits.hide(middle, trouble.rule, control=True)
+def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
+    first, middle, second = finding.rows
+    edits.hide(middle, finding.rule.name, control=True)
     texts = (first.content or "", second.content or "")
     if any(text.startswith(LIST_TAG) for text in texts):
-        edits.tell(trouble.rule, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts")
+        edits.tell(finding.rule.name, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts")
         return
     edits.replace(
         first,
         content="".join(texts),
         finish_reason=second.finish_reason,
         tool_calls=second.tool_calls or first.tool_calls,
-        labels={"healed": trouble.rule},
+        labels={"healed": finding.rule.name},
     )
-    edits.fold(second, first.name, trouble.rule)
-    edits.tell(trouble.rule, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
+    edits.fold(second, first.name, finding.rule.name)
+    edits.tell(finding.rule.name, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
 
 
-def duplicate_tool_call_row(edits: Edits, trouble: Trouble) -> None:
-    first, second = trouble.rows
-    edits.fold(first, second.name, trouble.rule)
-    _add_results(edits, second, trouble)
-    edits.tell(trouble.rule, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
+def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
+    first, second = finding.rows
+    edits.fold(first, second.name, finding.rule.name)
+    _add_results(edits, second, finding)
+    edits.tell(finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
 
 
-def tool_call_without_result(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
-    _add_results(edits, row, trouble)
-    names = ", ".join(call_ids(call)[0] for call in trouble.data)
-    edits.tell(trouble.rule, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
+def tool_call_without_result(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
+    _add_results(edits, row, finding)
+    names = ", ".join(call_ids(call)[0] for call in finding.data)
+    edits.tell(finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
 
 
-def _add_results(edits: Edits, row: Row, trouble: Trouble) -> None:
+def _add_results(edits: Edits, row: Row, finding: Finding) -> None:
     told = edits.view.told
     place = next(place for place, other in enumerate(told) if other.id == row.id)
     while place + 1 < len(told) and told[place + 1].role == "tool":
         place += 1
-    for call in trouble.data:
+    for call in finding.data:
         said = call.get("function")
         name = said.get("name") if isinstance(said, dict) else None
         edits.put_after(
             told[place],
             f"result-of-{call_ids(call)[0]}",
-            trouble.rule,
+            finding.rule.name,
             labels=_SYNTHETIC,
             role="tool",
             content=UNKNOWN,
@@ -102,20 +103,20 @@ def _add_results(edits: Edits, row: Row, trouble: Trouble) -> None:
         )
 
 
-def tool_result_without_call(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
-    edits.hide(row, trouble.rule)
-    edits.tell(trouble.rule, row.place, shown(words(row)), "kept, and hidden from the model")
+def tool_result_without_call(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
+    edits.hide(row, finding.rule.name)
+    edits.tell(finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model")
 
 
-def tool_calls_not_json(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
+def tool_calls_not_json(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
     raw = row.tool_calls or ""
-    results: dict[str, str] = {one.tool_call_id: one.tool_name or "" for one in trouble.data if one.tool_call_id}
+    results: dict[str, str] = {one.tool_call_id: one.tool_name or "" for one in finding.data if one.tool_call_id}
     made = [_placeholder(name, results.get(name, ""), raw, number) for number, name in enumerate(_ids(row, results))]
-    edits.replace(row, tool_calls=json.dumps(made), labels={"healed": trouble.rule})
+    edits.replace(row, tool_calls=json.dumps(made), labels={"healed": finding.rule.name})
     names = ", ".join(call["id"] for call in made)
-    edits.tell(trouble.rule, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
+    edits.tell(finding.rule.name, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
 
 
 def _ids(row: Row, results: dict[str, str]) -> list[str]:
@@ -135,107 +136,109 @@ def _placeholder(name: str, tool: str, raw: str, number: int) -> dict[str, Any]:
     return {"id": name, "call_id": name, "type": "function", "function": {"name": tool, "arguments": arguments}}
 
 
-def repeated_tail(edits: Edits, trouble: Trouble) -> None:
-    keep = next((row for row in trouble.rows if row.active), trouble.rows[0])
-    for row in trouble.rows:
+def repeated_tail(edits: Edits, finding: Finding) -> None:
+    keep = next((row for row in finding.rows if row.active), finding.rows[0])
+    for row in finding.rows:
         if row is not keep:
-            was = {FOLDED: trouble.data, WAS: (row.active, row.compacted)}
-            edits.hide(row, trouble.rule, alone=True, **was)
-    names = ", ".join(row.name for row in trouble.rows)
-    edits.tell(trouble.rule, keep.place, f"copies {names} of row {trouble.data}", f"copy {keep.name}")
+            was = {FOLDED: finding.data, WAS: (row.active, row.compacted)}
+            edits.hide(row, finding.rule.name, alone=True, **was)
+    names = ", ".join(row.name for row in finding.rows)
+    edits.tell(finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}")
 
 
-def history_stored_twice(edits: Edits, trouble: Trouble) -> None:
-    for row, first in trouble.data:
-        edits.fold(row, first.name, trouble.rule)
-    names = f"rows {trouble.rows[0].name} to {trouble.rows[-1].name}"
-    edits.tell(trouble.rule, trouble.rows[0].place, f"{names} live", f"{len(trouble.rows)} of them folded")
+def history_stored_twice(edits: Edits, finding: Finding) -> None:
+    for row, first in finding.data:
+        edits.fold(row, first.name, finding.rule.name)
+    names = f"rows {finding.rows[0].name} to {finding.rows[-1].name}"
+    edits.tell(finding.rule.name, finding.rows[0].place, f"{names} live", f"{len(finding.rows)} of them folded")
 
 
-def review_harness_turn(edits: Edits, trouble: Trouble) -> None:
-    for row in trouble.rows:
-        edits.hide(row, trouble.rule, harness=True)
-    row = trouble.rows[0]
-    edits.tell(trouble.rule, row.place, shown(words(row)), f"{len(trouble.rows)} rows hidden from the model")
+def review_harness_turn(edits: Edits, finding: Finding) -> None:
+    for row in finding.rows:
+        edits.hide(row, finding.rule.name, harness=True)
+    row = finding.rows[0]
+    edits.tell(finding.rule.name, row.place, shown(words(row)), f"{len(finding.rows)} rows hidden from the model")
 
 
-def session_meta_repeated(edits: Edits, trouble: Trouble) -> None:
-    mark, *turn = trouble.rows
+def session_meta_repeated(edits: Edits, finding: Finding) -> None:
+    mark, *turn = finding.rows
     edits.replace(mark, content=NO_HISTORY)
-    edits.hide(mark, trouble.rule)
+    edits.hide(mark, finding.rule.name)
     for row in turn:
         edits.replace(row, labels={"without_history": True})
-    edits.tell(trouble.rule, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
+    edits.tell(finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
 
 
-def replaced_characters(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
-    if trouble.data is None:
+def replaced_characters(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
+    if finding.data is None:
         edits.known |= {row.id}
-        edits.tell(trouble.rule, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known")
+        edits.tell(finding.rule.name, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known")
         return
-    edits.replace(row, content=trouble.data, labels={"healed": trouble.rule})
-    edits.tell(trouble.rule, row.place, shown(row.content or ""), shown(trouble.data))
+    edits.replace(row, content=finding.data, labels={"healed": finding.rule.name})
+    edits.tell(finding.rule.name, row.place, shown(row.content or ""), shown(finding.data))
 
 
-def double_user_row(edits: Edits, trouble: Trouble) -> None:
-    first, second = trouble.rows
-    edits.fold(second, first.name, trouble.rule)
-    edits.tell(trouble.rule, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
+def double_user_row(edits: Edits, finding: Finding) -> None:
+    first, second = finding.rows
+    edits.fold(second, first.name, finding.rule.name)
+    edits.tell(finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
 
 
-def interleaved_turns(edits: Edits, trouble: Trouble) -> None:
-    asked, answered = trouble.rows[: trouble.data], trouble.rows[trouble.data :]
+def interleaved_turns(edits: Edits, finding: Finding) -> None:
+    asked, answered = finding.rows[: finding.data], finding.rows[finding.data :]
     wanted = [row for pair in zip(asked, answered, strict=True) for row in pair]
     edits.reorder(wanted)
-    before, after = (", ".join(row.name for row in rows) for rows in (trouble.rows, wanted))
-    edits.tell(trouble.rule, asked[0].place, f"rows {before}", f"rows {after}")
+    before, after = (", ".join(row.name for row in rows) for rows in (finding.rows, wanted))
+    edits.tell(finding.rule.name, asked[0].place, f"rows {before}", f"rows {after}")
 
 
-def answer_only_in_ledger(edits: Edits, trouble: Trouble) -> None:
-    (row,) = trouble.rows
-    answer: Delivery = trouble.data
+def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
+    (row,) = finding.rows
+    answer: Delivery = finding.data
     edits.put_after(
         row,
         "answer",
-        trouble.rule,
+        finding.rule.name,
         labels={"recovered": True},
         role="assistant",
         content=answer.text,
         timestamp=answer.created_at,
         finish_reason="stop",
     )
-    edits.tell(trouble.rule, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
+    edits.tell(finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
 
 
-def lost_turn(edits: Edits, trouble: Trouble) -> None:
-    for number, answer in enumerate(trouble.data, 1):
+def lost_turn(edits: Edits, finding: Finding) -> None:
+    for number, answer in enumerate(finding.data, 1):
         at = answer.created_at
         labels = _SYNTHETIC
-        edits.append(f"question-{number}", trouble.rule, labels=labels, role="user", content=NO_QUESTION, timestamp=at)
+        edits.append(
+            f"question-{number}", finding.rule.name, labels=labels, role="user", content=NO_QUESTION, timestamp=at
+        )
         edits.append(
             f"answer-{number}",
-            trouble.rule,
+            finding.rule.name,
             labels={"recovered": True},
             role="assistant",
             content=answer.text,
             timestamp=at,
             finish_reason="stop",
         )
-    if trouble.data:
-        texts = ", ".join(shown(answer.text) for answer in trouble.data[:3])
-        edits.tell(trouble.rule, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}")
+    if finding.data:
+        texts = ", ".join(shown(answer.text) for answer in finding.data[:3])
+        edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}")
 
 
-def message_count_drift(edits: Edits, trouble: Trouble) -> None:
+def message_count_drift(edits: Edits, finding: Finding) -> None:
     before = f"message_count {edits.session.message_count}"
-    edits.session = msgspec.structs.replace(edits.session, message_count=trouble.data)
-    edits.tell(trouble.rule, f"sessions.id={edits.session.id}", before, f"message_count {trouble.data}")
+    edits.session = msgspec.structs.replace(edits.session, message_count=finding.data)
+    edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", before, f"message_count {finding.data}")
 
 
-def stale_compression_lock(edits: Edits, trouble: Trouble) -> None:
+def stale_compression_lock(edits: Edits, finding: Finding) -> None:
     edits.has_locks = False
-    edits.tell(trouble.rule, f"sessions.id={edits.session.id}", "locked", "not locked")
+    edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", "locked", "not locked")
 
 
 REMEDIES: dict[str, Remedy] = {

@@ -231,3 +231,5 @@ RULES: tuple[Rule, ...] = (
         remedy="None from here: restore a backup, or try SQLite's own `.recover`.",
     ),
 )
+
+RULE = {rule.name: rule for rule in RULES}

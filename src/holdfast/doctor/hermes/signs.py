@@ -1,12 +1,12 @@
-"""All signs of what is wrong with a session, in the order in which they are looked for."""
+"""All that can be wrong with a session, in the order in which it is looked for."""
 
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes import signs_session as session
 from holdfast.doctor.hermes import signs_tools as tools
 from holdfast.doctor.hermes import signs_turns as turns
-from holdfast.doctor.hermes.case import Case, Detector, Trouble, look
+from holdfast.doctor.hermes.case import Case, Detector, look
 
 DETECTORS: tuple[Detector, ...] = (
     session.stored_twice,
@@ -29,13 +29,8 @@ DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def troubles(case: Case) -> Iterator[Trouble]:
+def findings_of(case: Case) -> Iterator[Finding]:
     """What is wrong with a session."""
     view = look(case)
     for detector in DETECTORS:
         yield from detector(view)
-
-
-def signs(case: Case) -> tuple[Sign, ...]:
-    """The same, told."""
-    return tuple(trouble.sign(case) for trouble in troubles(case))

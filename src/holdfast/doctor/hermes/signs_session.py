@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.hermes.case import Trouble, View, shown
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.hermes.case import View, shown
 from holdfast.foreign.hermes.records import LIST_TAG, Row, is_summary, is_taken_back, parsed, words
 
 GONE = "\ufffd"
 _SOURCES = ("codex_message_items", "reasoning_details")
 
 
-def repeated_tail(view: View) -> Iterator[Trouble]:
+def repeated_tail(view: View) -> Iterator[Finding]:
     """Messages with more than one copy; one is what every compaction leaves."""
     copies: dict[str, list[Row]] = {}
     for row in view.folded.kept:
@@ -20,17 +21,17 @@ def repeated_tail(view: View) -> Iterator[Trouble]:
     for name, rows in copies.items():
         if len(rows) > 1:
             measured = f"{shown(words(rows[0]))} of row {name} is stored {len(rows)} times more."
-            yield Trouble("hermes/repeated-tail", tuple(rows), measured, name)
+            yield view.finding("repeated-tail", tuple(rows), measured, name)
 
 
-def stored_twice(view: View) -> Iterator[Trouble]:
+def stored_twice(view: View) -> Iterator[Finding]:
     """A history whose user rows are there again, with the same words and the very same times."""
     if view.repeats:
         measured = f"{view.repeated_users} user rows, and {len(view.repeats)} rows with what follows them, repeat."
-        yield Trouble("hermes/history-stored-twice", tuple(row for row, _ in view.repeats), measured, view.repeats)
+        yield view.finding("history-stored-twice", tuple(row for row, _ in view.repeats), measured, view.repeats)
 
 
-def written_after_end(view: View) -> Iterator[Trouble]:
+def written_after_end(view: View) -> Iterator[Finding]:
     """Turns that began in a session which their chat had left."""
     session, route = view.case.session, view.case.route
     if session.ended_at is None or route is None or route.id == session.id or route.started_at < session.ended_at:
@@ -45,18 +46,18 @@ def written_after_end(view: View) -> Iterator[Trouble]:
             end += 1
         after = row.timestamp - session.ended_at
         measured = f"{shown(words(row))} came {after:.1f} s after the end; its chat was in {route.id} then."
-        yield Trouble("hermes/written-after-end", tuple(view.told[start:end]), measured, route.id)
+        yield view.finding("written-after-end", tuple(view.told[start:end]), measured, route.id)
 
 
-def without_child(view: View) -> Iterator[Trouble]:
+def without_child(view: View) -> Iterator[Finding]:
     """A compaction that ended the session and made no other."""
     case = view.case
     if case.session.end_reason == "compression" and not case.is_continued:
         measured = "It ended with reason 'compression', and no session continues it."
-        yield Trouble("hermes/compression-without-child", (), measured, case.following)
+        yield view.finding("compression-without-child", (), measured, case.following)
 
 
-def count_drift(view: View) -> Iterator[Trouble]:
+def count_drift(view: View) -> Iterator[Finding]:
     """A counter that the rows don't bear out."""
     count = view.case.session.message_count
     live = sum(1 for row in view.case.rows if row.active)
@@ -65,10 +66,10 @@ def count_drift(view: View) -> Iterator[Trouble]:
         return  # rows are missing, and the count may be right
     if count is not None and not live <= count <= live + back:
         measured = f"message_count is {count}, there are {live} live rows and {back} that were taken back."
-        yield Trouble("hermes/message-count-drift", (), measured, live)
+        yield view.finding("message-count-drift", (), measured, live)
 
 
-def replaced(view: View) -> Iterator[Trouble]:
+def replaced(view: View) -> Iterator[Finding]:
     """Texts of which characters were lost, with the text before that where it is still to be found."""
     for row in view.told:
         text = row.content or ""
@@ -76,7 +77,7 @@ def replaced(view: View) -> Iterator[Trouble]:
             continue
         if row.id not in view.case.known:
             measured = f"{shown(text)} has {text.count(GONE)} replaced characters."
-            yield Trouble("hermes/replaced-characters", (row,), measured, whole_text(row))
+            yield view.finding("replaced-characters", (row,), measured, whole_text(row))
 
 
 def whole_text(row: Row) -> str | None:
@@ -110,7 +111,7 @@ def _texts(column: Any) -> Iterator[str]:
             waiting.extend(value)
 
 
-def lost_turn(view: View) -> Iterator[Trouble]:
+def lost_turn(view: View) -> Iterator[Finding]:
     """A session that cost something and has nothing to show for it."""
     case = view.case
     if not _is_lost(view):
@@ -121,7 +122,7 @@ def lost_turn(view: View) -> Iterator[Trouble]:
         f"No rows, after {case.session.api_calls} model calls and {case.session.output_tokens} tokens; "
         f"the ledger has {len(sent)} answers."
     )
-    yield Trouble("hermes/lost-turn", (), measured, sent)
+    yield view.finding("lost-turn", (), measured, sent)
 
 
 def _is_lost(view: View) -> bool:
@@ -129,19 +130,19 @@ def _is_lost(view: View) -> bool:
     return not case.rows and not case.torn and (case.session.api_calls > 0 or case.session.output_tokens > 0)
 
 
-def stale_lock(view: View) -> Iterator[Trouble]:
+def stale_lock(view: View) -> Iterator[Finding]:
     """A compaction's lock that ran out before the newest row was written."""
     for lock in view.case.locks:
         if lock.expires_at < view.case.newest:
             measured = f"It ran out {view.case.newest - lock.expires_at:.0f} s before the newest row of the store."
-            yield Trouble("hermes/stale-compression-lock", (), measured)
+            yield view.finding("stale-compression-lock", (), measured)
 
 
-def without_source(view: View) -> Iterator[Trouble]:
+def without_source(view: View) -> Iterator[Finding]:
     """A summary of what is nowhere."""
     if view.case.has_parent or view.case.torn or any(row.compacted and not row.active for row in view.case.rows):
         return
     for row in view.told:
         if is_summary(row) and row.active:
             measured = f"Row {row.name} is a summary; no archived row and no parent session is there."
-            yield Trouble("hermes/summary-without-source", (row,), measured)
+            yield view.finding("summary-without-source", (row,), measured)

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from holdfast.doctor.hermes.case import Trouble, View, has_calls, shown
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.hermes.case import View, has_calls, shown
 from holdfast.foreign.hermes.records import Delivery, Row, is_summary, words
 
 CUT_STARTS = (
@@ -14,10 +15,10 @@ STOPPED_START = "Operation interrupted"
 DOUBLE_S = 0.1
 
 
-def unanswered(view: View) -> Iterator[Trouble]:
+def unanswered(view: View) -> Iterator[Finding]:
     """Questions without an answer: alone, glued to the next, stored twice, answered crosswise or only in the ledger."""
     spoken = view.spoken
-    crossed = {row.id: trouble for trouble in interleaved(view) for row in trouble.rows}
+    crossed = {row.id: finding for finding in interleaved(view) for row in finding.rows}
     for index, row in enumerate(spoken):
         if row.role != "user" or is_summary(row):
             continue
@@ -35,28 +36,28 @@ def unanswered(view: View) -> Iterator[Trouble]:
                 yield from _pair(view, row, following)
 
 
-def _pair(view: View, row: Row, following: Row) -> Iterator[Trouble]:
+def _pair(view: View, row: Row, following: Row) -> Iterator[Finding]:
     old, new = words(row), words(following)
     if _is_double(row, following):
         apart = abs(following.timestamp - row.timestamp)
         measured = f"{shown(old)} is stored twice, {apart:.3f} s apart, in rows {row.name} and {following.name}."
-        yield Trouble("hermes/double-user-row", (row, following), measured)
+        yield view.finding("double-user-row", (row, following), measured)
     elif _is_merged(row, following):
         measured = f"Row {following.name} begins with all of {shown(old)}, which was not answered."
-        yield Trouble("hermes/merged-user-blob", (row, following), measured)
+        yield view.finding("merged-user-blob", (row, following), measured)
     elif old not in new:
         yield from _lonely(view, row, following)
 
 
-def _lonely(view: View, row: Row, following: Row | None) -> Iterator[Trouble]:
+def _lonely(view: View, row: Row, following: Row | None) -> Iterator[Finding]:
     sent = _sent(view, row, following)
     lost = [delivery for delivery in sent if delivery in view.case.unstored]
     if lost:
         measured = f"{shown(words(row))} has no answer, and {shown(lost[0].text)} was sent to its chat then."
-        yield Trouble("hermes/answer-only-in-ledger", (row,), measured, lost[0])
+        yield view.finding("answer-only-in-ledger", (row,), measured, lost[0])
     elif not sent:
         then = "the session ended" if following is None else f"row {following.name} asks {shown(words(following))}"
-        yield Trouble("hermes/orphan-user", (row,), f"{shown(words(row))} has no answer; then {then}.")
+        yield view.finding("orphan-user", (row,), f"{shown(words(row))} has no answer; then {then}.")
 
 
 def _sent(view: View, row: Row, following: Row | None) -> list[Delivery]:
@@ -66,7 +67,7 @@ def _sent(view: View, row: Row, following: Row | None) -> list[Delivery]:
     return [delivery for delivery in view.case.deliveries if row.timestamp < delivery.created_at < until]
 
 
-def interleaved(view: View) -> Iterator[Trouble]:
+def interleaved(view: View) -> Iterator[Finding]:
     """As many finished answers in a row as there were questions in a row, and more than one."""
     spoken = view.spoken
     index = 0
@@ -77,7 +78,7 @@ def interleaved(view: View) -> Iterator[Trouble]:
             if not any(_is_double(a, b) or _is_merged(a, b) for a, b in zip(asked, asked[1:], strict=False)):
                 names = ", ".join(row.name for row in (*asked, *answered))
                 measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
-                yield Trouble("hermes/interleaved-turns", (*asked, *answered), measured, len(asked))
+                yield view.finding("interleaved-turns", (*asked, *answered), measured, len(asked))
         index += max(1, len(asked))
 
 
@@ -103,7 +104,7 @@ def _is_merged(row: Row, following: Row) -> bool:
     return bool(old) and words(following).startswith(f"{old}\n\n")
 
 
-def partial(view: View) -> Iterator[Trouble]:
+def partial(view: View) -> Iterator[Finding]:
     """Answers that nothing says were finished."""
     if not view.case.has_stops:
         return
@@ -120,10 +121,10 @@ def partial(view: View) -> Iterator[Trouble]:
             continue
         if last is not None and last.role in ("user", "tool") and (following is None or following.role == "user"):
             measured = f"{shown(words(row))} has no finish_reason."
-            yield Trouble("hermes/partial-unmarked", (row,), measured)
+            yield view.finding("partial-unmarked", (row,), measured)
 
 
-def cut(view: View) -> Iterator[Trouble]:
+def cut(view: View) -> Iterator[Finding]:
     """One answer in two rows, with the program's own request to go on between them."""
     rows = [row for row in view.told if row.role in ("user", "assistant", "tool") and not row.observed]
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
@@ -131,17 +132,17 @@ def cut(view: View) -> Iterator[Trouble]:
             continue
         if first.role == second.role == "assistant" and first.finish_reason == "length" and not is_summary(second):
             measured = f"Rows {first.name} and {second.name} are one answer; row {middle.name} is not the user's."
-            yield Trouble("hermes/split-by-stream-cut", (first, middle, second), measured)
+            yield view.finding("split-by-stream-cut", (first, middle, second), measured)
 
 
-def harness(view: View) -> Iterator[Trouble]:
+def harness(view: View) -> Iterator[Finding]:
     """The program's review of the session, stored as a turn of it."""
     for turn in view.harness:
         measured = f"Row {turn[0].name} begins with {shown(words(turn[0]))}."
-        yield Trouble("hermes/review-harness-turn", turn, measured)
+        yield view.finding("review-harness-turn", turn, measured)
 
 
-def without_history(view: View) -> Iterator[Trouble]:
+def without_history(view: View) -> Iterator[Finding]:
     """More than one mark of a first turn."""
     marks = [index for index, row in enumerate(view.told) if row.role == "session_meta"]
     for mark in marks[1:]:
@@ -151,4 +152,4 @@ def without_history(view: View) -> Iterator[Trouble]:
         turn = tuple(row for row in view.told[start:mark] if row.role in ("user", "assistant", "tool"))
         row = view.told[mark]
         measured = f"Row {row.name} marks a first turn, and it is not the session's first."
-        yield Trouble("hermes/session-meta-repeated", (row, *turn), measured)
+        yield view.finding("session-meta-repeated", (row, *turn), measured)

@@ -89,3 +89,5 @@ RULES: tuple[Rule, ...] = (
     _rule("call-decided-twice", "report", DEFECT, "I-22", "A call was denied, and started.",
           "Nothing is run again; look what it did.", "warning"),
 )  # fmt: skip
+
+RULE = {rule.name: rule for rule in RULES}

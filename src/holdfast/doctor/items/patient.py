@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change, Rule
 from holdfast.doctor.items.healing import ItemHealing
-from holdfast.doctor.items.signs import Case, item_signs, looked_at
+from holdfast.doctor.items.signs import Case, item_findings, looked_at
 from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.items import Chapter, ItemLines
@@ -51,11 +51,12 @@ class ItemPatient:
             case, id = self.case(chapter), chapter.story.id
             messages += case.messages
             unread += case.unread[:1]
-            yield Examined(id, case.messages, item_signs(self.kind, id, self.path, case, is_all=not self.holds_many))
+            found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
+            yield Examined(id, case.messages, found)
         troubles = self.shelf.troubles()
         if session is None and (troubles or (self.holds_many and unread and not messages)):
             case = Case(messages=messages, unread=troubles or unread)
-            yield Examined("", 0, item_signs(self.kind, "", self.path, case))
+            yield Examined("", 0, item_findings(self.rules, "", self.path, case))
 
     def healed(self, accepts: Accepts) -> "HealedItems":
         return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding, Rule
 from holdfast.foreign.items import Item
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line
@@ -70,24 +70,25 @@ def _gist(item: Item) -> bytes:
     return hashlib.blake2b(json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16).digest()
 
 
-def item_signs(kind: str, session: str, path: str, case: Case, *, is_all: bool = True) -> tuple[Sign, ...]:
+def item_findings(
+    rules: Iterable[Rule], session: str, path: str, case: Case, *, is_all: bool = True
+) -> tuple[Finding, ...]:
     """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all of this is."""
+    named = {rule.name.partition("/")[2]: rule for rule in rules}
     if is_all and not case.messages and (case.unread or not session):
         problem = case.unread[0].problem if case.unread else "there is no session in it"
-        return (Sign(f"{kind}/unreadable-store", session, path, f"Nothing in it can be read: {problem}."),)
-    signs = [
-        Sign(f"{kind}/tool-call-without-result", session, place, f"{', '.join(calls)} has no result.")
-        for place, calls in case.open_calls.items()
-    ]
-    signs += [
-        Sign(f"{kind}/tool-result-without-call", session, place, f"{', '.join(calls)} is called by no message.")
-        for place, calls in case.strays.items()
-    ]
-    signs += [
-        Sign(f"{kind}/repeated-message", session, place, f"{id} stood here before.")
-        for place, id in case.repeated.items()
-    ]
-    signs += [
-        Sign(f"{kind}/unreadable-record", session, one.place, f"It is not read: {one.problem}.") for one in case.unread
-    ]
-    return tuple(signs)
+        measured = f"Nothing in it can be read: {problem}."
+        return (Finding(named["unreadable-store"], session, path, measured),)
+    found: list[Finding] = []
+    for place, calls in case.open_calls.items():
+        measured = f"{', '.join(calls)} has no result."
+        found.append(Finding(named["tool-call-without-result"], session, place, measured))
+    for place, calls in case.strays.items():
+        measured = f"{', '.join(calls)} is called by no message."
+        found.append(Finding(named["tool-result-without-call"], session, place, measured))
+    for place, id in case.repeated.items():
+        found.append(Finding(named["repeated-message"], session, place, f"{id} stood here before."))
+    for one in case.unread:
+        measured = f"It is not read: {one.problem}."
+        found.append(Finding(named["unreadable-record"], session, one.place, measured))
+    return tuple(found)

@@ -22,7 +22,7 @@ def make_live(folder: Folder, rule: str) -> tuple[Folder, list[Change]]:
     """The messages that only these archives have stand before the live ones again. The last archive goes, as if its
     commit had never been; one in the middle stays in its place, and says that it retained what it holds.
     """
-    hurt = {sign.place for sign in archive_signs(folder) if sign.rule == rule}
+    hurt = {one.place for one in archive_signs(folder) if one.rule.name == rule}
     changes = []
     for archive in reversed(folder.archives):
         if f"history/{archive.name}" in hurt:

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.openviking.rules import RULE
 from holdfast.foreign.openviking.files import ROOT, Archive, Folder, messages
 from holdfast.foreign.openviking.telling import State, held_by, moved_by, overview_of, phase_of, state_of
 
@@ -32,12 +33,12 @@ def stale_ids(folder: Folder) -> dict[str, set[str]]:
     }
 
 
-def lost_clear(folder: Folder) -> Iterator[Sign]:
+def lost_clear(folder: Folder) -> Iterator[Finding]:
     """Messages that are archived and still live."""
     for name, ids in stale_ids(folder).items():
         if ids:
             seen = f"{len(ids)} of {len(folder.live)} live messages were moved to {name}: {', '.join(sorted(ids)[:5])}."
-            yield Sign("openviking/lost-clear", folder.id, ROOT, seen)
+            yield Finding(RULE["openviking/lost-clear"], folder.id, ROOT, seen)
 
 
 def gaps(folder: Folder) -> list[int]:
@@ -58,15 +59,15 @@ def hidden_by(folder: Folder, archive: Archive) -> list[str]:
     return [record.id for record in messages(archive.records) if record.id not in elsewhere]
 
 
-def archive_signs(folder: Folder) -> Iterator[Sign]:
+def archive_signs(folder: Folder) -> Iterator[Finding]:
     """What is wrong archive by archive, and with their row."""
     for archive, state in states(folder):
         for rule, seen in _signs(folder, archive, state):
-            yield Sign(f"openviking/{rule}", folder.id, f"history/{archive.name}", seen)
+            yield Finding(RULE[f"openviking/{rule}"], folder.id, f"history/{archive.name}", seen)
     if lost := gaps(folder):
         names = ", ".join(f"archive_{number:03d}" for number in lost[:5])
         seen = f"{len(lost)} missing: {names}; the last is {folder.archives[-1].name}."
-        yield Sign("openviking/archive-gap", folder.id, "history", seen)
+        yield Finding(RULE["openviking/archive-gap"], folder.id, "history", seen)
 
 
 def _signs(folder: Folder, archive: Archive, state: State) -> Iterator[tuple[str, str]]:

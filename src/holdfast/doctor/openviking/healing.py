@@ -21,7 +21,7 @@ from holdfast.doctor.openviking.message_healing import (
 )
 from holdfast.doctor.openviking.meta_healing import count_anew, rebuild_papers
 from holdfast.doctor.openviking.rules import RULES
-from holdfast.doctor.openviking.signs import held, lines_in, missing, missing_in_all, number, signs_of
+from holdfast.doctor.openviking.signs import findings_of, held, lines_in, missing, missing_in_all, number
 from holdfast.foreign.openviking.files import ROOT, Folder, Paper
 
 Remedy = Callable[[Folder, str], tuple[Folder, list[Change]]]
@@ -33,7 +33,7 @@ def heal(folder: Folder, accepted: Collection[str]) -> tuple[Folder, list[Change
     changes: list[Change] = []
     left = REMEDIES.keys() & set(accepted)
     for _ in range(ROUNDS_MAX):
-        seen = {sign.rule for sign in signs_of(folder)} & left
+        seen = {finding.rule.name for finding in findings_of(folder)} & left
         rule = next((rule.name for rule in RULES if rule.name in seen), None)
         if rule is None:
             break

@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.doctor.finding import Change
 from holdfast.doctor.openviking.healing import heal
 from holdfast.doctor.openviking.rules import RULES
-from holdfast.doctor.openviking.signs import signs_of
+from holdfast.doctor.openviking.signs import findings_of
 from holdfast.doctor.openviking.writing import write_folder
 from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
@@ -38,8 +38,8 @@ class OpenVikingPatient:
         for folder in self.folders(session):
             every = [*(archive.records for archive in folder.archives), folder.records]
             ids = {record.id for records in every for record in messages(records)}
-            signs = tuple(sign for sign in signs_of(folder) if sign.rule not in self._ignored)
-            yield Examined(folder.id, len(ids), signs)
+            found = tuple(one for one in findings_of(folder) if one.rule.name not in self._ignored)
+            yield Examined(folder.id, len(ids), found)
 
     def folders(self, session: str | None = None) -> Iterator[Folder]:
         """The sessions as they lie there, one at a time."""

@@ -183,3 +183,5 @@ STORE = (
 )
 
 RULES = (*LIVE, *ARCHIVES, *STORE)
+
+RULE = {rule.name: rule for rule in RULES}

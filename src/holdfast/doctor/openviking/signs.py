@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.finding import Sign
+from holdfast.doctor.finding import Finding
 from holdfast.doctor.openviking.archive_signs import archive_signs, gaps, lost_clear, settled, stale_ids
+from holdfast.doctor.openviking.rules import RULE
 from holdfast.foreign.jsonl import NOT_JSON
 from holdfast.foreign.openviking.files import META, ROOT, Folder, Record, messages
 from holdfast.foreign.openviking.telling import phase_of, state_of, words_of
@@ -18,17 +19,17 @@ REPLAY_MAX = 1000
 REPLAYS_TRIED = 8
 
 
-def signs_of(folder: Folder) -> tuple[Sign, ...]:
+def findings_of(folder: Folder) -> tuple[Finding, ...]:
     """All that is wrong with a session."""
     if folder.records is None and not folder.meta.there and not folder.archives:
         problems = "; ".join(f"{place}: {problem}" for place, problem in folder.problems)
         seen = problems or f"There is neither {ROOT} nor {META} nor an archive."
-        return (Sign("openviking/unreadable-store", folder.id, folder.place, seen),)
-    signs = [*lost_clear(folder), *_counters(folder)]
+        return (Finding(RULE["openviking/unreadable-store"], folder.id, folder.place, seen),)
+    found = [*lost_clear(folder), *_counters(folder)]
     for place, records in files(folder):
-        signs += [*_unread(folder, place, records), *_repeated(folder, place, records)]
-    signs += [*_torn_papers(folder), *_replayed(folder), *_tools(folder), *archive_signs(folder), *_locks(folder)]
-    return tuple(signs)
+        found += [*_unread(folder, place, records), *_repeated(folder, place, records)]
+    found += [*_torn_papers(folder), *_replayed(folder), *_tools(folder), *archive_signs(folder), *_locks(folder)]
+    return tuple(found)
 
 
 def files(folder: Folder) -> list[tuple[str, tuple[Record, ...]]]:
@@ -90,32 +91,32 @@ def number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _counters(folder: Folder) -> Iterator[Sign]:
+def _counters(folder: Folder) -> Iterator[Finding]:
     count, lines = number(folder.meta.data.get("message_count")), lines_in(folder.records)
     if count is None:
         return
     whole = len({record.id for record in folder.live}) + _namesakes(folder.live)
     if whole > count and not any(stale_ids(folder).values()):
         seen = f"{ROOT} has {whole} messages, `message_count` is {count}."
-        yield Sign("openviking/append-crash-meta-behind", folder.id, META, seen)
+        yield Finding(RULE["openviking/append-crash-meta-behind"], folder.id, META, seen)
     if gone := missing(folder):
         seen = f"{ROOT} has {lines} messages, `message_count` is {count}: {gone} are missing."
-        yield Sign("openviking/wiped-live", folder.id, ROOT, seen)
+        yield Finding(RULE["openviking/wiped-live"], folder.id, ROOT, seen)
     elif gone := missing_in_all(folder):
         seen = f"`total_message_count` is {held(folder) + gone}; archives and {ROOT} have {held(folder)} messages."
-        yield Sign("openviking/wiped-live", folder.id, ROOT, seen)
+        yield Finding(RULE["openviking/wiped-live"], folder.id, ROOT, seen)
 
 
-def _unread(folder: Folder, place: str, records: tuple[Record, ...]) -> Iterator[Sign]:
+def _unread(folder: Folder, place: str, records: tuple[Record, ...]) -> Iterator[Finding]:
     for record in records:
         if record.problem and not record.aside:
             torn = record.last and record.problem.startswith(NOT_JSON)
             rule = "openviking/torn-tail" if torn else "openviking/unreadable-record"
             seen = f"Line {record.number} is no message: {record.problem}."
-            yield Sign(rule, folder.id, f"{place}:{record.number}", seen)
+            yield Finding(RULE[rule], folder.id, f"{place}:{record.number}", seen)
 
 
-def _torn_papers(folder: Folder) -> Iterator[Sign]:
+def _torn_papers(folder: Folder) -> Iterator[Finding]:
     papers = [(META, folder.meta)]
     for archive, _ in settled(folder):
         under = f"history/{archive.name}"
@@ -126,24 +127,26 @@ def _torn_papers(folder: Folder) -> Iterator[Sign]:
         ]
     for place, paper in papers:
         if paper.problem:
-            yield Sign("openviking/torn-meta", folder.id, place, f"It has {len(paper.raw)} bytes; {paper.problem}.")
+            yield Finding(
+                RULE["openviking/torn-meta"], folder.id, place, f"It has {len(paper.raw)} bytes; {paper.problem}."
+            )
     for place, problem in folder.problems:
-        yield Sign("openviking/unreadable-record", folder.id, place, f"The file is not read: {problem}.")
+        yield Finding(RULE["openviking/unreadable-record"], folder.id, place, f"The file is not read: {problem}.")
 
 
-def _repeated(folder: Folder, place: str, records: tuple[Record, ...]) -> Iterator[Sign]:
+def _repeated(folder: Folder, place: str, records: tuple[Record, ...]) -> Iterator[Finding]:
     counts = Counter(record.id for record in messages(records))
     again = [id for id, count in counts.items() if count > 1]
     if again:
         seen = f"{_some(again)} stand more than once."
-        yield Sign("openviking/duplicate-ids", folder.id, place, seen)
+        yield Finding(RULE["openviking/duplicate-ids"], folder.id, place, seen)
 
 
-def _replayed(folder: Folder) -> Iterator[Sign]:
+def _replayed(folder: Folder) -> Iterator[Finding]:
     for begin, size in replays(folder.live):
         first, again = folder.live[begin], folder.live[begin + size]
         seen = f"The {size} messages from {again.id} on say what the {size} from {first.id} on say."
-        yield Sign("openviking/replayed-batch", folder.id, f"{ROOT}:{again.number}", seen)
+        yield Finding(RULE["openviking/replayed-batch"], folder.id, f"{ROOT}:{again.number}", seen)
 
 
 def replays(live: tuple[Record, ...]) -> Iterator[tuple[int, int]]:
@@ -178,14 +181,14 @@ def _says_much(record: Record) -> bool:
     return any(_is_tool(part) or len(str(part.get("text") or "").split()) > 2 for part in parts)
 
 
-def _tools(folder: Folder) -> Iterator[Sign]:
+def _tools(folder: Folder) -> Iterator[Finding]:
     for place, record, index in unfinished(folder):
         part = record.parts[index]
         seen = f"The part {part.get('tool_id')} is {part.get('tool_status')}, and the session went on."
-        yield Sign("openviking/tool-never-finished", folder.id, f"{place}:{record.number}", seen)
+        yield Finding(RULE["openviking/tool-never-finished"], folder.id, f"{place}:{record.number}", seen)
     for place, record, index in lost_results(folder):
         seen = f"{record.parts[index]['tool_output_ref']} is not there."
-        yield Sign("openviking/tool-result-missing", folder.id, f"{place}:{record.number}", seen)
+        yield Finding(RULE["openviking/tool-result-missing"], folder.id, f"{place}:{record.number}", seen)
 
 
 def unfinished(folder: Folder) -> Iterator[tuple[str, Record, int]]:
@@ -242,11 +245,11 @@ def _is_own(ref: str, folder: Folder) -> bool:
     return session is None or session[1] in names
 
 
-def _locks(folder: Folder) -> Iterator[Sign]:
+def _locks(folder: Folder) -> Iterator[Finding]:
     for lock in folder.locks:
         rule = "stale-locks" if _LOCK.fullmatch(lock.raw) else "torn-lock"
         seen = f"It says {lock.raw[:80].decode('latin-1').strip()!r}."
-        yield Sign(f"openviking/{rule}", folder.id, lock.name, seen)
+        yield Finding(RULE[f"openviking/{rule}"], folder.id, lock.name, seen)
 
 
 def _some(ids: list[str]) -> str:
