@@ -14,9 +14,8 @@ import apsw
 
 import holdfast
 from holdfast.runtime.clock import RealWorld
-from holdfast.testing.examine import broken
 from holdfast.testing.life import Life, go_on
-from holdfast.testing.told import Act, untrue
+from holdfast.testing.oracle import Act, Ledger, judge
 
 FORMATS = ("openai.chat", "anthropic")
 """The usual one and the strictest: two are quicker looked at than four."""
@@ -44,9 +43,9 @@ def wrong(place: Path, told: Sequence[Act], life: Life, *, again: bool = False, 
     erased = sum(act[0] == "erased" for act in told)
     found = left_over(place, life.secrets[:erased])
     with holdfast.open(place, durability="process", **options) as store:
-        found += broken(store, formats=FORMATS) + untrue(store, told, tried=life.tried)
+        found += judge(store, Ledger(told, tried=life.tried), formats=FORMATS)
         go_on(store, "The next one")
-        found += broken(store, formats=FORMATS) if again else []
+        found += judge(store, formats=FORMATS) if again else []
     return found + unsound(place)
 
 

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 
 import holdfast
 import procs
-from holdfast.testing.examine import broken
-from holdfast.testing.told import Act, untrue
+from holdfast.testing.oracle import Act, Ledger, judge
 
 LIMIT_S = 60.0
 
@@ -111,7 +110,7 @@ class Loads:
     def wrong(self, store: holdfast.Store) -> list[str]:
         """Everything that was told and is not so, or is there twice; and every invariant that does not hold."""
         tried = [text for load in self.each for text in load.tried]
-        return untrue(store, self.told, tried=tried) + broken(store)
+        return judge(store, Ledger(self.told, tried=tried))
 
 
 @contextmanager

@@ -4,12 +4,12 @@
 
 is run as a process of its own (see `loading`). Each of its sessions has a key and a writer: a thread, or a task of the
 asyncio face. A writer asks, streams an answer, notes something beside the turn, and begins again. Words are never said
-twice, so that a doubled one shows. A line is an act in the words of `holdfast.testing.told`, as JSON, and behind it the
-key:
+twice, so that a doubled one shows. A line is an act as JSON, in the words of `testing.oracle.Ledger`, with the
+key behind its name:
 
     try KEY TEXT                   these words are about to be said
-    said KEY TEXT                  they are stored
-    shown KEY TURN TEXT            a piece of an answer was handed on
+    said KEY - - TEXT              they are stored, in whatever session the key means
+    shown KEY TURN - TEXT          a piece of an answer was handed on
     ended KEY TURN END             the turn was left, and this is its end
     trouble KEY CODE SENTENCE      the store could not, and said so
 
@@ -39,7 +39,7 @@ PACE_S = 0.01
 stopping = threading.Event()
 
 
-def tell(*act: str) -> None:
+def tell(*act: str | None) -> None:
     # One write, shorter than a pipe's atomic size: threads don't mix their lines, and a kill leaves no half one.
     os.write(1, json.dumps(act).encode() + b"\n")
 
@@ -92,22 +92,22 @@ def insist(key: str, text: str, act: Callable[[str], None]) -> None:
         try:
             return act(text)
         except AlreadyAccepted:
-            return tell("said", key, text)
+            return tell("said", key, None, None, text)
         except (OperatorNeeded, Overtaken) as error:
             trouble(key, error)
 
 
 def answer(store: holdfast.Store, words: Words, question: str) -> None:
     with store.turn(words.key, question, event_id=question) as turn:
-        tell("said", words.key, question)
+        tell("said", words.key, None, None, question)
         for text in turn.deliver(words.answer(question)):
-            tell("shown", words.key, turn.id, text)
+            tell("shown", words.key, turn.id, None, text)
     tell("ended", words.key, turn.id, "completed")
 
 
 def add_note(store: holdfast.Store, words: Words, note: str) -> None:
     store.session(words.key).append(note, event_id=note)
-    tell("said", words.key, note)
+    tell("said", words.key, None, None, note)
 
 
 # The same with the asyncio face.
@@ -128,23 +128,23 @@ async def ainsist(key: str, text: str, act: Callable[[str], Any]) -> None:
         try:
             return await act(text)
         except AlreadyAccepted:
-            return tell("said", key, text)
+            return tell("said", key, None, None, text)
         except (OperatorNeeded, Overtaken) as error:
             trouble(key, error)
 
 
 async def aanswer(store: holdfast.AsyncStore, words: Words, question: str) -> None:
     async with store.turn(words.key, question, event_id=question) as turn:
-        tell("said", words.key, question)
+        tell("said", words.key, None, None, question)
         async for text in turn.deliver(words.aanswer(question)):
-            tell("shown", words.key, turn.id, text)
+            tell("shown", words.key, turn.id, None, text)
     tell("ended", words.key, turn.id, "completed")
 
 
 async def aadd_note(store: holdfast.AsyncStore, words: Words, note: str) -> None:
     session = await store.session(words.key)
     await session.append(note, event_id=note)
-    tell("said", words.key, note)
+    tell("said", words.key, None, None, note)
 
 
 def watch_input() -> None:

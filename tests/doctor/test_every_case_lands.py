@@ -15,7 +15,7 @@ from holdfast.doctor import exam
 from holdfast.doctor.kinds import open_patient
 from holdfast.foreign.kinds import open_shelf
 from holdfast.runtime.bringing import bring
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 Case = tuple[str, Callable[..., Any]]
 
@@ -55,10 +55,10 @@ def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
             brought = bring(store, shelf.stories())
             shelf.close()
         assert (brought.new, brought.messages, brought.labels, brought.summaries) == (0, 0, 0, 0)
-        found = broken(store)
+        found = judge(store)
     patient = open_patient(kind, str(path))
     with holdfast.open(tmp_path / "healed.db", durability="process") as store:
         bring(store, patient.healed(exam.accepting(["*"])).stories())
-        found += broken(store)
+        found += judge(store)
     patient.close()
     assert not found, "\n".join(found)

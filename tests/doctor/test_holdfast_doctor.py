@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.doctor import exam, kinds
 from holdfast.doctor.holdfast.rules import RULES
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 MISSING = "is missing from the store"
 
@@ -102,7 +102,7 @@ def test_a_healed_copy_of_a_healthy_store_is_the_same_store(path: Path, tmp_path
     assert holdfast.copy(path, out).added == 0
     assert words(out) == words(path)
     with holdfast.open(out) as store:
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
 
 
@@ -132,7 +132,7 @@ def test_damage_is_named_and_healed(path: Path, tmp_path: Path, damage: Callable
     policies = {rule.name: rule.policy for rule in RULES}
     assert {found for found in rules(out) if policies[found] in ("auto", "mark")} == set()
     with holdfast.open(out) as store:
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
     after = words(out)
     for id, texts in after.items():  # nothing is made up, and nothing stands in another place
@@ -165,7 +165,7 @@ def test_words_of_a_turn_that_was_running_are_kept(tmp_path: Path) -> None:
         asked, answered = [message.text for message in session.transcript()]
         assert asked == "Tell me." and answered.startswith("Once upon ")
         assert session.info().running is None
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
 
 
@@ -190,7 +190,7 @@ def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(path: Path
         with store.session("k", create=False).turn("next") as turn:
             turn.say("fine")
         assert turn.id.endswith(":7")
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
 
 

@@ -12,8 +12,8 @@ import procs
 from holdfast import Store
 from holdfast.engine.sqlite import backup as backing
 from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.testing.examine import broken
 from holdfast.testing.faults import LASTING, Faults
+from holdfast.testing.oracle import judge
 
 PAGE = 4096
 
@@ -49,7 +49,7 @@ def test_a_backup_is_a_store_of_its_own(store: Store, path: Path, tmp_path: Path
     assert left_over(tmp_path) == ["copy.db"]
     store.session("k").append("not in the copy")
     with holdfast.open(tmp_path / "copy.db") as copy:
-        assert copy.check() == [] and broken(copy) == []
+        assert copy.check() == [] and judge(copy) == []
         copy.session("k").append("only in the copy")
     assert texts(tmp_path / "copy.db", "k")[-1] == "only in the copy"
     assert [message.text for message in store.session("k").transcript()][-1] == "not in the copy"
@@ -101,7 +101,7 @@ def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_ackno
         for key, number in before.items():
             said = [int(m.text) for m in copy.session(key, create=False).transcript() if m.role == "user"]
             assert said == list(range(len(said))) and len(said) > number
-        assert copy.check() == [] and broken(copy) == []
+        assert copy.check() == [] and judge(copy) == []
 
 
 STARTS = """

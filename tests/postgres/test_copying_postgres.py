@@ -14,7 +14,7 @@ from deaf_proxy import DeafProxy, Fits, answers, any_answer
 from holdfast import copy
 from holdfast.errors import AlreadyAccepted
 from holdfast.runtime import comparing
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 from procs import child
 
 
@@ -44,7 +44,7 @@ def test_from_a_file_to_postgresql_and_back_is_the_same_store(path: Path, place:
     assert there.digest == back.digest
     assert (there.differences, back.differences, there.added) == ((), (), back.added)
     with holdfast.open(place) as store:
-        assert (broken(store), store.check()) == ([], [])
+        assert (judge(store), store.check()) == ([], [])
 
 
 def test_copying_again_brings_over_what_is_new_and_nothing_else(path: Path, place: str) -> None:
@@ -155,7 +155,7 @@ def test_copies_side_by_side_do_no_harm(path: Path, place: str) -> None:
     assert copied.differences == ()
     assert told(place) == told(path)
     with holdfast.open(place) as store:
-        assert (broken(store), store.check()) == ([], [])
+        assert (judge(store), store.check()) == ([], [])
 
 
 def test_a_copy_that_was_killed_is_resumed_by_copying_again(path: Path, place: str) -> None:

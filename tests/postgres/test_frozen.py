@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 import procs
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 LIMIT_S = 60.0
 
@@ -61,7 +61,7 @@ def test_a_client_that_is_frozen_between_reading_and_writing_holds_nothing(datab
             os.kill(frozen.pid, signal.SIGCONT)
             frozen.wait_for("done")
         assert [message.text for message in session.transcript()] == ["meanwhile", "FREEZE me"]
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def locks(place: str) -> int:
@@ -116,7 +116,7 @@ def test_clients_frozen_in_the_middle_of_commits_hold_up_nobody(database: str):
             assert sum(text.startswith(f"message {number} ") for text in texts) == 1
         for listed in store.sessions(limit=100):
             store.get(listed.id).stop("its process is gone")
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, know
         for ticket in tickets:
             ticket.result(LIMIT_S)
         assert [message.text for message in stuck.transcript()] == ["first", "0", "1", "2"]
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def write(session: holdfast.Session, text: str) -> object:

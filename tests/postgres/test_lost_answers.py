@@ -15,9 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 import holdfast
 from aftermath import EXPLORE
 from deaf_proxy import DeafProxy, Fits, answers, any_answer, asks
-from holdfast.testing.examine import broken
 from holdfast.testing.life import Life
-from holdfast.testing.told import untrue
+from holdfast.testing.oracle import judge
 from loading import loading
 
 
@@ -44,7 +43,7 @@ def live(place: str, fits: Fits, nth: int) -> bool:
         life = Steady()
         life.live(proxy.through(place))
     with holdfast.open(place) as store:
-        assert untrue(store, life.told, tried=life.tried) + broken(store) == [], f"message {nth}"
+        assert judge(store, life.ledger) == [], f"message {nth}"
     return loss.struck
 
 
@@ -78,7 +77,7 @@ def test_a_server_that_goes_silent_after_a_commit_is_left(database: str):
             assert list(turn.deliver(iter(["one", "two"]))) == ["one", "two"]
             cutter.join()
         assert [message.text for message in session.transcript()] == ["question", "onetwo"]
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_a_load_whose_answers_are_lost_over_and_over_loses_nothing_and_doubles_nothing(database: str):

@@ -18,9 +18,8 @@ from holdfast.engine.postgres import migrating
 from holdfast.engine.postgres.migrating import SCHEMA_VERSION
 from holdfast.errors import SchemaMismatch
 from holdfast.runtime.upkeep import Migrated, migrate
-from holdfast.testing.examine import broken
 from holdfast.testing.life import Life
-from holdfast.testing.told import untrue
+from holdfast.testing.oracle import judge
 from servers import waiting_until
 
 STATE = "SELECT store.value, binding.epoch FROM store, binding WHERE store.name = 'format'"
@@ -137,7 +136,7 @@ def test_a_role_with_rights_to_rows_only_lives_a_whole_life(database: str, rows_
     now = SCHEMA_VERSION
     assert migrate(rows_only) == Migrated(now, now)
     with holdfast.open(rows_only) as store:
-        assert untrue(store, life.told, tried=life.tried) + broken(store) == []
+        assert judge(store, life.ledger) == []
         assert (store.check(), life.troubles) == ([], [])
 
 

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from clusters import Cluster
 from holdfast.engine.postgres.upkeep import TABLES
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "postgres.md").read_text()
 COLUMNS = """
@@ -76,7 +76,7 @@ def test_a_dump_that_is_restored_is_the_same_store(cluster: Cluster, replicated:
         cluster.primary.run(command[0], *[re.sub(r"postgresql://owner@\S+", there, word) for word in words])
     with holdfast.open(there) as store:
         assert [(message.id, message.text) for message in store.get(session.id).transcript()] == told
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_a_table_that_is_partitioned_as_on_the_page_is_a_store(replicated: str, owner):

@@ -7,9 +7,8 @@ import pytest
 
 import holdfast
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.examine import broken
 from holdfast.testing.life import Life
-from holdfast.testing.told import untrue
+from holdfast.testing.oracle import judge
 from loading import loading
 from pooling_proxy import PoolingProxy
 
@@ -38,7 +37,7 @@ def test_a_whole_life_through_a_pooler_is_as_it_was_told(database: str, pooler: 
     life = Life()
     life.live(pooler.through(database))
     with holdfast.open(database) as store:
-        assert untrue(store, life.told, tried=life.tried) + broken(store) == []
+        assert judge(store, life.ledger) == []
     assert pooler.clinging == []
 
 

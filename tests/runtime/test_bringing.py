@@ -17,7 +17,7 @@ from holdfast import Store
 from holdfast.domain.message import Usage
 from holdfast.foreign.story import HIDDEN, Line, Story, Summary
 from holdfast.runtime.bringing import bring
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 START = 1_700_000_000_000
 
@@ -26,7 +26,7 @@ START = 1_700_000_000_000
 def store(tmp_path: Path) -> Iterator[Store]:
     with holdfast.open(tmp_path / "into.db") as store:
         yield store
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
 
 
@@ -226,7 +226,7 @@ def test_a_killed_import_is_resumed_by_importing_again(tmp_path: Path) -> None:
         assert done.returncode == (0 if at == 9999 else -signal.SIGKILL)
     with holdfast.open(tmp_path / "into.db") as store:
         assert texts(only(store)) == [f"words {number}" for number in range(5000)]
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
 
 

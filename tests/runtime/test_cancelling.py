@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import holdfast
 from cutting import MOMENTS, Cut
 from holdfast.errors import SessionEnded, TurnInterrupted
-from holdfast.testing.examine import broken
+from holdfast.testing import oracle
 from holdfast.testing.providers import check
 from looking import ends
 from talking import FORMATS
@@ -448,7 +448,7 @@ def run_cut(where, scenes):
 
     with no_complaints() as complain, holdfast.open(where, durability="process") as eye:
         asyncio.run(run(complain, eye))
-        assert broken(eye) == []
+        assert oracle.judge(eye) == []
 
 
 async def cut_at_every_place(store, eye, lives):

@@ -13,7 +13,7 @@ from copies import ODD, beside, fill, told
 from holdfast import copy
 from holdfast.errors import AlreadyAccepted, HoldfastError, StoreUnavailable
 from holdfast.runtime import comparing, copying
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 from procs import child
 
 pytestmark = pytest.mark.usefixtures("small_pages")
@@ -58,7 +58,7 @@ def test_a_copied_store_is_the_same_store(path: Path, target: Path) -> None:
     assert (copied.sessions, copied.differences, copied.in_use) == (len(before["sessions"]), (), ())
     assert copied.entries == copied.added == sum(len(each["entries"]) for each in before["sessions"].values())
     with holdfast.open(target) as store:
-        assert (broken(store), store.check()) == ([], [])
+        assert (judge(store), store.check()) == ([], [])
     assert unsound(target) == []
 
 
@@ -135,7 +135,7 @@ def test_work_goes_on_in_the_target(path: Path, target: Path) -> None:
         assert session.pending() == []
         assert {owed.reply_to for owed in store.outbox()} >= {ODD}
         assert store.search("Gladly") != []
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_a_source_that_is_not_there_is_not_made(path: Path, target: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(path: P
             assert mirror.info().state == "open"
             assert [message.text for message in mirror.transcript()] == ["One.", "First.", "Two."]
             assert [message.text for message in mirror.pending()] == ["Two."]
-            assert broken(there) == []
+            assert judge(there) == []
         assert copy(path, target).added == 0
         with running:
             running.say("Second.")
@@ -440,4 +440,4 @@ def test_copies_side_by_side_do_no_harm(path: Path, target: Path) -> None:
     assert copied.differences == ()
     assert told(target) == told(path)
     with holdfast.open(target) as store:
-        assert (broken(store), store.check()) == ([], [])
+        assert (judge(store), store.check()) == ([], [])

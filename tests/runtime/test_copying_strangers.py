@@ -11,7 +11,7 @@ import holdfast
 from copies import beside
 from holdfast import copy
 from holdfast.runtime.vetting import vet_entry
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 SECRET = "the code is 4711"
 
@@ -49,7 +49,7 @@ def craft(path: Path, statement: str, *values: object) -> None:
 
 def said(where: Path, tenant: str) -> list[str]:
     with holdfast.open(where, tenant=tenant) as store:
-        found = broken(store)
+        found = judge(store)
         assert not found, "\n".join(found)
         return [message.text for one in store.sessions() for message in store.get(one.id).transcript()]
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 from looking import end_notes, other_handle
 from procs import child
 
@@ -53,7 +53,7 @@ def test_a_turn_on_a_closed_loop_is_free_at_once_for_its_own_process(where, dese
         reasons = [note.reason for note in end_notes(store, session.id)]
         assert reasons == ["its event loop was closed", None] or is_leaving
         assert [m.text for m in session.transcript()] == ["hello", "Half of it.", "next"]
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 LOOKING = """
@@ -101,7 +101,7 @@ def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
         with session.turn("next"):
             pass
         assert sorted(m.text for m in session.transcript()) == ["Once ", "hello", "next"]
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_a_start_that_is_cancelled_says_so_and_gives_its_message_back(where, monkeypatch):

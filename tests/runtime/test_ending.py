@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Session, Store
 from holdfast.errors import AlreadyAccepted, HoldfastError, SessionBusy, SessionEnded
 from holdfast.runtime.drive import Read
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 from looking import ends, told
 
 
@@ -83,7 +83,7 @@ def test_what_still_waits_when_a_session_ends_goes_on_in_the_keys_next_one(store
     assert store.accept("k", "one", event_id="evt-1").message_id == first.message_id
     with pytest.raises(SessionEnded, match="enough"):
         session.append("four")
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_whoever_waits_with_a_message_when_the_session_ends_gets_a_turn_that_has_it(store: Store, other: Store) -> None:
@@ -98,7 +98,7 @@ def test_whoever_waits_with_a_message_when_the_session_ends_gets_a_turn_that_has
             assert turn.context() == [{"role": "user", "content": "two"}]
             turn.say("Yes?")
     assert store.session("k").epoch == 2
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_whoever_waits_with_a_message_that_is_erased_gets_no_turn_without_it(store: Store, other: Store) -> None:
@@ -110,4 +110,4 @@ def test_whoever_waits_with_a_message_that_is_erased_gets_no_turn_without_it(sto
         store.erase(running.id.partition(":")[0])
         with pytest.raises(AlreadyAccepted):
             waiting.result(60)
-    assert broken(store) == []
+    assert judge(store) == []

@@ -17,7 +17,7 @@ import holdfast
 from holdfast.runtime import own_turns
 from holdfast.runtime.background import Job, Pool
 from holdfast.runtime.block import Block
-from holdfast.testing.examine import broken
+from holdfast.testing import oracle
 from interrupting import Interrupt, points
 from looking import ends, other_handle
 
@@ -131,7 +131,7 @@ def sweep(path, lives, by):
                 assert not point.reached or raised is point.by, f"{point.where}: {raised}"
                 assert point.reached or raised is None
                 judge(store, life, f"{doing.__name__} at {at}, {point.where}")
-        assert broken(store) == []
+        assert oracle.judge(store) == []
 
 
 def test_an_interrupt_as_a_block_is_left_ends_its_turn_though_the_turn_is_still_held(path):
@@ -172,7 +172,7 @@ def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
                 life = Life(eye.session(key))
                 life.shown = shown
                 judge(eye, life, where)
-        assert broken(eye) == []
+        assert oracle.judge(eye) == []
 
 
 def async_life(path, doing, name, point):

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import TurnInterrupted
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 from holdfast.testing.providers import check
 from looking import end_notes, ends, other_handle, told
 from procs import child
@@ -193,7 +193,7 @@ def test_a_script_that_leaves_it_behind_exits_and_its_turn_is_interrupted(path, 
         assert list(ends(store, session.id).values()) == [["interrupted"]], "settled before anybody looked"
         [(text, state)] = answers(session)
         assert text.startswith("shown ") and state == ("complete" if what == "a turn" else "partial")
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_a_forked_child_that_exits_ends_no_turn_of_its_parent(path):
@@ -251,7 +251,7 @@ def test_shown_words_outlive_a_chunk_that_nobody_expected(store, odd):
     assert stored == shown
     for format in FORMATS:
         assert check(format, session.context(format)) == []
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 class Torn:

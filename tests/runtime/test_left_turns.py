@@ -15,8 +15,8 @@ import holdfast
 from holdfast import Store
 from holdfast.domain.entry import note_of
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.examine import broken
 from holdfast.testing.faults import LASTING, WRITING, Faults
+from holdfast.testing.oracle import judge
 from looking import end_notes, ends, other_handle, told
 
 LIMIT_S = 30
@@ -60,7 +60,7 @@ def test_a_turn_that_was_completed_on_a_full_disk_is_completed_by_the_next_one(s
     assert held.value is not None and turn.id
     assert list(ends(store, session.id).values()) == [["completed"], ["completed"]]
     assert [owed.text for owed in store.outbox()] == ["All of it."]
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_what_was_shown_before_the_disk_was_full_is_in_the_transcript(store: Store, disk: Disk) -> None:
@@ -77,7 +77,7 @@ def test_what_was_shown_before_the_disk_was_full_is_in_the_transcript(store: Sto
     assert (role, state) == ("assistant", "partial")
     assert text.startswith("".join(shown)) and shown == ["Once ", "upon "]
     assert [note.end for note in end_notes(store, session.id)] == ["failed"]
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_a_message_that_was_shown_whole_is_stored_whole_though_the_disk_was_full_at_its_end(
@@ -94,7 +94,7 @@ def test_a_message_that_was_shown_whole_is_stored_whole_though_the_disk_was_full
         turn.say("Sorry for that.")
     assert {("assistant", "Once upon", "complete"), ("assistant", "Sorry for that.", "complete")} <= set(told(session))
     assert list(ends(store, session.id).values()) == [["completed"]]
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_the_keeper_ends_it_when_nobody_looks(store: Store, disk: Disk) -> None:
@@ -143,7 +143,7 @@ def test_a_whole_message_is_told_once_though_its_turn_was_left_and_its_chunks_ar
     with session.turn("Again") as second:
         second.say("Yes.")
     assert [message.text for message in session.transcript()] == ["Hi", "All of it.", "Again", "Yes."]
-    found = broken(store)
+    found = judge(store)
     assert not found, "\n".join(found)
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_could_not_be_stored_can_be_made_again(store: Store, disk: D
     assert kinds.count("call") == 1 and kinds.count("message") == 3
     notes = [note_of("message", entry.note) for entry in session.entries() if entry.kind == "message"]
     assert notes[-1].target is not None, "it still says which call it answers"
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_a_stop_that_broke_off_in_the_middle_is_carried_on_by_the_next_one(store: Store, disk: Disk) -> None:
@@ -196,7 +196,7 @@ def test_a_stop_that_broke_off_in_the_middle_is_carried_on_by_the_next_one(store
     with session.turn("two", on_busy="refuse"):
         pass
     assert list(ends(store, session.id).values()) == [["interrupted"], ["completed"]]
-    assert broken(store) == []
+    assert judge(store) == []
 
 
 def test_the_same_for_asyncio(tmp_path: Path, disk: Disk) -> None:
@@ -216,4 +216,4 @@ def test_the_same_for_asyncio(tmp_path: Path, disk: Disk) -> None:
     asyncio.run(asyncio.wait_for(scene(), LIMIT_S))
     with other_handle(tmp_path / "agent.db") as store:
         assert list(ends(store, store.session("k").id).values()) == [["completed"], ["completed"]]
-        assert broken(store) == []
+        assert judge(store) == []

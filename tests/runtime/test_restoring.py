@@ -13,8 +13,8 @@ from holdfast.domain.fold import Log
 from holdfast.errors import Conflict, Damaged, NotApproved
 from holdfast.runtime import restoring
 from holdfast.runtime.restoring import restore
-from holdfast.testing.examine import broken
 from holdfast.testing.histories import hidden
+from holdfast.testing.oracle import judge
 from looking import raw_entries
 
 
@@ -54,7 +54,7 @@ def test_a_restored_session_is_the_same_session(source: Path, tmp_path: Path) ->
         owed = [(debt.text, debt.reply_to) for debt in new.outbox()]
         assert owed == [(debt.text, debt.reply_to) for debt in old.outbox()]
         assert new.accept("k", "waits", event_id="w").again
-        found = broken(new)
+        found = judge(new)
         assert not found, "\n".join(found)
 
 
@@ -71,7 +71,7 @@ def test_restoring_again_adds_nothing_and_a_longer_one_adds_what_is_new(source: 
         assert restore(new, first).messages == 0
         session = new.session("k", create=False)
         assert [message.text for message in session.transcript()][-1] == "indeed"
-        found = broken(new)
+        found = judge(new)
         assert not found, "\n".join(found)
 
 
@@ -113,7 +113,7 @@ def test_a_line_that_was_cut_is_told_and_the_store_stays_sound(source: Path, tmp
     with holdfast.open(tmp_path / "new.db") as new:
         with pytest.raises(Damaged, match=r"line \d+"):
             restore(new, lines)
-        found = broken(new)
+        found = judge(new)
         assert not found, "\n".join(found)
 
 
@@ -275,7 +275,7 @@ def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(source: Path, 
         with new.session("k", create=False).turn("next") as turn:
             turn.say("fine")
         assert turn.id.endswith(":7")
-        found = broken(new)
+        found = judge(new)
         assert not found, "\n".join(found)
 
 
@@ -303,7 +303,7 @@ def test_what_another_tenant_has_is_as_if_it_were_not_there(source: Path, tmp_pa
         texts = [[message.text for message in store.session("k").transcript()] for store in (mallory, free)]
         assert texts[0] == texts[1] and texts[0][-1] == "more"
         assert [owed.text for owed in mallory.outbox()] == [owed.text for owed in free.outbox()]
-        found = broken(mallory)
+        found = judge(mallory)
         assert not found, "\n".join(found)
     with holdfast.open(shared, tenant="alice") as alice:
         assert raw_entries(alice, alice.session("k", create=False).id) == before

@@ -21,7 +21,7 @@ from time import perf_counter
 import pytest
 
 import holdfast
-from holdfast.testing.examine import broken
+from holdfast.testing import oracle
 from procs import child
 
 LIVES = int(os.environ.get("HOLDFAST_SIGNALS", "40"))
@@ -251,7 +251,7 @@ def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(p
         assert other.end() == [] and line is None
     ledger.judge(path)
     with holdfast.open(path) as store:
-        assert broken(store) == []
+        assert oracle.judge(store) == []
 
 
 @pytest.mark.parametrize("way", ["sync", "loop", "runner"])

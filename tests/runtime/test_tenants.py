@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import BadArgument, NotFound, StoreUnavailable
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import judge
 
 
 @pytest.fixture(params=["file", "server"])
@@ -51,7 +51,7 @@ def test_closing_a_derived_store_ends_its_turns_and_leaves_the_others(place: Any
             derived.close()
             del turn
         store.session("k").append("the engine is open")
-        assert broken(store) == []
+        assert judge(store) == []
 
 
 def test_closing_the_store_that_was_opened_closes_all(place: Any):

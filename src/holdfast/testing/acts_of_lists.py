@@ -51,11 +51,11 @@ def _session(held: HeldSession, side: Side) -> Session:
 def _recorded(stage: Stage, held: HeldSession, messages: list[Any], new: list[str], answer: Answer) -> None:
     assert answer.values is not None
     for id in answer.values[1].new:
-        stage.told.said(held.id, id, None)
+        stage.ledger.said(held.id, id, None)
     if len(answer.values[1].new) < len(new):
         stage.objects(f"of {new} only {answer.values[1].new} was new (I-12)")
     if messages and messages[0]["role"] == "system":
-        stage.told.instructed(held.id, messages[0]["content"])
+        stage.ledger.instructed(held.id, messages[0]["content"])
 
 
 def _reshaped(stage: Stage, lists: Pair) -> Pair:

@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.runtime.drive import Plan
 from holdfast.runtime.session import Session
 from holdfast.testing.acts_of_turns import EVENTS, KEYS, LATE, known_as
-from holdfast.testing.examine import FORMATS
+from holdfast.testing.oracle import FORMATS
 from holdfast.testing.stage import Desk, HeldSession, Stage
 from holdfast.testing.twins import Answer, Pair, Side
 
@@ -55,7 +55,7 @@ def accept(stage: Stage, desk: Desk) -> bool:
             receipt = answer.values[1]
             known_as(stage, key, event_id, receipt.message_id)
             if not receipt.again:
-                stage.told.said(receipt.session_id, receipt.message_id, text, ordered=at_once)
+                stage.ledger.said(receipt.session_id, receipt.message_id, text, ordered=at_once)
 
     stage.call(desk, plan, accepted, flies=LATE)
     return True
@@ -71,7 +71,7 @@ def append(stage: Stage, desk: Desk) -> bool:
             known_as(stage, held.scope, event_id, answer.plain[1]["message_id"])
         if answer.values is not None:
             known_as(stage, held.scope, event_id, answer.values[1])
-            stage.told.said(held.id, answer.values[1], text, ordered=at_once)
+            stage.ledger.said(held.id, answer.values[1], text, ordered=at_once)
 
     payload = {"role": role, "content": text}
     return _with(
@@ -84,7 +84,7 @@ def instruct(stage: Stage, desk: Desk) -> bool:
 
     def instructed(held: HeldSession, answer: Answer, at_once: bool) -> None:
         if answer.values is not None:
-            stage.told.instructed(held.id, text)
+            stage.ledger.instructed(held.id, text)
 
     return _with(stage, desk, lambda work: work.instructions(text), instructed)
 
@@ -100,7 +100,7 @@ def label(stage: Stage, desk: Desk) -> bool:
 
     def labelled(held: HeldSession, answer: Answer, at_once: bool) -> None:
         if answer.values is not None:
-            stage.told.labelled(held.id, id, name, value)
+            stage.ledger.labelled(held.id, id, name, value)
 
     return _with(stage, desk, lambda work: work.label(id, {name: value}), labelled, held)
 
@@ -117,7 +117,7 @@ def compact(stage: Stage, desk: Desk) -> bool:
 
     def compacted(held: HeldSession, answer: Answer, at_once: bool) -> None:
         if answer.values is not None and answer.values[1] is not None:
-            stage.told.at(held.id, answer.values[1].seq, "compaction")
+            stage.ledger.at(held.id, answer.values[1].seq, "compaction")
 
     def plan(work: Any) -> Plan[Any]:
         return work.compact((lambda messages: f"{text}: {len(messages)}") if keep % 2 else text, keep)
@@ -161,7 +161,7 @@ def stop(stage: Stage, desk: Desk) -> bool:
 def end(stage: Stage, desk: Desk) -> bool:
     def ended(held: HeldSession, answer: Answer, at_once: bool) -> None:
         if answer.error is None:
-            stage.told.over(held.id)
+            stage.ledger.over(held.id)
 
     return _with(stage, desk, lambda work: work.end("enough"), ended, flies=LATE)
 
@@ -180,7 +180,7 @@ def post(stage: Stage, desk: Desk) -> bool:
     if not answer.values[1]:
         return False
     for owed in answer.values[1]:
-        stage.told.owed(owed.debt.id.hex(), owed.room.id)
+        stage.ledger.owed(owed.debt.id.hex(), owed.room.id)
     place, arrives = stage.dice.below(len(answer.values[1])), stage.dice.happens(0.7)
     debts = Pair([works[place] for works in answer.values])
 
@@ -189,7 +189,7 @@ def post(stage: Stage, desk: Desk) -> bool:
 
     def posted(answer: Answer, at_once: bool) -> None:
         if answer.error is None and arrives:
-            stage.told.paid(debts[1].debt.id.hex())
+            stage.ledger.paid(debts[1].debt.id.hex())
 
     stage.call(desk, plan, posted)
     return True
@@ -232,7 +232,7 @@ def look_around(stage: Stage, desk: Desk) -> bool:
 
 def erase(stage: Stage, desk: Desk) -> bool:
     """A session that has ended is taken out of the store, and nobody speaks of it any more."""
-    over = [id for id in sorted(stage.known) if stage.told.of(id).over]
+    over = [id for id in sorted(stage.known) if stage.ledger.of(id).over]
     if not over:
         return False
     id = stage.dice.pick(over)
@@ -241,13 +241,13 @@ def erase(stage: Stage, desk: Desk) -> bool:
         return True
     answer = stage.ask(lambda side: desk.stores.of(side).erase(id))
     if answer.error is None:
-        stage.told.erased(id)
+        stage.ledger.erased(id)
         for other in answer.values[0].copies if answer.values is not None else ():
-            stage.told.blanked(other)
+            stage.ledger.blanked(other)
         stage.lost.add(id)
         for fork in sorted(stage.known):
             if stage.is_lost(fork):
-                stage.told.bereft(fork)
+                stage.ledger.bereft(fork)
         stage.readers = [reader for reader in stage.readers if not stage.is_lost(reader.session)]
     return True
 

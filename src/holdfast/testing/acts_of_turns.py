@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.domain.routing import Daily, Idle
 from holdfast.runtime.drive import Plan
-from holdfast.testing.examine import FORMATS
+from holdfast.testing.oracle import FORMATS
 from holdfast.testing.stage import Desk, HeldStream, HeldTurn, Stage
 from holdfast.testing.twins import Answer, Pair, Side
 
@@ -55,20 +55,20 @@ def _begun(
     if answer.values is not None:
         turn = HeldTurn(answer.values)
         desk.turns.append(turn)
-        stage.told.began(turn.session, turn.number)
+        stage.ledger.began(turn.id)
         if text is not None:
-            stage.told.said(turn.session, None, text, ordered=at_once)
+            stage.ledger.said(turn.session, None, text, ordered=at_once)
 
 
 def known_as(stage: Stage, scope: str, event_id: str | None, id: str) -> None:
-    """An event was told to be this message."""
+    """An event was acknowledged as this message."""
     if event_id is not None:
-        stage.objects(stage.told.event(scope, event_id, id))
+        stage.ledger.event(scope, event_id, id)
 
 
 def say(stage: Stage, desk: Desk) -> bool:
     text = stage.word("say")
-    return _work(stage, desk, lambda work: work.say(text), lambda turn, _: stage.told.said(turn.session, None, text))
+    return _work(stage, desk, lambda work: work.say(text), lambda turn, _: stage.ledger.said(turn.session, None, text))
 
 
 def add(stage: Stage, desk: Desk) -> bool:
@@ -77,7 +77,7 @@ def add(stage: Stage, desk: Desk) -> bool:
     format, payload = stage.dice.pick(list(_messages(text, call_id)))
 
     def added(turn: HeldTurn, id: str) -> None:
-        stage.told.said(turn.session, id, None)
+        stage.ledger.said(turn.session, id, None)
         if call_id in repr(payload):
             turn.calls.append(call_id)
 
@@ -107,18 +107,19 @@ def speak(stage: Stage, desk: Desk) -> bool:
             turn.streams.remove(stream)
             stage.ask(lambda side: stream.tellings.of(side).close())
         else:
-            _tell(stage, desk, turn, stream)
+            _next_chunk(stage, desk, turn, stream)
     else:
         format = stage.dice.pick(["text", "openai.chat"])
         chunks, calls = _chunks(stage, format)
         tellings = Pair([face.deliver(list(chunks), format=format) for face in turn.faces])
         stream = HeldStream(tellings, calls)
         turn.streams.append(stream)
-        _tell(stage, desk, turn, stream)
+        _next_chunk(stage, desk, turn, stream)
     return True
 
 
-def _tell(stage: Stage, desk: Desk, turn: HeldTurn, stream: HeldStream) -> None:
+def _next_chunk(stage: Stage, desk: Desk, turn: HeldTurn, stream: HeldStream) -> None:
+    """Hands on one more chunk; after the last one the message is stored."""
     answer = stage.ask(lambda side: next(stream.tellings.of(side), None))
     if answer.error is not None:
         desk.drop(turn)
@@ -126,12 +127,12 @@ def _tell(stage: Stage, desk: Desk, turn: HeldTurn, stream: HeldStream) -> None:
     if not stream.id and answer.plain is not None:
         stream.id = turn.works[1]._streams[-1].id.hex()
     if answer.plain is not None:
-        stage.told.shown(turn.session, turn.number, stream.id, answer.plain)
+        stage.ledger.shown(turn.id, stream.id, answer.plain)
         return
     turn.streams.remove(stream)
     if stream.id:
         # Its turn may have been over for long, and the message made by whoever ended it.
-        stage.told.said(turn.session, stream.id, None, ordered=False)
+        stage.ledger.said(turn.session, stream.id, None, ordered=False)
         turn.calls += stream.calls
 
 
@@ -168,9 +169,10 @@ def use_a_tool(stage: Stage, desk: Desk) -> bool:
 
     def called(turn: HeldTurn, id: Any) -> None:
         turn.calls.append(str(id))
-        stage.told.called(turn.session, turn.number, str(id)) if call_id is None else None
-        if asks and call_id is None:
-            stage.asked.append((turn.session, str(id), name, arguments))
+        if call_id is None:
+            stage.ledger.called(turn.id, str(id))
+            if asks:
+                stage.asked.append((turn.session, str(id), name, arguments))
 
     def plan(work: Any) -> Plan[Any]:
         return work.call(name, arguments, call_id=call_id, needs_approval=asks)
@@ -188,7 +190,7 @@ def answer_a_call(stage: Stage, desk: Desk) -> bool:
     failed = stage.dice.happens(0.2)
 
     def answered(turn: HeldTurn, id: str) -> None:
-        stage.told.said(turn.session, id, None)
+        stage.ledger.said(turn.session, id, None)
 
     return _work(stage, desk, lambda work: work.result(call_id, text, error=failed), answered, turn)
 
@@ -214,7 +216,7 @@ def look(stage: Stage, desk: Desk) -> bool:
 
 
 def leave(stage: Stage, desk: Desk) -> bool:
-    """A turn ends, one way or another; its streams are told no further."""
+    """A turn ends, one way or another; its streams go no further."""
     if not desk.turns:
         return False
     turn, end = stage.dice.pick(desk.turns), stage.dice.weighted(ENDS)
@@ -227,11 +229,11 @@ def leave(stage: Stage, desk: Desk) -> bool:
         return work.leave(*work.clean_end)
 
     was_over = turn.works[1].ended
-    told = turn.works[1].clean_end[0] if end == "completed" else end
+    how = turn.works[1].clean_end[0] if end == "completed" else end
 
     def left(answer: Answer, at_once: bool) -> None:
         if answer.error is None and not was_over:
-            stage.told.ended(turn.session, turn.number, told)
+            stage.ledger.ended(turn.id, how)
 
     stage.call(desk, plan, left, flies=LATE)
     return True

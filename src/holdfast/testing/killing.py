@@ -150,12 +150,12 @@ def nurse() -> None:
         if pid == 0:
             _live(life, key, name)
         _, status = os.waitpid(pid, 0)
-        tell("buried", os.waitstatus_to_exitcode(status))
+        write_act("buried", os.waitstatus_to_exitcode(status))
 
 
 def _live(life: Any, key: str, name: str) -> None:
     try:
-        tell("born", os.getpid())
+        write_act("born", os.getpid())
         life(sys.argv[1], key, name)
     except BaseException:
         traceback.print_exc()
@@ -163,8 +163,8 @@ def _live(life: Any, key: str, name: str) -> None:
         os._exit(1)
 
 
-def tell(*act: Any) -> None:
-    """Reports an act."""
+def write_act(*act: Any) -> None:
+    """Reports an act to the process that may kill this one."""
     # One write, shorter than a pipe's atomic size: a kill leaves all of a line or nothing of it.
     os.write(1, json.dumps(act).encode() + b"\n")
 
@@ -178,17 +178,17 @@ def work(place: str, key: str, name: str) -> None:
 
 def _one_turn(store: Store, key: str, name: str) -> None:
     with store.turn(key, f"question {name}", event_id=f"event {name}") as turn:
-        tell("turn", turn.id, f"question {name}")
+        write_act("turn", turn.id, f"question {name}")
         for text in turn.deliver(_answer(name), format="openai.chat"):
-            tell("text", turn.id, text)
+            write_act("text", turn.id, text)
         for call_id in ("call_0", "call_1"):
             turn.call("look", {"at": name}, call_id=call_id)
-            tell("call", turn.id, call_id)
+            write_act("call", turn.id, call_id)
             turn.result(call_id, f"result {name} {call_id}")
-            tell("result", turn.id, call_id, f"result {name} {call_id}")
+            write_act("result", turn.id, call_id, f"result {name} {call_id}")
         for text in turn.deliver(f"<{name} b{number}>" for number in range(12)):
-            tell("text", turn.id, text)
-    tell("end", turn.id)
+            write_act("text", turn.id, text)
+    write_act("end", turn.id)
 
 
 def _answer(name: str) -> Iterator[dict[str, Any]]:

@@ -220,16 +220,16 @@ class ReferenceEngine:
                     yield Found(id, session.key, entry, words, tuple(places))
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        def told() -> None:
+        def wake() -> None:  # one of its own for each watcher: two may give the same callback
             callback()
 
         def stop() -> None:
             with self._lock:
-                if told in self._watchers.get(session, ()):
-                    self._watchers[session].remove(told)
+                if wake in self._watchers.get(session, ()):
+                    self._watchers[session].remove(wake)
 
         with self._lock:
-            self._watchers.setdefault(session, []).append(told)
+            self._watchers.setdefault(session, []).append(wake)
         return stop
 
     def scrub(self) -> None:

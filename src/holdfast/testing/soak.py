@@ -109,9 +109,9 @@ def soak(
                 _live(stage, mortals, steps, report, say)
                 report.trace, report.logs = stage.trace, stage.logs
             except Exception as error:
-                report.broken += _told(seed, report.taken, error)
+                report.broken += _failure(seed, report.taken, error)
             report.refusals += stage.refusals
-            report.acknowledged += stage.told.count
+            report.acknowledged += stage.ledger.count
             report.kills = mortals.kills if mortals is not None else 0
     return report
 
@@ -150,7 +150,8 @@ def _step(stage: Stage, report: Report) -> None:
         report.steps[act.__name__] -= 1  # there was nothing to do it with
 
 
-def _told(seed: int, step: int, error: Exception) -> list[str]:
+def _failure(seed: int, step: int, error: Exception) -> list[str]:
+    """What broke a world, and how to see it again."""
     what = str(error) if isinstance(error, Broken) else "".join(traceback.format_exception(error))
     again = f"python -m holdfast.testing.soak --seed {seed} --steps {step}"
     return [f"seed {seed}, step {step}: {what}\nto see it again: {again}"]
@@ -165,13 +166,13 @@ def soak_for(
         so_far = Report(seed)
         so_far.add(report)
 
-        def tell(now: Report, so_far: Report = so_far) -> None:
+        def say_totals(now: Report, so_far: Report = so_far) -> None:
             whole = Report(now.seed)
             whole.add(so_far)
             whole.add(now)
             say(whole)
 
-        report.add(soak(seed + report.worlds, steps=steps, say=tell))
+        report.add(soak(seed + report.worlds, steps=steps, say=say_totals))
     return report
 
 

@@ -2,7 +2,7 @@
 
 A desk is a process as far as a store can tell: it has a handle on the store, sessions and turns in its hands, streams
 half told, and calls under way. A desk can fall asleep with all of that and wake up much later, be left behind for ever,
-or be closed and opened again. What its callers were told goes to `acknowledged`, which is held against the store again
+or be closed and opened again. What its callers were answered goes to a `Ledger`, which is held against the store again
 and again; and the two sides must be alike at any moment.
 """
 
@@ -20,9 +20,8 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.drive import Plan
 from holdfast.runtime.store import Store
 from holdfast.runtime.turn import Turn
-from holdfast.testing.acknowledged import Acknowledged
 from holdfast.testing.dice import Dice
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import Ledger, judge
 from holdfast.testing.twins import TENANT, Answer, Broken, Flight, Pair, Side, Twins, Wrap
 
 DESKS = 3
@@ -49,7 +48,8 @@ class HeldTurn:
 
     def __init__(self, works: Pair) -> None:
         self.works, self.faces = works, Pair([Turn(work) for work in works])
-        self.session, self.number = works[1].room.id, works[1].number
+        self.session = works[1].room.id
+        self.id = f"{self.session}:{works[1].number}"
         self.calls: list[str] = []
         self.streams: list[HeldStream] = []
 
@@ -99,7 +99,7 @@ class Stage:
         self.twins = Twins(place, seed, wraps=wraps)
         self.desks = [Desk(self.twins.open()) for _ in range(DESKS)]
         self.left_behind: list[Desk] = []
-        self.told = Acknowledged()
+        self.ledger = Ledger()
         self.readers: list[Reader] = []
         self.known: set[str] = set()
         self.lost: set[str] = set()
@@ -229,7 +229,7 @@ class Stage:
         for side in self.twins.sides:
             store: Store = desk.stores.of(side)
             where = "on disk" if side is self.twins.kept else "in the reference"
-            for sentence in (*broken(store), *self.told.judge(store), *self._misled(store)):
+            for sentence in (*judge(store, self.ledger), *self._misled(store)):
                 found.append(f"{where}, {sentence}")
         if found:
             raise Broken("\n".join(found))

@@ -1,4 +1,4 @@
-"""The judge of whole stores can fail: what is broken by hand is told, with the number of its invariant."""
+"""The oracle can fail: what is broken by hand, or was acknowledged and is not so, is reported with its invariant."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Session, Store
 from holdfast.domain.entry import CallStarted, Draft, Labelled, TurnEnded, noted
 from holdfast.engine.protocol import Chunk, Start, Write, Written
-from holdfast.testing.examine import broken
+from holdfast.testing.oracle import Ledger, judge
 from holdfast.testing.telling import mint
 
 
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         session.fork().append("elsewhere")
         store.session("other").append("aside")
         store.reset("other")
-        assert broken(store) == []
+        assert judge(store) == []
         yield store
 
 
@@ -56,7 +56,7 @@ def tamper(store: Store, statement: str) -> None:
 
 
 def numbers(store: Store) -> str:
-    return " ".join(broken(store))
+    return " ".join(judge(store))
 
 
 TAMPERED = {
@@ -114,3 +114,99 @@ def test_one_session_that_can_not_be_read_does_not_hide_the_others(store: Store)
     tamper(store, "UPDATE entry SET note = x'00ff' WHERE session = 1 AND seq = 3")
     tamper(store, "UPDATE session SET ended = 0 WHERE key = 'other'")
     assert "I-18" in numbers(store) and "I-8" in numbers(store)
+
+
+# What was acknowledged -----------------------------------------------------------------------------------------------
+
+
+TRUE = [
+    ["said", None, None, "one"],
+    ["said", "{session}", "{one}", "one"],
+    ["said", "{session}", None, "Two."],
+    ["shown", "{session}:1", None, "Once up"],
+    ["shown", "{session}:1", "{answer}", "Once "],
+    ["began", "{session}:1"],
+    ["ended", "{session}:1", "completed"],
+    ["called", "{session}:1", "c1"],
+    ["answered", "{session}:1", "c1"],
+    ["opened", "{session}"],
+    ["over", "{other}"],
+    ["wrote", "{session}", "compaction", "They talked."],
+    ["at", "{session}", 1, "opened"],
+    ["labelled", "{session}", "{one}", "pinned", True],
+    ["instructed", "{session}", "Be brief."],
+    ["event", "k", "e1", "{one}"],
+]
+
+UNTRUE = {
+    "words that are nowhere": (["said", None, None, "never"], "I-3"),
+    "words that another session has": (["said", "{session}", None, "aside"], "I-3"),
+    "another text of a message": (["said", "{session}", "{one}", "two"], "I-2"),
+    "more than was stored of a message": (["shown", "{session}:1", "{answer}", "Once upon a"], "I-5"),
+    "more than a turn said": (["shown", "{session}:1", None, "Once upon a"], "I-5"),
+    "a message that was shown and is not there": (["shown", "{session}:1", "ab" * 16, "Once"], "I-5"),
+    "a turn that never began": (["began", "{session}:9"], "I-4"),
+    "another end": (["ended", "{session}:1", "failed"], "I-6"),
+    "a call that is gone": (["called", "{session}:1", "c2"], "I-22"),
+    "a call without its result": (["answered", "{session}:1", "c2"], "I-10"),
+    "a session that is not there": (["opened", "0" * 32], "I-3"),
+    "a session that goes on": (["over", "{session}"], "I-8"),
+    "an entry of another kind": (["at", "{session}", 1, "compaction"], "I-1"),
+    "an entry with other words": (["wrote", "{session}", "compaction", "They sang."], "I-3"),
+    "another label": (["labelled", "{session}", "{one}", "pinned", False], "I-13"),
+    "other instructions": (["instructed", "{session}", "Be long."], "I-13"),
+    "an event that was another message": (["event", "k", "e1", "ab" * 16], "I-2"),
+    "a reply that is owed to nobody": (["owed", "ab" * 16, "{session}"], "I-23"),
+    "a session whose end nobody erased": (["erased", "{other}"], "I-21"),
+}
+
+
+def ledger(store: Store, acts: list[list[Any]]) -> Ledger:
+    """These acts, with the ids that this store has given."""
+    session, [other] = store.session("k"), [listed for listed in store.sessions(key="other") if listed.state == "ended"]
+    messages = {message.text: message.id for message in session.transcript()}
+    names = {"session": session.id, "other": other.id, "one": messages["one"], "answer": messages["Once upon"]}
+    return Ledger([[fact.format(**names) if isinstance(fact, str) else fact for fact in act] for act in acts])
+
+
+@pytest.fixture
+def marked(store: Store, session: Session) -> Store:
+    first, *_ = session.transcript()
+    session.label(first.id, pinned=True)
+    session.instructions("Be brief.")
+    return store
+
+
+def test_a_ledger_of_what_is_so_is_not_contradicted(marked: Store) -> None:
+    assert judge(marked, ledger(marked, TRUE)) == []
+
+
+@pytest.mark.parametrize("act, number", UNTRUE.values(), ids=UNTRUE.keys())
+def test_what_was_acknowledged_and_is_not_so_is_reported(marked: Store, act: list[Any], number: str) -> None:
+    [sentence] = judge(marked, ledger(marked, [*TRUE, act]))
+    assert sentence.startswith("acknowledged") and f"({number})" in sentence
+
+
+def test_words_that_were_tried_may_be_missing_but_are_not_there_twice(store: Store, session: Session) -> None:
+    """I-2."""
+    assert judge(store, Ledger(tried=["one", "never"])) == []
+    session.append("one")
+    [sentence] = judge(store, Ledger(tried=["one", "never"]))
+    assert "'one' is there 2 times (I-2)" in sentence
+
+
+def test_a_reply_that_was_sent_and_is_owed_again_is_reported(store: Store) -> None:
+    """I-23."""
+    [owed] = store.outbox()
+    acts = [["owed", owed.id, owed.session_id]]
+    assert judge(store, Ledger(acts)) == []
+    [sentence] = judge(store, Ledger([*acts, ["paid", owed.id]]))
+    assert "owed again (I-23)" in sentence
+
+
+def test_an_erased_session_is_held_to_nothing_but_its_end(store: Store) -> None:
+    """I-21."""
+    [other] = [listed for listed in store.sessions(key="other") if listed.state == "ended"]
+    acts = [["said", other.id, None, "aside"], ["erased", other.id]]
+    store.erase(other.id)
+    assert judge(store, Ledger(acts)) == []

@@ -1,94 +1,25 @@
-"""Looks at a whole store and tells every invariant that does not hold in it.
+"""What must hold of any store, whatever was done to it: the laws of one session, and those of all together.
 
-    assert broken(store) == []
-
-The judge of the fault tests, the power cuts and the soak: it knows nothing of what was done, so it holds after any
-story, with turns running or not. What a caller was told of its own acts is for the caller to check. It reads as any
-reader does: a turn whose writer is gone is settled by the look (I-6). Every sentence ends with the number of its
-invariant; what could not be read at all is told as I-18, and does not hide the rest.
+A law takes what was read and yields a sentence for everything that is not so, with the number of its invariant.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast.doctor.holdfast.laws import LAWS
 from holdfast.domain.chunk import shown, unpack
-from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.fold import Log
+from holdfast.domain.entry import note_of
 from holdfast.domain.turn import TurnRecord, addresses
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.runtime.context import Contexts
-from holdfast.runtime.message import Message, parts_of, shown_text_of
+from holdfast.runtime.message import parts_of, shown_text_of
 from holdfast.runtime.posting import owed as owed_by
 from holdfast.runtime.posting import said_in
-from holdfast.runtime.room import Room
-from holdfast.runtime.session import Session
-from holdfast.runtime.store import Store
+from holdfast.testing.oracle.look import SESSIONS_MAX, Look
 from holdfast.testing.providers import check
 
-FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
-SESSIONS_MAX = 1_000_000
 _PAGE = 2000
-
-
-def broken(store: Store, *, formats: Sequence[str] = FORMATS) -> list[str]:
-    """A sentence for every invariant that does not hold in this store; empty when all do. Contexts are looked at in
-    these formats.
-    """
-    engine = store._work.engine
-    found: list[str] = []
-    looks: list[Look] = []
-    for state in engine.find(store.tenant, "", SESSIONS_MAX):
-        try:
-            looks.append(Look(store.get(state.id), formats))
-        except Exception as error:
-            found.append(f"session {state.id[:8]}: it can't be read, {error!r} (I-18)")
-    for look in looks:
-        for law in OF_A_SESSION:
-            found += _held(f"session {look.session.id[:8]}", law, look)
-    for rule in OF_A_STORE:
-        found += _held("the store", rule, engine, store.tenant, looks)
-    return found
-
-
-def _held(place: str, law: Callable[..., Iterator[str]], *what: Any) -> list[str]:
-    try:
-        return [f"{place}: {sentence}" for sentence in law(*what)]
-    except Exception as error:
-        return [f"{place}: {law.__name__} could not look, {error!r} (I-18)"]
-
-
-class Look:
-    """One session, read once: its state, its log with what it shares, its messages, and the log folded from its first
-    entry."""
-
-    def __init__(self, session: Session, formats: Sequence[str]) -> None:
-        self.formats = formats
-        session.info()  # settles a dead turn, as any reader does
-        self.session = session
-        self.room: Room = session._work.room
-        self.engine: Engine = self.room.engine
-        self.entries: list[Entry] = list(session.entries())
-        self.messages: list[Message] = list(session.transcript())
-        self.state: SessionState = self.room.state()
-        self.log = Log()
-        self.log.add(self.entries)
-
-    @property
-    def own(self) -> list[Entry]:
-        """Its own entries, without those that it shares."""
-        return [entry for entry in self.entries if entry.seq > self.room.origin]
-
-    @property
-    def erased(self) -> bool:
-        """Whether words of it are gone, its own or those that it shares."""
-        kinds = {entry.kind for entry in self.entries}
-        return "erased" in kinds or any(message.state == "erased" for message in self.messages)
-
-    def notes(self, kind: str) -> Iterator[tuple[Entry, Any]]:
-        return ((entry, note_of(kind, entry.note)) for entry in self.entries if entry.kind == kind)
-
 
 # Of one session.
 

@@ -1,0 +1,45 @@
+"""One session as the oracle sees it: everything is read once, and every law is asked of the same reading."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.fold import Log
+from holdfast.engine.protocol import Engine, SessionState
+from holdfast.runtime.message import Message
+from holdfast.runtime.room import Room
+from holdfast.runtime.session import Session
+
+FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
+SESSIONS_MAX = 1_000_000
+
+
+class Look:
+    """One session, read once: its state, its log with what it shares, its messages, and the log folded from its first
+    entry."""
+
+    def __init__(self, session: Session, formats: Sequence[str]) -> None:
+        self.formats = formats
+        self.info = session.info()  # first of all: it settles a dead turn, as any reader does
+        self.session = session
+        self.room: Room = session._work.room
+        self.engine: Engine = self.room.engine
+        self.entries: list[Entry] = list(session.entries())
+        self.messages: list[Message] = list(session.transcript())
+        self.state: SessionState = self.room.state()
+        self.log = Log()
+        self.log.add(self.entries)
+
+    @property
+    def own(self) -> list[Entry]:
+        """Its own entries, without those that it shares."""
+        return [entry for entry in self.entries if entry.seq > self.room.origin]
+
+    @property
+    def erased(self) -> bool:
+        """Whether words of it are gone, its own or those that it shares."""
+        kinds = {entry.kind for entry in self.entries}
+        return "erased" in kinds or any(message.state == "erased" for message in self.messages)
+
+    def notes(self, kind: str) -> Iterator[tuple[Entry, Any]]:
+        return ((entry, note_of(kind, entry.note)) for entry in self.entries if entry.kind == kind)
