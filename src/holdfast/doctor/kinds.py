@@ -10,15 +10,15 @@ from holdfast.foreign import kinds as foreign
 
 OWN, UNKNOWN = "holdfast", foreign.UNKNOWN
 PATIENTS = {
-    OWN: ("holdfast.", "HoldfastPatient"),
-    "hermes": ("hermes.", "HermesPatient"),
-    "goose": ("goose.", "GoosePatient"),
-    "openviking": ("openviking.", "OpenVikingPatient"),
-    "claude": ("items.claude_", "ClaudePatient"),
-    "codex": ("items.codex_", "CodexPatient"),
-    "agents": ("items.agents_", "AgentsPatient"),
+    OWN: ("holdfast", "HoldfastPatient"),
+    "hermes": ("hermes", "HermesPatient"),
+    "goose": ("goose", "GoosePatient"),
+    "openviking": ("openviking", "OpenVikingPatient"),
+    "claude": ("items", "ClaudePatient"),
+    "codex": ("items", "CodexPatient"),
+    "agents": ("items", "AgentsPatient"),
 }
-"""Each kind, with how the names of its modules begin, and its class."""
+"""Each kind, with its package, and its class there in `patient`."""
 
 
 def stores_at(path: str) -> list[tuple[str, str]]:
@@ -39,4 +39,4 @@ def open_patient(kind: str, path: str) -> Patient:
 
 def module_of(kind: str, part: str) -> Any:
     """A module of a kind: loaded when somebody has such a store."""
-    return import_module(f"holdfast.doctor.{PATIENTS[kind][0]}{part}")
+    return import_module(f"holdfast.doctor.{PATIENTS[kind][0]}.{part}")

@@ -5,9 +5,9 @@ from holdfast.doctor.kinds import PATIENTS, module_of
 
 
 def rules_of(kind: str) -> tuple[Rule, ...]:
-    """The rules for one kind of store."""
+    """The rules for one kind of store; a package may have those of several kinds."""
     rules: tuple[Rule, ...] = module_of(kind, "rules").RULES
-    return rules
+    return tuple(rule for rule in rules if rule.name.startswith(f"{kind}/"))
 
 
 def rulebook() -> dict[str, Rule]:

@@ -1,15 +1,22 @@
-"""A store of plain items in the doctor's hands; it is healed into a Holdfast store."""
+"""A store of plain items in the doctor's hands: of Claude Code, Codex or the Agents SDK. It is healed into a Holdfast
+store.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change, Rule
 from holdfast.doctor.items.healing import ItemHealing
+from holdfast.doctor.items.rules import AGENTS, CLAUDE, CODEX
 from holdfast.doctor.items.signs import Case, item_findings, looked_at
 from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
+from holdfast.foreign.agents import AgentsShelf
+from holdfast.foreign.claude import ClaudeShelf
+from holdfast.foreign.codex import CodexShelf
 from holdfast.foreign.items import Chapter, ItemLines
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story, Summary
@@ -37,12 +44,13 @@ class ItemPatient:
 
     kind: str
     rules: tuple[Rule, ...]
+    reader: Callable[[Path], Chapters]
     waits = False
     holds_many = False
 
-    def __init__(self, shelf: Chapters) -> None:
-        self.path = shelf.path
-        self.shelf = shelf
+    def __init__(self, path: Path) -> None:
+        self.shelf = type(self).reader(path)
+        self.path = self.shelf.path
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         messages = 0
@@ -70,6 +78,32 @@ class ItemPatient:
 
     def close(self) -> None:
         self.shelf.close()
+
+
+class ClaudePatient(ItemPatient):
+    """Session files of Claude Code."""
+
+    kind = "claude"
+    rules = CLAUDE
+    reader = ClaudeShelf
+
+
+class CodexPatient(ItemPatient):
+    """Rollouts of Codex."""
+
+    kind = "codex"
+    rules = CODEX
+    reader = CodexShelf
+
+
+class AgentsPatient(ItemPatient):
+    """A database of sessions of the OpenAI Agents SDK."""
+
+    kind = "agents"
+    rules = AGENTS
+    reader = AgentsShelf
+    waits = True
+    holds_many = True
 
 
 class HealedItems:

@@ -52,3 +52,9 @@ def item_rules(kind: str, *, program: str, record: str) -> tuple[Rule, ...]:
             remedy="None: check the path and its rights, and look for a backup.",
         ),
     )
+
+
+CLAUDE = item_rules("claude", program="Claude Code", record="line")
+CODEX = item_rules("codex", program="Codex", record="line")
+AGENTS = item_rules("agents", program="The Agents SDK", record="row")
+RULES = (*CLAUDE, *CODEX, *AGENTS)
