@@ -10,7 +10,7 @@ of the answers. A turn goes by its public id.
     opened(session)                  the session is there
     began(turn), ended(turn, end)    the turn was started; it has this one end
     called(turn, call_id)            the call is stored
-    answered(turn, call_id)          its result is stored
+    answered(turn, call_id, words)   its result is stored, with these words in it
     event(scope, event_id, id)       the event became this message, and no other
     labelled(session, id, name, value), instructed(session, text)     hold until the next
     at(session, seq, kind)           there is an entry of this kind at this place
@@ -48,7 +48,7 @@ class Facts:
         self.began: list[int] = []
         self.ended: list[tuple[int, str]] = []
         self.calls: list[tuple[int, str]] = []
-        self.answered: list[tuple[int, str]] = []
+        self.answered: list[tuple[int, str, str]] = []
         self.labels: dict[tuple[str, str], list[Any]] = {}
         self.prompts: list[str] = []
         self.places: dict[int, str] = {}
@@ -118,10 +118,10 @@ class Ledger:
         known, number = self._of_turn(turn)
         known.calls.append((number, call_id))
 
-    def answered(self, turn: str, call_id: str) -> None:
+    def answered(self, turn: str, call_id: str, words: str = "") -> None:
         self.count += 1
         known, number = self._of_turn(turn)
-        known.answered.append((number, call_id))
+        known.answered.append((number, call_id, words))
 
     def event(self, scope: str, event_id: str, id: str) -> None:
         before = self._events.setdefault((scope, event_id), id)
@@ -277,14 +277,18 @@ def _turns(look: Look, known: Facts) -> Iterator[str]:
 
 def _calls(look: Look, known: Facts) -> Iterator[str]:
     """I-10, I-22: calls are there, and so are their results."""
-    states = {(call.turn, call.call_id): call.state for call in look.session.calls()}
+    calls = {(call.turn, call.call_id): call for call in look.session.calls()}
+    by_id = {message.id: message for message in look.messages}
     for turn, call_id in known.calls:
-        if (turn, call_id) not in states:
+        if (turn, call_id) not in calls:
             yield f"call {call_id} of turn {turn} is gone (I-22)"
-    for turn, call_id in known.answered:
-        state = states.get((turn, call_id))
-        if state != "done":
-            yield f"call {call_id} of turn {turn} was answered and is {state} (I-10)"
+    for turn, call_id, words in known.answered:
+        call = calls.get((turn, call_id))
+        outcome = by_id.get(call.outcome or "") if call is not None else None
+        if call is None or call.state != "done":
+            yield f"call {call_id} of turn {turn} was answered and has no result (I-10)"
+        elif words and (outcome is None or words not in str(outcome.payload)):
+            yield f"result {words!r} is not with call {call_id} of turn {turn} (I-10)"
 
 
 def _notes(look: Look, known: Facts) -> Iterator[str]:
