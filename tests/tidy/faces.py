@@ -66,8 +66,12 @@ def _annotations_of(name: str, value: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _read(annotations: Mapping[str, Any], function: Any) -> list[Any]:
-    """These annotations; those that are written as text are looked up where the function is, or in the async face."""
-    known = {**vars(import_module("holdfast.runtime.aio")), **getattr(function, "__globals__", {})}
+    """These annotations; those that are written as text are looked up where the function is, in the async face, or
+    among what the package exports.
+    """
+    package = import_module("holdfast")
+    known = {each: getattr(package, each) for each in package.__all__ if each != "open"}
+    known |= {**vars(import_module("holdfast.runtime.aio")), **getattr(function, "__globals__", {})}
     return [eval(each, known) if isinstance(each, str) else each for each in annotations.values()]
 
 

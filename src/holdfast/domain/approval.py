@@ -6,10 +6,10 @@ approval of exactly this name and these arguments. An id that was never asked ab
 one thing: what was started or finished in a turn is not started again in it.
 """
 
-import json
 from collections.abc import Collection, Sequence
-from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from holdfast.domain.message import freeze
 from holdfast.domain.turn import Ask
@@ -18,7 +18,7 @@ Here = Literal["started", "done"]
 """What the turn knows of a call id that the model has not made anew."""
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """What is to be done about a call: start it, start it with an approval, let it wait, ask about it, or refuse it."""
 
     act: Literal["start", "use", "wait", "ask", "refuse"]
@@ -34,11 +34,15 @@ def digests_of(name: str, arguments: str) -> tuple[str, str]:
 
 
 def _digest(name: str, arguments: str) -> str:
+    from hashlib import sha256  # for those who ask about calls: it takes 4 ms to load
+
     return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _canonical(arguments: str) -> str:
     """The arguments as we would write them. What JSON reads in more than one way stays as it was said."""
+    import json
+
     try:
         return freeze(json.loads(arguments, object_pairs_hook=_unambiguous)).decode()
     except Exception:  # not JSON, a key twice, numbers or depths that can't be frozen: then the text is what counts

@@ -4,7 +4,6 @@ It names the session, the last entry seen, and for each message then being spoke
 a journal row or a process may be gone when the reader comes back, the text of a message is not.
 """
 
-import base64
 import binascii
 
 import msgspec
@@ -26,11 +25,15 @@ _decode = msgspec.json.Decoder(Cursor).decode
 
 def write(cursor: Cursor) -> str:
     """The cursor as a string to hand out."""
+    import base64  # for those who follow a session
+
     return base64.urlsafe_b64encode(_encode(cursor)).decode().rstrip("=")
 
 
 def read(text: str, *, session_id: str, head: int) -> Cursor:
     """The position in this session; `CursorExpired` says what is wrong with one that can't be served."""
+
+    import base64
 
     def refuse(problem: str) -> CursorExpired:
         resume = "without a cursor to read all of it"

@@ -6,7 +6,6 @@ A few facts that every view needs (role, calls, results) are noted beside the pa
 a long session folds without parsing what it only passes on.
 """
 
-import json
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -152,6 +151,8 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
     try:
         return _encode(payload)
     except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
+        import json  # for these alone: it takes longer to load than this package
+
         return json.dumps(exact(payload), ensure_ascii=True, separators=(",", ":")).encode()
 
 
@@ -165,6 +166,8 @@ def thaw(body: bytes) -> Any:
     try:
         return _decode(body)
     except msgspec.DecodeError:
+        import json  # it reads numbers that msgspec does not
+
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:

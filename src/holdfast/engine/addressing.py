@@ -9,15 +9,16 @@ import re
 
 from holdfast.errors import StoreUnavailable
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//?/?)(.*)", re.DOTALL)
+# Patterns are text here, and compiled when they are first needed: a path needs none of them.
+_SCHEME = r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(//?/?)(.*)"
 _POSTGRES = ("postgresql", "postgres")
-_KEYWORD = re.compile(r"\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'?|\S*)", re.DOTALL)
+_KEYWORD = r"(?s)\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'?|\S*)"
 _KEYWORDS = frozenset(
     {"host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "connect_timeout", "options"}
     | {"application_name", "sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "target_session_attrs"}
 )
-_SECRET = re.compile(r"(?<!\w)(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE | re.DOTALL)
-_CREDENTIALS = re.compile(r"([^/.:\s][^/:\s]*):.*@(.*)", re.DOTALL)
+_SECRET = r"(?is)(?<!\w)(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)"
+_CREDENTIALS = r"(?s)([^/.:\s][^/:\s]*):.*@(.*)"
 
 
 def is_postgres(where: str | os.PathLike[str]) -> bool:
@@ -25,7 +26,9 @@ def is_postgres(where: str | os.PathLike[str]) -> bool:
     name = os.fsdecode(where)
     if name.startswith(tuple(f"{scheme}://" for scheme in _POSTGRES)):
         return True
-    found = _SCHEME.fullmatch(name)
+    if ":" not in name and "=" not in name:
+        return False
+    found = re.fullmatch(_SCHEME, name)
     is_ours = found is None or found[1].lower() == "sqlite" or (found[2] != "//" and found[1].lower() not in _POSTGRES)
     if not is_ours:
         remedy = "Give a path, or postgresql://user@host/database"
@@ -35,13 +38,16 @@ def is_postgres(where: str | os.PathLike[str]) -> bool:
 
 def shown(where: str | os.PathLike[str]) -> str:
     """A place without the password in it, if there is one."""
-    name = _SECRET.sub(r"\1\2***", os.fsdecode(where))
-    found = _SCHEME.fullmatch(name)
+    name = os.fsdecode(where)
+    if ":" not in name and "=" not in name:
+        return name
+    name = re.sub(_SECRET, r"\1\2***", name)
+    found = re.fullmatch(_SCHEME, name)
     if found is not None:
         scheme, slashes, rest = found.groups()
         who, at, host = rest.rpartition("@")
         return f"{scheme}:{slashes}{who.partition(':')[0]}{at}{host}"
-    bare = _CREDENTIALS.fullmatch(name)
+    bare = re.fullmatch(_CREDENTIALS, name)
     return f"{bare[1]}@{bare[2]}" if bare is not None else name
 
 
@@ -53,5 +59,5 @@ def damage_remedy(where: str | os.PathLike[str]) -> str:
 
 
 def _has_keywords(name: str) -> bool:
-    found = _KEYWORD.match(name)
+    found = re.match(_KEYWORD, name)
     return found is not None and found[1] in _KEYWORDS

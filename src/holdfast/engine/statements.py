@@ -1,16 +1,16 @@
 """Named statements: how the engines read their `.sql` files."""
 
 import os
-import re
 
-_NAMED = re.compile(r"^-- name: (\w+)\n((?:.|\n)*?)(?=^-- name: |\Z)", re.MULTILINE)
+_NAMED = "-- name: "
 
 
 def load(text: str) -> dict[str, str]:
     """Name → statement, comments left out."""
     found = {}
-    for name, body in _NAMED.findall(text):
-        lines = [line for line in body.splitlines() if not line.startswith("--")]
+    for each in f"\n{text}".split(f"\n{_NAMED}")[1:]:
+        name, *body = each.splitlines()
+        lines = [line for line in body if not line.startswith("--")]
         found[name] = " ".join(" ".join(lines).split()).rstrip("; ")
     return found
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
@@ -21,24 +21,26 @@ from holdfast.runtime.aio_delivery import AsyncDelivery
 from holdfast.runtime.block import AsyncBlock, Leaving, enter
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import World
-from holdfast.runtime.compacting import Compaction, Summary
 from holdfast.runtime.context import Context
 from holdfast.runtime.drive import News, Plan
-from holdfast.runtime.erasing import Erasure
 from holdfast.runtime.follow import Event, following, next_events
-from holdfast.runtime.listing import Listed, Page
 from holdfast.runtime.loop import arun, insist_on_asyncio, obtained, seen_through
 from holdfast.runtime.message import Message
 from holdfast.runtime.own_turns import current_loop
-from holdfast.runtime.pending import PendingMessage
 from holdfast.runtime.posting import Owed, Receipt
-from holdfast.runtime.recording import Recorded
-from holdfast.runtime.searching import Hit
 from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
 from holdfast.runtime.summing import SessionInfo, TurnInfo
 from holdfast.runtime.transcript import TELLING
 from holdfast.runtime.working import TurnWork, words_of
+
+if TYPE_CHECKING:
+    from holdfast.runtime.compacting import Compaction, Summary
+    from holdfast.runtime.erasing import Erasure
+    from holdfast.runtime.listing import Listed, Page
+    from holdfast.runtime.pending import PendingMessage
+    from holdfast.runtime.recording import Recorded
+    from holdfast.runtime.searching import Hit
 
 
 @bordered
@@ -208,7 +210,7 @@ class AsyncSession:
         """Stores several messages outside a turn in one commit, all or none, and returns their ids."""
         return arun(self._work.append_all(messages, format=format))
 
-    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[Recorded]:
+    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Awaitable[Recorded]":
         """For agents that keep their own list of messages: stores what is new in the list, and keeps its shape as the
         context. Recording a list again, merged, trimmed, reloaded or copied, loses nothing and doubles nothing.
         """
@@ -284,7 +286,7 @@ class AsyncSession:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
         return arun(self._work.decide(call_id, approved, by))
 
-    def compact(self, summary: Summary, *, keep_turns: int = 4) -> Awaitable[Compaction | None]:
+    def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Awaitable[Compaction | None]":
         """Puts a summary in the place of all but the last turns; a function that gives it may be a coroutine
         function. In one's own running turn, too; see `Session.compact`.
         """
@@ -378,7 +380,7 @@ class AsyncStore:
         """Replies to send, oldest first; with `claim_s`, each is given to one sender at a time."""
         return [AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))]
 
-    def pending(self, *, after: str | None = None, limit: int = 50) -> Awaitable[Page[PendingMessage]]:
+    def pending(self, *, after: str | None = None, limit: int = 50) -> "Awaitable[Page[PendingMessage]]":
         """What waits in the inboxes of all sessions, oldest first; see `Store.pending`."""
         return arun(self._work.pending(after, limit))
 
@@ -406,7 +408,7 @@ class AsyncStore:
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> Awaitable[Page[Listed]]:
+    ) -> "Awaitable[Page[Listed]]":
         """A page of sessions, newest activity first."""
         return arun(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
 
@@ -422,16 +424,16 @@ class AsyncStore:
         session: str | None = None,
         since: int | datetime | None = None,
         until: int | datetime | None = None,
-    ) -> Awaitable[list[Hit]]:
+    ) -> "Awaitable[list[Hit]]":
         """Messages of all sessions that have all of these words, newest first; see `Store.search`."""
         filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
         return arun(self._work.search(text, limit=limit, session=session, **filters))
 
-    def erase(self, session_id: str, *, preview: bool = False) -> Awaitable[Erasure]:
+    def erase(self, session_id: str, *, preview: bool = False) -> "Awaitable[Erasure]":
         """Takes all words of a session out of the store; an audit entry stays."""
         return arun(self._work.erase(session_id, preview=preview))
 
-    def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
+    def retain(self, days: float, *, preview: bool = True) -> "Awaitable[list[Erasure]]":
         """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with
         `preview` it only tells which ones. Called again, it goes on where it was interrupted.
         """

@@ -4,7 +4,6 @@ A turn has one writer, so what it has started it knows by itself; what was asked
 All of it is safe to use from several threads: tools run side by side.
 """
 
-import json
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -164,6 +163,8 @@ def _to_run(room: Room, seen: Seen, index: int) -> CallToRun:
 
 
 def _parsed(text: str) -> Any:
+    import json  # not before a call is left to run
+
     try:
         return json.loads(text) if text.strip() else {}
     except ValueError:  # cut off, or never JSON: it is for the tool to say so

@@ -13,12 +13,13 @@ of our namespace, that hides the process, or that is not there.
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 PROC = "/proc"
 
 
-class Process(NamedTuple):
+class Process(msgspec.Struct, frozen=True, gc=False):
     """A process as it was named. `kernel` and `spaces` are empty where the system does not tell them."""
 
     kernel: str
@@ -63,7 +64,7 @@ def _named(holder: str) -> Process | None:
     return Process(parts[0], parts[1], int(parts[2]), int(parts[3]))
 
 
-class _Seen(NamedTuple):
+class _Seen(msgspec.Struct, frozen=True, gc=False):
     started: int
     is_dead: bool
 

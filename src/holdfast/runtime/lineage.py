@@ -7,6 +7,8 @@ chain is walked once, in a loop, and remembered: a list of a hundred forks asks 
 from bisect import bisect_right
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.engine.protocol import Engine
 from holdfast.errors import NotFound
 from holdfast.runtime.tenancy import owned
@@ -22,7 +24,7 @@ class Stretch(NamedTuple):
     upto: int | None
 
 
-class Link(NamedTuple):
+class Link(msgspec.Struct, frozen=True, gc=False):
     """Where a session's own entries begin, and whose past it shares up to there."""
 
     tenant: str

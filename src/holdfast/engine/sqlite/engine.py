@@ -1,6 +1,5 @@
 """The SQLite engine: the writer thread's transactions, and readers beside it."""
 
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -477,6 +476,8 @@ class SqliteEngine:
         return [Event(*row) for row in self._read("events", after, limit)]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
+        import json  # for erasing alone
+
         return self._states(self._read("forks", tenant, json.dumps(list(parents))))
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:

@@ -13,7 +13,6 @@ What is erased and not scrubbed yet is noted in the same transaction, so that wh
 killed in between can finish it.
 """
 
-import json
 from collections.abc import Collection
 
 import apsw
@@ -41,6 +40,8 @@ def blank(
 def take_out(connection: apsw.Connection, sessions: Collection[int]) -> None:
     """The outbox and the journal without these sessions."""
     run, run_many = connection.execute, connection.executemany
+    import json  # here and below: most stores never erase
+
     gone = (json.dumps(list(sessions)),)
     debts = run(QUERIES["debts_of_others"], gone).fetchall()
     chunks = run(QUERIES["chunks_of_others"], gone).fetchall()
@@ -65,7 +66,12 @@ def blank_some(connection: apsw.Connection, session: int, notes: tuple[tuple[int
 
 def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
     """The sessions that were erased, and those that have lost entries, since the files were last clean."""
-    gone, blanked = json.loads(connection.execute(QUERIES["get_fact"], ("unscrubbed",)).get or "[[],[]]")
+    noted = connection.execute(QUERIES["get_fact"], ("unscrubbed",)).get
+    if not noted:
+        return set(), set()
+    import json
+
+    gone, blanked = json.loads(noted)
     return set(gone), set(blanked)
 
 
@@ -104,4 +110,6 @@ def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collectio
 
 
 def _note_unscrubbed(connection: apsw.Connection, gone: set[int], blanked: set[int]) -> None:
+    import json
+
     connection.execute(QUERIES["set_fact"], ("unscrubbed", json.dumps([sorted(gone), sorted(blanked)])))
