@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.domain import reconcile as module
@@ -35,6 +35,7 @@ def test_what_is_taken_in_one_step_is_what_walking_takes(
     given: tuple[list[Any], list[Remembered], list[Shown], set[str]],
 ) -> None:
     body, held, shown, spent = given
+    assume(held and body[: len(held)] == [entry.snapshot for entry in held])  # as its caller has seen
     strode, walked = (Reconciled(None, [], [], {}, []) for _ in range(2))
     count = module._stride(strode, body, held, shown, spent)
     far = module._walk(walked, body, held, module._Wordings(shown, {}), spent)
@@ -56,3 +57,15 @@ def test_a_list_and_a_copy_of_it_are_both_taken_in_one_step() -> None:
         result = Reconciled(None, [], [], {}, [])
         assert module._stride(result, [*body, {"role": "user", "content": "new"}], held, shown, ()) == 3
         assert result.order == ["0", "1", "2"]
+
+
+def test_what_is_remembered_of_a_list_is_what_the_view_shows_and_only_the_rest_is_made_again() -> None:
+    messages = [{"role": "user", "content": f"m{n}"} for n in range(3)]
+    shown: list[Shown] = [(dict(one), (str(n),)) for n, one in enumerate(messages)]
+    known = Remembered(messages[0], *shown[0])
+    held = [known, *(Remembered(one, dict(one), (str(n),)) for n, one in enumerate(messages[1:], 1))]
+    result = Reconciled(None, [], [], {}, [])
+    module._stride(result, messages, held, shown, ())
+    assert result.anchors[0] is known
+    assert [id(one.snapshot) for one in result.anchors] == [id(words) for words, _ in shown]
+    assert [id(one.object) for one in result.anchors] == list(map(id, messages))

@@ -322,3 +322,51 @@ def test_an_error_that_can_not_say_what_it_is_ends_a_tasks_turn_all_the_same(pat
             return [turn.end for turn in await session.turns()]
 
     assert asyncio.run(main()) == ["failed", "failed"]
+
+
+class Claims:
+    """Claims so many times to be equal to whatever it is compared with, and then no more."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __eq__(self, other: object) -> bool:
+        self.times -= 1
+        return self.times >= 0
+
+    def __hash__(self) -> int:
+        return 0
+
+
+KNOWN = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+
+
+def test_a_value_that_raises_when_it_is_compared_is_refused_in_a_known_message(session: holdfast.Session) -> None:
+    session.record(KNOWN)
+    strange = [KNOWN[0], {"role": "assistant", "content": strangers.raising("__eq__")}, KNOWN[2]]
+    with pytest.raises(InvalidMessage, match=r"messages\[1\]"):
+        session.record(strange)
+    assert not session.record(KNOWN).new
+    assert session.context() == KNOWN
+
+
+@pytest.mark.parametrize("is_worded", [False, True])
+@pytest.mark.parametrize("times", [*range(6), 100])
+def test_a_value_in_a_known_message_is_at_most_what_it_claims_to_be(
+    store: holdfast.Store, times: int, is_worded: bool
+) -> None:
+    session = store.session("k")
+    session.record(KNOWN)
+    if is_worded:  # by another handle: what the first one remembers is not what is shown
+        store.session("k").record([KNOWN[0], {"role": "assistant", "content": "b2"}, KNOWN[2]])
+    shown, said = session.context(), [message.text for message in session.transcript()]
+    lie = {"role": "assistant", "content": Claims(times)}
+    try:
+        found = session.record([KNOWN[0], lie, KNOWN[2], {"role": "user", "content": "d"}])
+    except InvalidMessage:
+        assert session.context() == shown
+    else:
+        assert len(found.new) == 1
+        assert [message.text for message in session.transcript()] == [*said, "d"]
+    for remembered in session._work._memory.anchors["openai.chat"]:
+        assert {type(value) for value in remembered.snapshot.values()} == {str}

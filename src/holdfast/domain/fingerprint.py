@@ -8,7 +8,7 @@ new. The reading is by shape alone: openai.chat, openai.responses, anthropic and
 
 from typing import Any, NamedTuple
 
-from holdfast.domain.message import Payload
+from holdfast.domain.message import Payload, check
 
 SpokenCall = tuple[str, str, str]
 """Id, name and arguments of a call."""
@@ -67,11 +67,14 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def snapshot(payload: Any) -> Any:
-    """A copy that the caller's later changes don't reach. Strings are shared, so it costs little."""
+    """A copy that the caller's later changes don't reach. Strings are shared, so it costs little. It holds nothing but
+    JSON data: what only claims to be equal to that is refused (`InvalidMessage`).
+    """
     if isinstance(payload, dict):
         return {key: value if type(value) is str else snapshot(value) for key, value in payload.items()}
     if isinstance(payload, list | tuple):
         return [snapshot(item) for item in payload]
+    check(payload)
     return payload
 
 

@@ -146,9 +146,11 @@ def reconcile(
     gone: Collection[str] = (),
     spent: Collection[str] = (),
     together: Callable[[str, str], bool] = lambda one, other: True,
+    equal_from: int | None = None,
 ) -> Reconciled:
     """Matches a presented list to what is stored. `shown` and `remembered` are without instructions; `together` tells
-    of two messages that are gone whether a view ever had both.
+    of two messages that are gone whether a view ever had both. `equal_from`: the place from which on the list is known
+    to be equal to all the snapshots that are remembered.
 
     Every payload ends up in `order` as known ids, as something new, or both; only what repair made (shown without ids)
     and is presented unchanged leaves no trace. Presenting the same list again gives the same order, and nothing new.
@@ -158,7 +160,9 @@ def reconcile(
     wordings = _Wordings(shown, known)
     held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
     spent = _spent(body, held, gone, spent) if gone else ()
-    _match(result, body, held, wordings, shown=shown if remembered else (), spent=spent)
+    is_equal = bool(remembered) and equal_from == len(presented) - len(body)
+    walked = _stride(result, body, held, shown, spent) if is_equal else 0
+    _match(result, body, held, wordings, shown=shown if remembered else (), spent=spent, walked=walked)
     if gone and not spent and _repeats(result, held, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
         _match(result, body, held, wordings, shown=shown if remembered else (), spent=gone)
@@ -173,9 +177,12 @@ def _match(
     *,
     shown: Sequence[Shown],
     spent: Collection[str],
+    walked: int = 0,
 ) -> None:
-    """Fills the result: what is as remembered, from the front, then the rest. `shown`: what may be known besides."""
-    walked = _stride(result, body, held, wordings.view, spent) or _walk(result, body, held, wordings, spent)
+    """Fills the result: what is as remembered, from the front, then the rest. `shown`: what may be known besides.
+    `walked`: so many are in the result already.
+    """
+    walked = walked or _walk(result, body, held, wordings, spent)
     left = held[walked:]
     if walked < min(len(body), len(shown)) and _begins_with_the_view(body, held, shown):
         walked, left = len(shown), _take_the_view(result, body, held, shown)
@@ -302,25 +309,31 @@ def _stride(
     view: Sequence[Shown],
     spent: Collection[str],
 ) -> int:
-    """What `_walk` does, in one step, for a list that goes on from all that is remembered and shown, and 0 for others.
+    """What `_walk` does, in one step, for a list that begins with all that is remembered, where that is what the view
+    shows; 0 for others.
 
     An agent records its list after every message: nearly always it is the last one, or a copy of it, and something new.
-    Whole lists are compared in a fraction of the time that it takes to look at each place.
+    That it is equal to the snapshots was seen before. What is remembered from here on is the view's own payload, so
+    the next comparison of snapshots and view is one of addresses.
     """
     count = len(held)
-    if not 0 < count <= len(body) or count > len(view):
+    if count > len(view):
         return 0
-    same, snapshots, refs = body[:count], [entry.snapshot for entry in held], [entry.refs for entry in held]
-    if same != snapshots or (same, refs) != ([words for words, _ in view[:count]], [ids for _, ids in view[:count]]):
+    snapshots, refs = [entry.snapshot for entry in held], [entry.refs for entry in held]
+    words, ids = [payload for payload, _ in view[:count]], [ids for _, ids in view[:count]]
+    if snapshots != words or refs != ids:
         return 0
-    objects = [entry.object for entry in held]
+    same, objects = body[:count], [entry.object for entry in held]
+    kept = 0
     if all(map(is_, same, objects)):
-        result.anchors += held
+        kept = count
+        while kept and snapshots[kept - 1] is not words[kept - 1]:
+            kept -= 1
     elif spent or not set(map(id, objects)).isdisjoint(map(id, same)):
         return 0
-    else:
-        result.anchors += map(Remembered, same, snapshots, refs)
-    result.order += chain.from_iterable(refs)
+    result.anchors += held[:kept]
+    result.anchors += map(Remembered, same[kept:], words[kept:], ids[kept:])
+    result.order += chain.from_iterable(ids)
     return count
 
 

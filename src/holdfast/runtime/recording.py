@@ -9,7 +9,7 @@ The commit is guarded by the head it was computed from: if anybody has written m
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -43,28 +43,64 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Memory:
-    """What one handle presented last, by format, and up to which seq the log went then."""
+    """What one handle presented last, by format: the messages after so many `leading` instructions, and up to which seq
+    the log went then.
+    """
 
     def __init__(self) -> None:
         self.anchors: dict[str, list[Remembered]] = {}
+        self.leading: dict[str, int] = {}
         self.heads: dict[str, int] = {}
+
+    def same_in(self, payloads: list[Any], format: str) -> "_Same":
+        """Where this list is equal to all that was presented last; nowhere, if something there differs."""
+        held, first = self.anchors.get(format, []), self.leading.get(format, 0)
+        stop, snapshots = first + len(held), [entry.snapshot for entry in held]
+        same = payloads[first:stop]
+        try:
+            # Dicts only: anything else is still to be made one, and its class may have an idea of its own of equality.
+            if set(map(type, same)) == {dict} and same == snapshots:
+                return _Same(held, snapshots, first, stop)
+        except Exception:  # a stranger's value that can't be compared: looked at for itself, it is refused
+            pass
+        return _Same([], [], 0, 0)
+
+
+class _Same(NamedTuple):
+    """The places in a list, from `first` to `stop`, that are equal to the `snapshots` of all that is `held`."""
+
+    held: list[Remembered]
+    snapshots: list[Any]
+    first: int
+    stop: int
 
 
 def record(room: Room, memory: Memory, messages: Sequence[Any], *, format: str) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
-    # A dict of strings can be stored as it is, and most messages are one.
     payloads = list(messages)
-    if not all_flat(payloads):
-        payloads = [message if is_flat(message) else _plain(message, at) for at, message in enumerate(payloads)]
-    continuation = registry.get(format).say("user", CONTINUE)
-    if continuation in payloads:
-        payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
+    # What is equal to a snapshot is plain, as that is, and somebody has said it: only the rest is looked at.
+    same = memory.same_in(payloads, format)
+    before = _said(payloads[: same.first], 0, format)
+    after = _said(payloads[same.stop :], same.stop, format)
+    payloads = [*before, *payloads[same.first : same.stop], *after]
     try:
         # Before anything waits: the list is the caller's, and may change.
-        first = room.reading(partial(_Attempt, room, memory, payloads, format))
+        first = room.reading(partial(_Attempt, room, memory, payloads, format, same))
     except RecursionError:
         raise too_deep("messages") from None
     return _commit(room, memory, payloads, format, first)
+
+
+def _said(messages: list[Any], index: int, format: str) -> list[Any]:
+    """What these messages, the first of them at this index of the caller's list, say as plain data."""
+    # A dict of strings can be stored as it is, and most messages are one.
+    payloads = messages
+    if not all_flat(messages):
+        payloads = [message if is_flat(message) else _plain(message, at) for at, message in enumerate(messages, index)]
+    continuation = registry.get(format).say("user", CONTINUE)
+    if continuation in payloads:
+        payloads = [payload for payload in payloads if payload != continuation]  # nobody has said it
+    return payloads
 
 
 def _plain(message: Any, index: int) -> Any:
@@ -87,6 +123,7 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
                 attempt = yield Read(partial(room.reading, again))
                 continue
         memory.anchors[format] = attempt.anchors if attempt is first else _rebound(attempt.anchors, payloads)
+        memory.leading[format] = len(attempt.leading)
         memory.heads[format] = attempt.head + len(attempt.drafts)
         room.contexts.forget_given(format)
         return Recorded(attempt.new, memory.heads[format])
@@ -95,35 +132,41 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
 class _Attempt:
     """What recording this list means for the log as it is now. `shows_past`: it shows what a load would not read."""
 
-    def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str) -> None:
+    def __init__(
+        self, room: Room, memory: Memory, payloads: list[Any], format: str, same: _Same | None = None
+    ) -> None:
         self._room, self._format, self._payloads = room, format, payloads
         self._log = log = room.log()
         self.shows_past = False
         with room.lock:
             self.head = log.head
             shown = gather_shown(room.contexts.shown(log, registry.get(format)))
-            self._payloads = payloads = self._gathered(memory, shown)
-            found = self._found(memory, shown)
+            self._payloads = gathered = self._gathered(memory, shown, same)
+            found = self._found(memory, shown, same if len(gathered) == len(payloads) else None)
             messages = tuple(room.message(speak(payload, format), turn=None) for payload in found.new)
             self.new = tuple(draft.id.hex() for draft in messages)
             order, self.anchors = found.settle(self.new)
-            self._leading = [snapshot(payload) for payload in payloads[: len(payloads) - len(self.anchors)]]
+            self.leading = [snapshot(payload) for payload in gathered[: len(gathered) - len(self.anchors)]]
             changed = found.instructions is not None and found.instructions != log.instructions
             prompt = (room.draft("instructions", body=freeze(found.instructions)),) if changed else ()
             view = self._view(found, order, shown, first=log.head + 1 + len(prompt))
         self.drafts: tuple[Draft, ...] = (*prompt, *messages, *view)
 
-    def _gathered(self, memory: Memory, shown: list[Shown]) -> list[Any]:
+    def _gathered(self, memory: Memory, shown: list[Shown], same: _Same | None) -> list[Any]:
         """The caller's list, with the items of one stored message as one payload."""
+        held = memory.anchors.get(self._format, [])
+        if same and same.held is held and same.snapshots == [payload for payload, _ in shown[: len(held)]]:
+            # Nothing remembered is a list then: only what the view shows besides is looked at.
+            held, shown = [], shown[len(held) :]
         groups = [payload for payload, _ in shown if type(payload) is list]
-        groups += [anchor.snapshot for anchor in memory.anchors.get(self._format, ()) if type(anchor.snapshot) is list]
+        groups += [anchor.snapshot for anchor in held if type(anchor.snapshot) is list]
         return gather(self._payloads, groups)
 
     def frozen(self) -> list[Any]:
         """The list as it was when this was asked."""
-        return [*self._leading, *(anchor.snapshot for anchor in self.anchors)]
+        return [*self.leading, *(anchor.snapshot for anchor in self.anchors)]
 
-    def _found(self, memory: Memory, shown: list[Shown]) -> Reconciled:
+    def _found(self, memory: Memory, shown: list[Shown], same: _Same | None) -> Reconciled:
         """The list beside what the handle remembers and the view shows; and, when that leaves a puzzle, beside all that
         was ever said.
         """
@@ -138,13 +181,14 @@ class _Attempt:
         kept = {ref for entry in remembered for ref in entry.refs if ref in cut} if cut else set()
         if given:
             remembered = remember(remembered, handed=given, as_is=False)
+        equal_from = same.first if same and same.held is remembered else None
         facts: dict[str, Any] = {"shown": shown, "known": _Wordings(log), "gone": gone}
         facts["together"] = partial(_were_together, {seen.id: seen.seq for seen in log.standing} if gone else {}, away)
         if len(kept) > 1:
-            found = reconcile(self._payloads, remembered=remembered, spent=spent - kept, **facts)
+            found = reconcile(self._payloads, remembered=remembered, spent=spent - kept, equal_from=equal_from, **facts)
             if kept.issubset(found.order):
                 return found
-        found = reconcile(self._payloads, remembered=remembered, spent=spent, **facts)
+        found = reconcile(self._payloads, remembered=remembered, spent=spent, equal_from=equal_from, **facts)
         untold = gone - spent
         if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
             past = self._past(untold, found.new)
