@@ -80,7 +80,7 @@ def test_sessions_alone_are_copied_of_a_folder_that_holds_other_things(mixed: Pa
     shelf = OpenVikingShelf(mixed)
     try:
         copied = {path.name for path in shelf._copy.path.rglob("*") if path.is_file()}
-        assert copied == {"messages.jsonl", ".meta.json"} and len(list(shelf.stories())) == 2
+        assert copied == {"messages.jsonl", ".meta.json"} and len(list(shelf.sessions())) == 2
     finally:
         shelf.close()
 

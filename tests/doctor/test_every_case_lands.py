@@ -52,13 +52,13 @@ def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
     with holdfast.open(tmp_path / "as_it_is.db", durability="process") as store:
         for _ in range(2):
             shelf = open_shelf(kind, path)
-            brought = bring(store, shelf.stories())
+            brought = bring(store, shelf.sessions())
             shelf.close()
         assert (brought.new, brought.messages, brought.labels, brought.summaries) == (0, 0, 0, 0)
         found = judge(store)
     patient = open_patient(kind, str(path))
     with holdfast.open(tmp_path / "healed.db", durability="process") as store:
-        bring(store, patient.healed(exam.accepting(["*"])).stories())
+        bring(store, patient.healed(exam.accepting(["*"])).sessions())
         found += judge(store)
     patient.close()
     assert not found, "\n".join(found)

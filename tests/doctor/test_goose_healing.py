@@ -134,7 +134,7 @@ def test_healthy_sessions_are_copied_and_not_changed(tmp_path):
     assert healed(path, tmp_path / "out", *EVERYTHING) == []
     spoken = [said for file in files(tmp_path / "out") for said in json.loads(file.read_bytes())["conversation"]]
     patient = GoosePatient(path)
-    stories = list(patient.healed(accepting(())).stories())
+    stories = list(patient.healed(accepting(())).sessions())
     assert spoken == [line.payload for story in stories for line in story.lines]
     patient.close()
 
@@ -337,7 +337,7 @@ def test_messages_without_a_session_come_back_when_that_is_accepted(tmp_path):
 def test_healed_stories_are_messages_of_their_format(tmp_path, case):
     patient = GoosePatient(built(tmp_path / "sessions.db", case))
     copy = patient.healed(accepting(EVERYTHING))
-    for story in copy.stories():
+    for story in copy.sessions():
         lines = list(story.lines)
         assert len({line.origin for line in lines}) == len(lines)
         for line in lines:

@@ -65,7 +65,7 @@ def charts(path, *, live=False):
     shelf = GooseShelf(path)
     try:
         return [
-            Chart(session, tuple(shelf.book.rows(session)), shelf.book.ledger(session), live)
+            Chart(session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live)
             for session in shelf.book.sessions()
         ]
     finally:
@@ -112,7 +112,7 @@ def test_every_beginning_of_a_healthy_session_is_left_in_peace_while_it_is_under
     (chart,) = charts(built(tmp_path / "sessions.db", case))
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
-        paid = tuple(one for one in chart.ledger if rows and one.created <= rows[-1].created)
+        paid = tuple(one for one in chart.usage_rows if rows and one.created <= rows[-1].created)
         assert findings_of(Chart(chart.session, rows, paid, live=True)) == ()
 
 
@@ -121,7 +121,7 @@ def test_of_a_beginning_at_rest_only_its_open_end_is_told(tmp_path, case):
     (chart,) = charts(built(tmp_path / "sessions.db", case))
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
-        paid = tuple(one for one in chart.ledger if rows and one.created <= rows[-1].created)
+        paid = tuple(one for one in chart.usage_rows if rows and one.created <= rows[-1].created)
         for finding in findings_of(Chart(chart.session, rows, paid)):
             assert finding.rule.name in (
                 "goose/orphan-tool-request",
@@ -135,7 +135,7 @@ def test_what_follows_a_compaction_is_healthy_at_every_length(tmp_path):
     (chart,) = charts(built(tmp_path / "sessions.db", compacted))
     first = next(place for place, row in enumerate(chart.rows) if row.metadata["agentVisible"])
     for length in range(first + 1, len(chart.rows) + 1):
-        assert findings_of(Chart(chart.session, chart.rows[:length], chart.ledger[:4], live=True)) == ()
+        assert findings_of(Chart(chart.session, chart.rows[:length], chart.usage_rows[:4], live=True)) == ()
 
 
 @pytest.mark.parametrize("case", [orphan_at_the_end, unfinished_turn, cut_stream], ids=lambda case: case.__name__)

@@ -109,11 +109,11 @@ def test_the_healed_copy_tells_what_healing_tells(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
     patient = HermesPatient(path)
     healed = patient.healed(accepts(*USUAL, "ask"))
-    told = said(list(healed.stories()))
+    told = said(list(healed.sessions()))
     healed.write(str(tmp_path / "healed.db"))
     patient.close()
     shelf = HermesShelf(tmp_path / "healed.db")
-    written = said(list(shelf.stories()))
+    written = said(list(shelf.sessions()))
     shelf.close()
     if name == "repeated_tail":  # the old generation's copies are gone from the file
         told, written = ({**one, "compacted": one["compacted"][-3:]} for one in (told, written))
@@ -195,7 +195,7 @@ def test_a_call_that_was_stored_twice_is_there_once_with_an_outcome(tmp_path):
 def test_calls_that_are_not_json_keep_their_text_and_their_results(tmp_path):
     heal(damaged(tmp_path / "state.db", "tool_calls_not_json"), tmp_path / "healed.db", *USUAL)
     shelf = HermesShelf(tmp_path / "healed.db")
-    (story,) = shelf.stories("sick")
+    (story,) = shelf.sessions("sick")
     asked = list(story.lines)[1].payload["tool_calls"]
     shelf.close()
     assert [one["id"] for one in asked] == ["call_5", "call_6"]
@@ -288,7 +288,7 @@ def test_a_session_that_a_compaction_ended_goes_on(tmp_path):
 
 def test_a_marked_answer_is_labelled_in_its_story(tmp_path):
     patient = HermesPatient(damaged(tmp_path / "state.db", "partial_unmarked"))
-    (story,) = [one for one in patient.healed(accepts(*USUAL)).stories() if one.id == "sick"]
+    (story,) = [one for one in patient.healed(accepts(*USUAL)).sessions() if one.id == "sick"]
     labels = [line.labels for line in story.lines]
     patient.close()
     assert labels[1]["incomplete"] and not labels[3]
@@ -387,7 +387,7 @@ def test_a_child_is_healed_beside_its_healed_parent(tmp_path):
     heal(book.close(), tmp_path / "healed.db", *USUAL)
     assert left(tmp_path / "healed.db") == set()
     shelf = HermesShelf(tmp_path / "healed.db")
-    stories = said(list(shelf.stories()))
+    stories = said(list(shelf.sessions()))
     shelf.close()
     assert stories["before"][:2] == ["Tell me all.", "It was 1871."]
     assert stories["after"][1:] == ["Go on.", "It has nine berths."]

@@ -23,7 +23,7 @@ def examine(path: Path, session: str | None = None) -> list[Finding]:
     try:
         found = [finding for examined in patient.examine(session) for finding in examined.findings]
         if not any(finding.rule.name == "hermes/unreadable-store" for finding in found):
-            for story in patient.healed(lambda rule: True).stories():
+            for story in patient.healed(lambda rule: True).sessions():
                 list(story.lines)
         return found
     finally:

@@ -66,7 +66,7 @@ def test_calls_side_by_side_are_healthy_wherever_the_file_of_a_running_program_e
 def test_a_call_that_a_session_ends_on_is_open_when_nobody_runs_it(patients, program):
     patient = patients(program, program.records(("ask", "call")))
     assert rules_of(patient) == [f"{program.kind}/tool-call-without-result"]
-    [story] = patient.healed(usual).stories()
+    [story] = patient.healed(usual).sessions()
     assert [line.role for line in story.lines] == ["user", "assistant", "tool"]
 
 
@@ -79,11 +79,11 @@ def test_a_call_may_wait_for_a_person_in_a_session_of_the_agents_sdk(patients):
 def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damage):
     patient = patients(program, damage(program))
     healed = patient.healed(usual)
-    [story] = healed.stories()
+    [story] = healed.sessions()
     first = list(story.lines)
     assert {change.rule for change in healed.changes()} == {f"{program.kind}/{rule}"}
     assert list(story.lines) == first
-    [again] = patient.healed(usual).stories()
+    [again] = patient.healed(usual).sessions()
     assert list(again.lines) == first
     [chapter] = patient.shelf.chapters()
     healing = next(iter(healed._healings.values()))
@@ -92,7 +92,7 @@ def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damag
 
 @programs
 def test_an_unanswered_call_gets_its_answer_next_to_it(patients, program):
-    [story] = patients(program, stores.unanswered(program)).healed(usual).stories()
+    [story] = patients(program, stores.unanswered(program)).healed(usual).sessions()
     lines = list(story.lines)
     assert [line.role for line in lines] == ["user", "assistant", "tool", "user", "assistant"]
     assert lines[2].labels == {"interrupted": True} and "interrupted" in str(lines[2].payload)
@@ -100,9 +100,9 @@ def test_an_unanswered_call_gets_its_answer_next_to_it(patients, program):
 
 @programs
 def test_a_stray_result_is_hidden_and_bytes_are_kept(patients, program):
-    [story] = patients(program, stores.stray(program)).healed(usual).stories()
+    [story] = patients(program, stores.stray(program)).healed(usual).sessions()
     assert [line.labels.get("visible_to_model", True) for line in story.lines] == [True, False, True]
-    [story] = patients(program, stores.unreadable(program)).healed(usual).stories()
+    [story] = patients(program, stores.unreadable(program)).healed(usual).sessions()
     [*_, kept] = story.lines
     assert kept.labels["unreadable"] and "cut in the midd" in kept.payload["parts"][0]["raw"]
 
@@ -150,7 +150,7 @@ def test_messages_with_one_id_and_other_words_are_other_messages(patients):
     records = [one for pair in zip(asked, said, strict=True) for one in pair]
     patient = patients(stores.Agents, records)
     assert rules_of(patient) == []
-    [story] = patient.healed(lambda rule: True).stories()
+    [story] = patient.healed(lambda rule: True).sessions()
     assert [line.payload for line in story.lines] == records
 
 
@@ -163,14 +163,14 @@ def test_a_row_with_a_known_id_and_other_words_is_kept(patients, program):
     assert records[again] not in records[:again]
     patient = patients(program, records)
     assert f"{program.kind}/repeated-message" not in rules_of(patient)
-    [story] = patient.healed(lambda rule: True).stories()
+    [story] = patient.healed(lambda rule: True).sessions()
     assert "something else" in str([line.payload for line in story.lines])
 
 
 def test_words_beside_a_stray_result_are_still_shown(patients):
     records = stores.stray(stores.Claude)
     records[1]["message"]["content"].append({"type": "text", "text": "And look at row 9."})
-    [story] = patients(stores.Claude, records).healed(usual).stories()
+    [story] = patients(stores.Claude, records).healed(usual).sessions()
     assert [line.labels.get("visible_to_model", True) for line in story.lines] == [True, True, True]
     assert "And look at row 9." in str([line.payload for line in story.lines])
 

@@ -29,7 +29,7 @@ def healed(path, out, accepts=usual):
     copy = patient.healed(accepts)
     copy.write(str(out))
     changes = copy.changes()
-    stories = {story.id: list(story.lines) for story in patient.healed(accepts).stories()}
+    stories = {story.id: list(story.lines) for story in patient.healed(accepts).sessions()}
     patient.close()
     return changes, stories
 

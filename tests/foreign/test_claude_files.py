@@ -11,7 +11,7 @@ SESSION = stores.Claude.name.removesuffix(".jsonl")
 def told(path):
     shelf = kinds.open_shelf("claude", path)
     try:
-        [story] = shelf.stories()
+        [story] = shelf.sessions()
         return story, list(story.lines), shelf
     finally:
         shelf.close()
@@ -161,7 +161,7 @@ def test_a_subagent_is_called_by_what_its_lines_say_whatever_its_file_is_called(
     assert (story.id, story.parent) == (f"{SESSION}/agent-a3677f021342e156c", SESSION)
     shelf = kinds.open_shelf("claude", path)
     try:
-        assert [len(list(shelf.stories(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")] == [1, 1, 0]
+        assert [len(list(shelf.sessions(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")] == [1, 1, 0]
     finally:
         shelf.close()
 

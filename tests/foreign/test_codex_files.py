@@ -43,7 +43,7 @@ def rollout(folder, name, *items, first=0, base=None, segment="", hour=8):
 def stories(path):
     shelf = kinds.open_shelf("codex", path)
     try:
-        return [(story, list(story.lines)) for story in shelf.stories()]
+        return [(story, list(story.lines)) for story in shelf.sessions()]
     finally:
         shelf.close()
 
@@ -61,7 +61,7 @@ def brought(folder, path, name):
     """The context of a thread after a file was imported."""
     with holdfast.open(folder / "store.db") as store:
         shelf = kinds.open_shelf("codex", path)
-        bring(store, shelf.stories())
+        bring(store, shelf.sessions())
         shelf.close()
         for info in store.sessions(limit=20):
             session = store.get(info.id)
@@ -152,6 +152,6 @@ def test_lines_of_a_type_that_nobody_knows_are_counted(tmp_path):
     odd = {"timestamp": stores.at(9), "type": "telepathy", "payload": {}}
     path.write_text(path.read_text() + 2 * (json.dumps(odd) + "\n"))
     shelf = kinds.open_shelf("codex", path)
-    assert [len(list(story.lines)) for story in shelf.stories()] == [2]
+    assert [len(list(story.lines)) for story in shelf.sessions()] == [2]
     assert shelf.not_examined() == {"telepathy": 2}
     shelf.close()

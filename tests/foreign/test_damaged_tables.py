@@ -92,7 +92,7 @@ def rows_read(program, path):
             read = [row.id for session in store.sessions for row in store.iterate(session)]
             told = store.file.problems
         else:
-            read = [_number(line.place) for story in store.stories() for line in story.lines]
+            read = [_number(line.place) for story in store.sessions() for line in story.lines]
             told = store.unreadable()
     finally:
         store.close()
@@ -284,7 +284,7 @@ def test_a_column_that_computes_too_much_is_not_read(tmp_path):
     huge = "ALTER TABLE messages ADD COLUMN g TEXT GENERATED ALWAYS AS (hex(zeroblob(100000000))) VIRTUAL"
     path = changed("goose", tmp_path / "s.db", huge)
     shelf = GooseShelf(path)
-    assert sum(len(list(story.lines)) for story in shelf.stories()) == 30
+    assert sum(len(list(story.lines)) for story in shelf.sessions()) == 30
     [told] = shelf.unreadable()
     assert "can't check" in told.problem and "damaged" not in told.problem
     shelf.close()

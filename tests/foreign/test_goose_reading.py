@@ -36,7 +36,7 @@ def stories(path):
     """Each session's story with its lines, by id."""
     shelf = GooseShelf(path)
     try:
-        return {story.id: (story, list(story.lines)) for story in shelf.stories()}
+        return {story.id: (story, list(story.lines)) for story in shelf.sessions()}
     finally:
         shelf.close()
 
@@ -189,7 +189,7 @@ def test_a_long_session_is_read_without_holding_it(store):
         for _ in range(3000):
             store.say("user", text("x" * 3000))
     shelf = GooseShelf(store.path)
-    story = next(shelf.stories())
+    story = next(shelf.sessions())
     next(iter(story.lines))
     tracemalloc.start()
     try:
@@ -205,7 +205,7 @@ def test_a_record_that_is_too_large_is_told_and_not_loaded(store, monkeypatch):
     store.say("user", text("x" * 2000))
     store.say("user", text("Small."))
     shelf = GooseShelf(store.path)
-    lines = list(next(shelf.stories()).lines)
+    lines = list(next(shelf.sessions()).lines)
     told = shelf.unreadable()
     shelf.close()
     assert said(lines) == ["", "Small."]
@@ -223,7 +223,7 @@ def test_a_damaged_page_costs_its_own_rows_alone(store):
     broken = store.path.with_name("broken.db")
     broken.write_bytes(raw)
     shelf = GooseShelf(broken)
-    lines = list(next(shelf.stories()).lines)
+    lines = list(next(shelf.sessions()).lines)
     told = shelf.unreadable()
     shelf.close()
     assert told
@@ -237,7 +237,7 @@ def test_a_store_that_lost_its_end_tells_the_rest(store):
     cut = store.path.with_name("cut.db")
     cut.write_bytes(store.path.read_bytes()[:-100_000])
     shelf = GooseShelf(cut)
-    lines = list(next(shelf.stories()).lines)
+    lines = list(next(shelf.sessions()).lines)
     told = shelf.unreadable()
     shelf.close()
     assert "the last 100000 bytes of the file are not there" in {one.problem for one in told}
@@ -268,7 +268,7 @@ def read_all(path):
     except StoreUnavailable:
         return False
     try:
-        for story in shelf.stories():
+        for story in shelf.sessions():
             for line in story.lines:
                 registry.get(line.format).note(line.payload)
                 freeze(line.payload)

@@ -21,7 +21,7 @@ def read(path: Path) -> dict[str, Story]:
     """The stories of a store, their lines held."""
     shelf = HermesShelf(path)
     try:
-        return {story.id: _held(story) for story in shelf.stories()}
+        return {story.id: _held(story) for story in shelf.sessions()}
     finally:
         shelf.close()
 
@@ -191,9 +191,9 @@ def _committed(book: Book) -> Path:
 
 def test_lines_can_be_gone_through_again(tmp_path):
     shelf = HermesShelf(healthy(tmp_path / "state.db"))
-    for story in shelf.stories():
+    for story in shelf.sessions():
         assert list(story.lines) == list(story.lines)
-    assert [story.id for story in shelf.stories("after")] == ["after"]
+    assert [story.id for story in shelf.sessions("after")] == ["after"]
     shelf.close()
 
 
@@ -210,7 +210,7 @@ def test_older_schemas_are_read_by_the_columns_they_have(tmp_path, schema):
 
 def test_a_bad_record_stops_nothing_else(tmp_path):
     shelf = HermesShelf(damaged(tmp_path / "state.db", "unreadable_record"))
-    told = {story.id: texts(story) for story in shelf.stories()}
+    told = {story.id: texts(story) for story in shelf.sessions()}
     assert told["sick"] == ["Is the crane free?", "Yes.", "And the slip?", "All day."]
     (problem,) = shelf.unreadable()
     assert (problem.session, problem.place) == ("sick", "messages.id=11")
@@ -230,7 +230,7 @@ def test_a_damaged_page_costs_the_rows_on_it_and_no_others(tmp_path):
     data[page : page + 100] = b"\xff" * 100
     path.write_bytes(data)
     shelf = HermesShelf(path)
-    (story,) = shelf.stories()
+    (story,) = shelf.sessions()
     told = texts(story)
     assert 350 < len(told) < 400 and told[0].startswith("Line 0.") and told[-1].startswith("Line 399.")
     assert not any(text.startswith("Line 200.") for text in told)
@@ -244,7 +244,7 @@ def test_a_row_that_is_too_large_is_told_and_not_loaded(tmp_path, monkeypatch):
     plain(book)
     book.say("plain", "user", "x" * (2 << 20))
     shelf = HermesShelf(book.close())
-    (story,) = shelf.stories()
+    (story,) = shelf.sessions()
     assert len(list(story.lines)) == 8
     assert "larger than" in shelf.unreadable()[0].problem
     shelf.close()

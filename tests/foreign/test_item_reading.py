@@ -26,7 +26,7 @@ def told(kind, path):
     """The one story at a path with its lines, and what could not be read."""
     shelf = kinds.open_shelf(kind, path)
     try:
-        stories = [(story, list(story.lines)) for story in shelf.stories()]
+        stories = [(story, list(story.lines)) for story in shelf.sessions()]
         return stories, shelf.unreadable()
     finally:
         shelf.close()

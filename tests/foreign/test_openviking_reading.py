@@ -16,7 +16,7 @@ from holdfast.foreign.story import Summary
 def told(path):
     shelf = OpenVikingShelf(path)
     try:
-        return {story.id: list(story.lines) for story in shelf.stories()}
+        return {story.id: list(story.lines) for story in shelf.sessions()}
     finally:
         shelf.close()
 
@@ -89,7 +89,7 @@ def test_a_session_that_has_grown_tells_what_it_told_before(tmp_path):
 
 def test_meta_and_large_outputs_come_along(tmp_path):
     shelf = OpenVikingShelf(stores.made(stores.ok_tools, tmp_path))
-    [story] = shelf.stories()
+    [story] = shelf.sessions()
     shelf.close()
     assert story.facts["meta"]["session_id"] == "ok-tools"
     assert story.facts["tool_results"] == {"tool-results/tr_call-3_ab/output.txt": "all of it"}
@@ -118,7 +118,7 @@ def looked_at(path):
     patient = OpenVikingPatient(path)
     try:
         signs = [finding.rule.name for one in patient.examine() for finding in one.findings]
-        for story in patient.healed(lambda rule: rule.policy != "report").stories():
+        for story in patient.healed(lambda rule: rule.policy != "report").sessions():
             list(story.lines)
         return signs, told(path)
     finally:

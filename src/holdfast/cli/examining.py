@@ -38,8 +38,8 @@ def examine(
     try:
         for kind, path in stores:
             _show(out, len(reports), len(stores), exam.Report(kind, path, False, 0, 0, []))
-            tell = lambda so_far: _show(out, len(reports), len(stores), so_far)  # noqa: E731
-            reports.append(exam.examine(kind, path, only=only, session=session, tell=tell))
+            progress = lambda so_far: _show(out, len(reports), len(stores), so_far)  # noqa: E731
+            reports.append(exam.examine(kind, path, only=only, session=session, progress=progress))
     finally:
         out.over(None)
     return reports

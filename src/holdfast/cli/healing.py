@@ -174,7 +174,7 @@ def _folder_beside(out: Path) -> OwnFolder:
 
 def _write_own(healed: Healed, to: str, path: str) -> None:
     with holdfast.open(to) as store:
-        bring(store, healed.stories(), source=source_of(path))
+        bring(store, healed.sessions(), source=source_of(path))
 
 
 def _move(made: Path, out: Path) -> None:

@@ -143,9 +143,9 @@ def _bring(
         return restore(store, Path(path), outbox=options.with_outbox), [], {}
     shelf, session = kinds.open_shelf(kind, path), options.session
     try:
-        total = sum(1 for _ in shelf.stories(session)) if out.is_watched else 0
+        total = sum(1 for _ in shelf.sessions(session)) if out.is_watched else 0
         source = kinds.source_of(path if options.same_as is None else options.same_as)
-        brought = bring(store, shelf.stories(session), source=source, tell=lambda so_far: _show(out, so_far, total))
+        brought = bring(store, shelf.sessions(session), source=source, tell=lambda so_far: _show(out, so_far, total))
         return brought, shelf.unreadable(), shelf.not_examined()
     finally:
         out.over(None)

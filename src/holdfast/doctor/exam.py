@@ -57,9 +57,9 @@ def examine(
     *,
     only: Collection[str] = (),
     session: str | None = None,
-    tell: Callable[[Report], None] = lambda report: None,
+    progress: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it. `tell` gets the report
+    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it. `progress` gets the report
     after each session, as far as it has come.
     """
     report = Report(kind, path, False, 0, 0, [])
@@ -78,7 +78,7 @@ def examine(
         return report
     try:
         for _ in _look(report, patient, only, session):
-            tell(report)
+            progress(report)
     finally:
         patient.close()
     return report

@@ -37,10 +37,10 @@ def page() -> Iterator[str]:
     for kind in PATIENTS:
         yield f"## {NAMES[kind]}\n"
         for rule in rules_of(kind):
-            yield from _told(rule)
+            yield from _section(rule)
 
 
-def _told(rule: Rule) -> Iterator[str]:
+def _section(rule: Rule) -> Iterator[str]:
     yield f"### {rule.name}\n"
     yield f"{rule.severity}, {rule.policy}. {rule.cause}\n"
     yield f"* Expected: {rule.expected}"

@@ -23,13 +23,13 @@ class Examined(msgspec.Struct, frozen=True):
 class Healed(Protocol):
     """What a store is after healing. Healing the same store again gives the same."""
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         """Its sessions, healed."""
         ...
 
     def changes(self) -> list[Change]:
-        """Each change that was made, with before and after, in the order of the store; complete once `stories` has been
-        gone through or `write` has returned.
+        """Each change that was made, with before and after, in the order of the store; complete once `sessions` has
+        been gone through or `write` has returned.
         """
         ...
 

@@ -62,9 +62,9 @@ class AgentsShelf(ItemShelf):
         self._copy = PrivateCopy(path)
         try:
             self._file = SqliteFile(self._copy.path)
-            self._file.tell_if_cut(self._copy.path)
+            self._file.note_if_cut(self._copy.path)
             for one in self._copy.left_out:
-                self._file.tell(None, one.place, one.problem)
+                self._file.note_problem(None, one.place, one.problem)
             tables = {name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)}
         except (apsw.Error, ZeroDivisionError) as error:
             self._copy.close()
@@ -73,7 +73,7 @@ class AgentsShelf(ItemShelf):
             raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
         self.has_tables = {"session_id", "message_data"} <= tables[MESSAGES]
         if not self.has_tables:
-            self._file.tell(None, MESSAGES, "there is no such table")
+            self._file.note_problem(None, MESSAGES, "there is no such table")
 
     def chapters(self, session: str | None = None) -> Iterator[Chapter]:
         """Sessions as the SDK lists them, and then those that have messages and no row of their own."""
@@ -84,7 +84,7 @@ class AgentsShelf(ItemShelf):
             if isinstance(id, str | bytes):
                 rows.setdefault(named(id), array("q")).append(rowid)
             else:
-                self._file.tell(None, f"{MESSAGES}.id={rowid}", "it names no session")
+                self._file.note_problem(None, f"{MESSAGES}.id={rowid}", "it names no session")
         branches = self._branches()
         for name, own in rows.items():
             if session in (None, name):

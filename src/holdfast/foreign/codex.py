@@ -84,11 +84,11 @@ class CodexShelf(FileShelf):
             )
             yield Chapter(story, lambda: _items(parts, id))
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         if session in (None, self._id()):
             for shelf in self._parents():
                 yield from ItemStories(shelf)
-        yield from super().stories(session)
+        yield from super().sessions(session)
 
     def unreadable(self) -> list[Unreadable]:
         return [*(one for shelf in self._kin or () for one in shelf.unreadable()), *super().unreadable()]
@@ -156,7 +156,7 @@ class ItemStories:
         self._shelf = shelf
 
     def __iter__(self) -> Iterator[Story]:
-        return super(CodexShelf, self._shelf).stories()  # type: ignore[misc]
+        return super(CodexShelf, self._shelf).sessions()  # type: ignore[misc]
 
 
 def _instructions(meta: dict[str, Any]) -> str | None:

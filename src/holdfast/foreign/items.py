@@ -35,9 +35,9 @@ Items = Callable[[], Iterator[Item | Unreadable]]
 
 
 class Chapter(msgspec.Struct, frozen=True):
-    """A session: its story without lines, and its items, to be gone through as often as need be."""
+    """A session without lines, and its items, to be gone through as often as need be."""
 
-    story: Story
+    session: Story
     items: Items
 
 
@@ -73,9 +73,9 @@ class ItemShelf:
         """Its sessions, in an order that does not change."""
         raise NotImplementedError
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         for chapter in self.chapters(session):
-            yield msgspec.structs.replace(chapter.story, lines=ItemLines(chapter.items, self._met))
+            yield msgspec.structs.replace(chapter.session, lines=ItemLines(chapter.items, self._met))
 
     def unreadable(self) -> list[Unreadable]:
         return list(self._unread.values())

@@ -27,7 +27,7 @@ class Shelf(Protocol):
     path: str
     """Where the original lies, for people."""
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         """Its sessions as they are, in an order that does not change: parents before what follows from them."""
         ...
 

@@ -45,7 +45,7 @@ class SqliteFile:
     def close(self) -> None:
         self.connection.close()
 
-    def tell_if_cut(self, path: Path) -> None:
+    def note_if_cut(self, path: Path) -> None:
         """Tells of pages that are missing at the end, whatever was on them. A log may make a file seem short."""
         log = Path(f"{path}-wal")
         if log.exists() and log.stat().st_size:
@@ -54,7 +54,9 @@ class SqliteFile:
         there = path.stat().st_size // size
         claimed = int.from_bytes(read_start(path, 32)[28:32], "big")
         if there < max(pages, claimed):
-            self.tell(None, "the end of the file", f"it is cut: {there} of {max(pages, claimed)} pages are there")
+            self.note_problem(
+                None, "the end of the file", f"it is cut: {there} of {max(pages, claimed)} pages are there"
+            )
 
     def columns(self, table: str) -> tuple[str, ...]:
         """The columns of a table; none when it isn't there, or is a view or whatever else is no table. What is computed
@@ -132,7 +134,7 @@ class SqliteFile:
         here = self.columns(table)
         if here:
             wanted = [quoted(name) if name in here else "NULL" for name in columns]
-            for row in Walk(self.connection, table, wanted, lambda gap: self._tell_gap(table, gap)).rows():
+            for row in Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows():
                 yield self._without_lost(table, row) if Lost in map(type, row) else row
 
     def _without_lost(self, table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -140,10 +142,10 @@ class SqliteFile:
         place = f"{table}.rowid={row[0]}"
         lost = [value.problem for value in row if isinstance(value, Lost)]
         if not any(one.place == place for one in self.problems_of(None)):
-            self.tell(None, place, f"a value of it can't be read ({lost[0]})")
+            self.note_problem(None, place, f"a value of it can't be read ({lost[0]})")
         return tuple(None if isinstance(value, Lost) else value for value in row)
 
-    def tell(self, session: str | None, place: str, problem: str, raw: bytes = b"") -> None:
+    def note_problem(self, session: str | None, place: str, problem: str, raw: bytes = b"") -> None:
         trouble = Unreadable(session, place, problem, raw)
         self.problems.append(trouble)
         self._problems.setdefault(session, []).append(trouble)
@@ -152,12 +154,12 @@ class SqliteFile:
         """What could not be read of a session; of no session in particular, when it is None."""
         return self._problems.get(session, [])
 
-    def _tell_gap(self, table: str, gap: Gap) -> None:
+    def _note_gap(self, table: str, gap: Gap) -> None:
         ends = (_FIRST if gap.first is None else gap.first, _LAST if gap.last is None else gap.last)
         if ends in self.gaps.setdefault(table, []):
             return
         self.gaps[table].append(ends)
-        self.tell(None, stretch(table, gap), gap.problem)
+        self.note_problem(None, stretch(table, gap), gap.problem)
 
 
 def stretch(table: str, gap: Gap) -> str:

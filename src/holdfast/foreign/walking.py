@@ -47,12 +47,12 @@ class Gap(NamedTuple):
 
 
 class Walk:
-    """One walk over a table. `wanted` are expressions of its columns; gaps are handed to `tell` as they are met."""
+    """One walk over a table. `wanted` are expressions of its columns; gaps are handed to `on_gap` as they are met."""
 
     def __init__(
-        self, connection: apsw.Connection, table: str, wanted: Sequence[str], tell: Callable[[Gap], None]
+        self, connection: apsw.Connection, table: str, wanted: Sequence[str], on_gap: Callable[[Gap], None]
     ) -> None:
-        self._connection, self._table, self._wanted, self._tell = connection, table, wanted, tell
+        self._connection, self._table, self._wanted, self._on_gap = connection, table, wanted, on_gap
         place = f"FROM {quoted(table)} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
         self._pass = f"SELECT {', '.join(('rowid', *wanted))} {place}"
         self._seek = f"SELECT rowid {place} LIMIT 1"
@@ -71,7 +71,7 @@ class Walk:
         if self._troubled and self._met:
             yield from self._passed_over(sorted(self._met))
         if self._odd is not None and not self._gaps:
-            self._told(self._odd, self._odd, _NO_ORDER)
+            self._report(self._odd, self._odd, _NO_ORDER)
 
     def _onwards(self, start: int, last: int) -> Iterator[tuple[Any, ...]]:
         """Rows from an id on up to another one, over whatever can't be read."""
@@ -92,7 +92,7 @@ class Walk:
                 else:
                     return
             except apsw.SQLError as error:
-                self._told(None, None, reason(error))
+                self._report(None, None, reason(error))
                 return  # a table without rowids, or a definition that makes no sense
             except TROUBLE as error:
                 trouble = error
@@ -113,7 +113,7 @@ class Walk:
                 yield from self._between(before, following)
             if self._asked >= ASKED_MAX:
                 if self._odd is not None:
-                    self._told(before + 1, known[-1], _NOT_TRIED)
+                    self._report(before + 1, known[-1], _NOT_TRIED)
                 return
 
     def _between(self, before: int, following: int) -> Iterator[tuple[Any, ...]]:
@@ -130,7 +130,7 @@ class Walk:
                 at += 1
         search.end(at - 1)
         if search.missed >= enough and self.found(at) != following:
-            self._told(at, following - 1, _NOT_TRIED)
+            self._report(at, following - 1, _NOT_TRIED)
 
     def _next(self, at: int, last: int, trouble: BaseException | None) -> int | None:
         """The first id from this one on whose row can be found; None when there is none. Tells what can't be read."""
@@ -153,14 +153,14 @@ class Walk:
         while (good := bad + step) <= last and (found := self.found(good)) is not None and found < good:
             bad, step = good, step * 2
         if good > last:
-            self.tell_run(run, None if last == _HIGHEST else last, self.why_not)
+            self.report_run(run, None if last == _HIGHEST else last, self.why_not)
             return None
         while good - bad > 1:
             middle = (bad + good) // 2
             found = self.found(middle)
             bad, good = (bad, middle) if found is None or found >= middle else (middle, good)
         is_sparse = good > at or self._asked >= ASKED_MAX
-        self.tell_run(run, good - 1, self.why_not + (_STRIDES if is_sparse else ""))
+        self.report_run(run, good - 1, self.why_not + (_STRIDES if is_sparse else ""))
         found = self.found(good)
         return found if found is not None and good <= found <= last else None
 
@@ -177,18 +177,18 @@ class Walk:
             return _LOWEST
         return int(rows[0][0]) if rows else None
 
-    def tell_run(self, first: int | None, last: int | None, problem: str) -> None:
+    def report_run(self, first: int | None, last: int | None, problem: str) -> None:
         if first is not None:
-            self._told(first if self._met else None, last, problem, at=first)
+            self._report(first if self._met else None, last, problem, at=first)
 
-    def _told(self, first: int | None, last: int | None, problem: str, *, at: int | None = None) -> None:
+    def _report(self, first: int | None, last: int | None, problem: str, *, at: int | None = None) -> None:
         self._gaps += 1
         if self._gaps > GAPS_MAX:
-            self._tell(Gap(first, None, f"more than {GAPS_MAX} stretches of it can't be read: the rest was left"))
+            self._on_gap(Gap(first, None, f"more than {GAPS_MAX} stretches of it can't be read: the rest was left"))
             return
         if at is not None:
             self._unread[at] = _HIGHEST - 1 if last is None else last
-        self._tell(Gap(first, last, problem))
+        self._on_gap(Gap(first, last, problem))
 
 
 class _Search:
@@ -212,7 +212,7 @@ class _Search:
             self.end(id - 1)
         if found == id:
             leapt = [one for one, claim in self._claims if claim > id]
-            self._walk.tell_run(leapt[0] if leapt else None, id - 1, _NO_ORDER)
+            self._walk.report_run(leapt[0] if leapt else None, id - 1, _NO_ORDER)
             self._claims.clear()
             self.missed = 0
             return True
@@ -223,7 +223,7 @@ class _Search:
 
     def end(self, last: int) -> None:
         """Tells of the stretch that can't be read, if one is open."""
-        self._walk.tell_run(self.run, last, self._walk.why_not)
+        self._walk.report_run(self.run, last, self._walk.why_not)
         self.run = None
 
 

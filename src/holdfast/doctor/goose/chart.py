@@ -15,14 +15,14 @@ ROLES = ("user", "assistant")
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """One session: its rows in the order in which goose reads them, and what its ledger says was paid for. `live`: some
-    process has the store open, so that what is last may be under way. `rewritten` tells what shows that its rows were
-    written anew. `counted` names the models whose answers tell their tokens in other sessions of the store.
+    """One session: its rows in the order in which goose reads them, and the model calls that were paid for. `live`:
+    some process has the store open, so that what is last may be under way. `rewritten` tells what shows that its rows
+    were written anew. `counted` names the models whose answers tell their tokens in other sessions of the store.
     """
 
     session: Session
     rows: tuple[Row, ...]
-    ledger: tuple[Paid, ...] = ()
+    usage_rows: tuple[Paid, ...] = ()
     live: bool = False
     rewritten: str = ""
     counted: frozenset[str] = frozenset()

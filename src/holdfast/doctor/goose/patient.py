@@ -14,7 +14,7 @@ from holdfast.doctor.goose.signs import findings_of
 from holdfast.doctor.patient import Accepts, Examined, Healed
 from holdfast.foreign.goose.records import Session
 from holdfast.foreign.goose.shelf import GooseShelf
-from holdfast.foreign.goose.stories import Lines, lines_of, story_of
+from holdfast.foreign.goose.stories import Lines, foreign_session, lines_of
 from holdfast.foreign.story import Story
 
 # Sessions that goose does not show, and the rules whose remedies bring them back.
@@ -35,7 +35,7 @@ class GoosePatient:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         for found in self._shelf.book.sessions():
             if session is None or found.id == session:
-                chart = self.chart(found)
+                chart = self.case_of(found)
                 yield Examined(found.id, len(chart.rows), findings_of(chart))
         broken = tuple(
             Finding(RULE["goose/unreadable-record"], one.session or "", one.place, f"The store: {one.problem}.")
@@ -56,11 +56,11 @@ class GoosePatient:
     def sessions(self) -> Iterator[Session]:
         return self._shelf.book.sessions()
 
-    def chart(self, session: Session) -> Chart:
+    def case_of(self, session: Session) -> Chart:
         """All that is known of a session."""
         book, live = self._shelf.book, self._shelf.live
         rows = tuple(book.rows(session))
-        chart = Chart(session, rows, book.ledger(session), live, book.rewritten(session))
+        chart = Chart(session, rows, book.usage_rows(session), live, book.rewritten(session))
         answers = [row for row in rows if row.role == "assistant"]
         if answers and model_of(answers[-1]) and output_tokens(answers[-1]) is None:
             return msgspec.structs.replace(chart, counted=self._counted())
@@ -84,11 +84,11 @@ class GooseHealed:
         self._accepted = {rule.name for rule in RULES if accepts(rule)}
         self._changes: dict[str, list[Change]] = {}
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         for session in self._sessions():
-            chart = self._chart(session)
+            chart = self._healed_case(session)
             lines = Lines(lambda chart=chart: lines_of(chart.rows, chart.session.id))
-            yield story_of(chart.session, lines, {})
+            yield foreign_session(chart.session, lines, {})
 
     def changes(self) -> list[Change]:
         return [change for changes in self._changes.values() for change in changes]
@@ -96,7 +96,7 @@ class GooseHealed:
     def write(self, out: str) -> None:
         """goose's own JSON; `goose session import` takes each file."""
         sessions = list(self._sessions())
-        writing.write((self._chart(session) for session in sessions), out, several=len(sessions) != 1)
+        writing.write((self._healed_case(session) for session in sessions), out, several=len(sessions) != 1)
 
     def _sessions(self) -> Iterator[Session]:
         for session in self._patient.sessions():
@@ -104,8 +104,8 @@ class GooseHealed:
             if rule is None or rule in self._accepted:
                 yield session
 
-    def _chart(self, session: Session) -> Chart:
-        chart, changes = heal(self._patient.chart(session), self._accepts)
+    def _healed_case(self, session: Session) -> Chart:
+        chart, changes = heal(self._patient.case_of(session), self._accepts)
         rule = _BROUGHT_BACK.get(session.source)
         if rule is not None:
             after = f"the session {session.id}"

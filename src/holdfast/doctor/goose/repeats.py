@@ -41,7 +41,7 @@ def _gist(content: list[Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def told_once(rows: Sequence[Row]) -> tuple[Row, ...]:
+def without_repeats(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows without those that only repeat: what else is wrong with a session is seen in these."""
     again = set(repeated_rows(rows))
     return tuple(row for index, row in enumerate(rows) if index not in again)

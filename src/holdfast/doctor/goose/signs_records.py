@@ -47,7 +47,7 @@ def _of_the_session(chart: Chart) -> Iterator[Finding]:
 
 def _was_compacted(chart: Chart) -> bool:
     """A compaction writes a history anew, and may."""
-    return any(paid.is_compaction for paid in chart.ledger) or any(is_summary(row) for row in chart.rows)
+    return any(paid.is_compaction for paid in chart.usage_rows) or any(is_summary(row) for row in chart.rows)
 
 
 def _of_a_row(chart: Chart, row: Row) -> Iterator[Finding]:

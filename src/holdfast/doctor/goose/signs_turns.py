@@ -65,7 +65,7 @@ def _ends(chart: Chart) -> Iterator[Finding]:
 
 def paid_replies(chart: Chart) -> list[int]:
     """When replies were paid for that were no compactions."""
-    return [paid.created or 0 for paid in chart.ledger if not paid.is_compaction]
+    return [paid.created or 0 for paid in chart.usage_rows if not paid.is_compaction]
 
 
 def lost_replies(chart: Chart) -> list[int]:

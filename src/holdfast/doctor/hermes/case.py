@@ -65,13 +65,13 @@ class Case(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """A case without what only looks like a defect.
 
-    `told` has every row that is not a copy or taken back, `spoken` those of them that somebody said. `harness` and
+    `originals` has every row that is not a copy or taken back, `spoken` those of them that somebody said. `harness` and
     `repeats` are the rows of review turns and of a history stored twice, the latter with what they repeat.
     """
 
     case: Case
     folded: Folded
-    told: list[Row]
+    originals: list[Row]
     spoken: list[Row]
     harness: list[tuple[Row, ...]]
     repeats: list[tuple[Row, Row]]
@@ -90,19 +90,19 @@ Detector = Callable[[View], Iterator[Finding]]
 def look(case: Case) -> View:
     """The case, ready to be looked at."""
     folded = fold(case.rows, case.before)
-    told = [row for row in folded.kept if row.id not in folded.copy_of]
-    repeats, repeated_users = _repeats(told)
-    harness = list(_harness(told))
+    originals = [row for row in folded.kept if row.id not in folded.copy_of]
+    repeats, repeated_users = _repeats(originals)
+    harness = list(_harness(originals))
     out = {row.id for row, _ in repeats} | {row.id for turn in harness for row in turn}
-    spoken = [row for row in told if row.id not in out and (is_summary(row) or not is_unsaid(row))]
-    return View(case, folded, told, spoken, harness, repeats, repeated_users)
+    spoken = [row for row in originals if row.id not in out and (is_summary(row) or not is_unsaid(row))]
+    return View(case, folded, originals, spoken, harness, repeats, repeated_users)
 
 
-def _repeats(told: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
+def _repeats(rows: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
     """Live rows that repeat earlier ones, from user rows with the same words and the very same time on; and the number
     of those user rows. One alone, or two in a row, is nothing of the kind.
     """
-    live = [row for row in told if row.active]
+    live = [row for row in rows if row.active]
     first: dict[tuple[float, str], int] = {}
     again = []
     for index, row in enumerate(live):
@@ -124,10 +124,10 @@ def _repeats(told: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
     return [found[index] for index in sorted(found)], len(again)
 
 
-def _harness(told: list[Row]) -> Iterator[tuple[Row, ...]]:
+def _harness(rows: list[Row]) -> Iterator[tuple[Row, ...]]:
     """Turns of a review by the program itself: its prompt, and all up to the next user row."""
     turn: list[Row] = []
-    for row in told:
+    for row in rows:
         if row.role == "user" or is_summary(row):
             if turn:
                 yield tuple(turn)

@@ -39,7 +39,7 @@ class Edits:
         """Whether one of these rows is changed already: what else is wrong with it is seen the next time."""
         return any(row.id in self._replaced or row.id in self._after for row in rows)
 
-    def tell(self, rule: str, place: str, before: str, after: str) -> None:
+    def note_change(self, rule: str, place: str, before: str, after: str) -> None:
         self.changes.append(Change(rule, self.session.id, place, before, after))
 
     def replace(self, row: Row, *, labels: dict[str, Any] | None = None, alone: bool = False, **fields: Any) -> None:

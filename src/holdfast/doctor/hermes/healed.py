@@ -33,9 +33,9 @@ class HealedHermes:
         self._cases: dict[str, Case] = {}
         self._changes: dict[str, list[Change]] = {}
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         for session in in_order(self._kin.sessions):
-            yield self._teller.story(self._case(session.id).session)
+            yield self._teller.session(self._case(session.id).session)
 
     def changes(self) -> list[Change]:
         found = [change for session in in_order(self._kin.sessions) for change in self._changes.get(session.id, ())]

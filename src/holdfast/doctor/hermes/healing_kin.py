@@ -42,7 +42,7 @@ def heal_lineage(kin: Kin, case: Case) -> None:
         else:
             kin.sessions[session.id] = msgspec.structs.replace(session, ended_at=None, end_reason=None)
             after = "opened again"
-        _tell(kin, Change(finding.rule.name, session.id, place, before, after))
+        _note_change(kin, Change(finding.rule.name, session.id, place, before, after))
 
 
 def heal_places(kin: Kin, case: Case) -> None:
@@ -58,11 +58,11 @@ def heal_places(kin: Kin, case: Case) -> None:
                 count = max(0, known.message_count + more)
                 kin.sessions[session] = msgspec.structs.replace(known, message_count=count)
         row = finding.rows[0]
-        told = f"{shown(words(row))} in {source}", f"{shown(words(row))} in {target}"
-        _tell(kin, Change(finding.rule.name, source, row.place, *told))
+        before, after = f"{shown(words(row))} in {source}", f"{shown(words(row))} in {target}"
+        _note_change(kin, Change(finding.rule.name, source, row.place, before, after))
 
 
-def _tell(kin: Kin, change: Change) -> None:
+def _note_change(kin: Kin, change: Change) -> None:
     kin.changes.setdefault(change.session, []).append(change)
 
 

@@ -35,20 +35,20 @@ def orphan_user(edits: Edits, finding: Finding) -> None:
         content=NO_ANSWER,
         finish_reason=INTERRUPTED,
     )
-    edits.tell(finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
+    edits.note_change(finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
 
 
 def merged_user_blob(edits: Edits, finding: Finding) -> None:
     old, new = finding.rows
     left = words(new)[len(words(old)) :].lstrip()
     edits.replace(new, content=left, labels={"healed": finding.rule.name})
-    edits.tell(finding.rule.name, new.place, shown(words(new)), shown(left))
+    edits.note_change(finding.rule.name, new.place, shown(words(new)), shown(left))
 
 
 def partial_unmarked(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     edits.replace(row, finish_reason=INTERRUPTED, labels={"healed": finding.rule.name, "incomplete": True})
-    edits.tell(finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
+    edits.note_change(finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
 
 
 def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
@@ -56,7 +56,9 @@ def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
     edits.hide(middle, finding.rule.name, control=True)
     texts = (first.content or "", second.content or "")
     if any(text.startswith(LIST_TAG) for text in texts):
-        edits.tell(finding.rule.name, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts")
+        edits.note_change(
+            finding.rule.name, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts"
+        )
         return
     edits.replace(
         first,
@@ -66,33 +68,33 @@ def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
         labels={"healed": finding.rule.name},
     )
     edits.fold(second, first.name, finding.rule.name)
-    edits.tell(finding.rule.name, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
+    edits.note_change(finding.rule.name, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
 
 
 def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
     edits.fold(first, second.name, finding.rule.name)
     _add_results(edits, second, finding)
-    edits.tell(finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
+    edits.note_change(finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
 
 
 def tool_call_without_result(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     _add_results(edits, row, finding)
     names = ", ".join(call_ids(call)[0] for call in finding.data)
-    edits.tell(finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
+    edits.note_change(finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
 
 
 def _add_results(edits: Edits, row: Row, finding: Finding) -> None:
-    told = edits.view.told
-    place = next(place for place, other in enumerate(told) if other.id == row.id)
-    while place + 1 < len(told) and told[place + 1].role == "tool":
+    originals = edits.view.originals
+    place = next(place for place, other in enumerate(originals) if other.id == row.id)
+    while place + 1 < len(originals) and originals[place + 1].role == "tool":
         place += 1
     for call in finding.data:
         said = call.get("function")
         name = said.get("name") if isinstance(said, dict) else None
         edits.put_after(
-            told[place],
+            originals[place],
             f"result-of-{call_ids(call)[0]}",
             finding.rule.name,
             labels=_SYNTHETIC,
@@ -106,7 +108,7 @@ def _add_results(edits: Edits, row: Row, finding: Finding) -> None:
 def tool_result_without_call(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     edits.hide(row, finding.rule.name)
-    edits.tell(finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model")
+    edits.note_change(finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model")
 
 
 def tool_calls_not_json(edits: Edits, finding: Finding) -> None:
@@ -116,7 +118,7 @@ def tool_calls_not_json(edits: Edits, finding: Finding) -> None:
     made = [_placeholder(name, results.get(name, ""), raw, number) for number, name in enumerate(_ids(row, results))]
     edits.replace(row, tool_calls=json.dumps(made), labels={"healed": finding.rule.name})
     names = ", ".join(call["id"] for call in made)
-    edits.tell(finding.rule.name, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
+    edits.note_change(finding.rule.name, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
 
 
 def _ids(row: Row, results: dict[str, str]) -> list[str]:
@@ -143,21 +145,23 @@ def repeated_tail(edits: Edits, finding: Finding) -> None:
             was = {FOLDED: finding.data, WAS: (row.active, row.compacted)}
             edits.hide(row, finding.rule.name, alone=True, **was)
     names = ", ".join(row.name for row in finding.rows)
-    edits.tell(finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}")
+    edits.note_change(finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}")
 
 
 def history_stored_twice(edits: Edits, finding: Finding) -> None:
     for row, first in finding.data:
         edits.fold(row, first.name, finding.rule.name)
     names = f"rows {finding.rows[0].name} to {finding.rows[-1].name}"
-    edits.tell(finding.rule.name, finding.rows[0].place, f"{names} live", f"{len(finding.rows)} of them folded")
+    edits.note_change(finding.rule.name, finding.rows[0].place, f"{names} live", f"{len(finding.rows)} of them folded")
 
 
 def review_harness_turn(edits: Edits, finding: Finding) -> None:
     for row in finding.rows:
         edits.hide(row, finding.rule.name, harness=True)
     row = finding.rows[0]
-    edits.tell(finding.rule.name, row.place, shown(words(row)), f"{len(finding.rows)} rows hidden from the model")
+    edits.note_change(
+        finding.rule.name, row.place, shown(words(row)), f"{len(finding.rows)} rows hidden from the model"
+    )
 
 
 def session_meta_repeated(edits: Edits, finding: Finding) -> None:
@@ -166,23 +170,25 @@ def session_meta_repeated(edits: Edits, finding: Finding) -> None:
     edits.hide(mark, finding.rule.name)
     for row in turn:
         edits.replace(row, labels={"without_history": True})
-    edits.tell(finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
+    edits.note_change(finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
 
 
 def replaced_characters(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     if finding.data is None:
         edits.known |= {row.id}
-        edits.tell(finding.rule.name, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known")
+        edits.note_change(
+            finding.rule.name, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known"
+        )
         return
     edits.replace(row, content=finding.data, labels={"healed": finding.rule.name})
-    edits.tell(finding.rule.name, row.place, shown(row.content or ""), shown(finding.data))
+    edits.note_change(finding.rule.name, row.place, shown(row.content or ""), shown(finding.data))
 
 
 def double_user_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
     edits.fold(second, first.name, finding.rule.name)
-    edits.tell(finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
+    edits.note_change(finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
 
 
 def interleaved_turns(edits: Edits, finding: Finding) -> None:
@@ -190,7 +196,7 @@ def interleaved_turns(edits: Edits, finding: Finding) -> None:
     wanted = [row for pair in zip(asked, answered, strict=True) for row in pair]
     edits.reorder(wanted)
     before, after = (", ".join(row.name for row in rows) for rows in (finding.rows, wanted))
-    edits.tell(finding.rule.name, asked[0].place, f"rows {before}", f"rows {after}")
+    edits.note_change(finding.rule.name, asked[0].place, f"rows {before}", f"rows {after}")
 
 
 def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
@@ -206,7 +212,7 @@ def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
         timestamp=answer.created_at,
         finish_reason="stop",
     )
-    edits.tell(finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
+    edits.note_change(finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
 
 
 def lost_turn(edits: Edits, finding: Finding) -> None:
@@ -227,18 +233,20 @@ def lost_turn(edits: Edits, finding: Finding) -> None:
         )
     if finding.data:
         texts = ", ".join(shown(answer.text) for answer in finding.data[:3])
-        edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}")
+        edits.note_change(
+            finding.rule.name, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}"
+        )
 
 
 def message_count_drift(edits: Edits, finding: Finding) -> None:
     before = f"message_count {edits.session.message_count}"
     edits.session = msgspec.structs.replace(edits.session, message_count=finding.data)
-    edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", before, f"message_count {finding.data}")
+    edits.note_change(finding.rule.name, f"sessions.id={edits.session.id}", before, f"message_count {finding.data}")
 
 
 def stale_compression_lock(edits: Edits, finding: Finding) -> None:
     edits.has_locks = False
-    edits.tell(finding.rule.name, f"sessions.id={edits.session.id}", "locked", "not locked")
+    edits.note_change(finding.rule.name, f"sessions.id={edits.session.id}", "locked", "not locked")
 
 
 REMEDIES: dict[str, Remedy] = {

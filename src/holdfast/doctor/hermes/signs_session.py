@@ -40,13 +40,13 @@ def written_after_end(view: View) -> Iterator[Finding]:
         row for row in view.spoken if row.role == "user" and not is_summary(row) and row.timestamp > session.ended_at
     ]
     for row in late:
-        start = view.told.index(row)
+        start = view.originals.index(row)
         end = start + 1
-        while end < len(view.told) and view.told[end].role != "user":
+        while end < len(view.originals) and view.originals[end].role != "user":
             end += 1
         after = row.timestamp - session.ended_at
         measured = f"{shown(words(row))} came {after:.1f} s after the end; its chat was in {route.id} then."
-        yield view.finding("written-after-end", tuple(view.told[start:end]), measured, route.id)
+        yield view.finding("written-after-end", tuple(view.originals[start:end]), measured, route.id)
 
 
 def without_child(view: View) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def count_drift(view: View) -> Iterator[Finding]:
 
 def replaced(view: View) -> Iterator[Finding]:
     """Texts of which characters were lost, with the text before that where it is still to be found."""
-    for row in view.told:
+    for row in view.originals:
         text = row.content or ""
         if row.role not in ("user", "assistant") or GONE not in text or text.startswith(LIST_TAG):
             continue
@@ -142,7 +142,7 @@ def without_source(view: View) -> Iterator[Finding]:
     """A summary of what is nowhere."""
     if view.case.has_parent or view.case.torn or any(row.compacted and not row.active for row in view.case.rows):
         return
-    for row in view.told:
+    for row in view.originals:
         if is_summary(row) and row.active:
             measured = f"Row {row.name} is a summary; no archived row and no parent session is there."
             yield view.finding("summary-without-source", (row,), measured)

@@ -76,7 +76,7 @@ def _unanswered(view: View, row: Row) -> list[dict[str, Any]]:
 
 def unparsed(view: View) -> Iterator[Finding]:
     """Calls that are not JSON."""
-    for row in view.told:
+    for row in view.originals:
         if row.role == "assistant" and calls(row) is None:
             measured = f"tool_calls of row {row.name} is {shown(row.tool_calls or '')}."
             yield view.finding("tool-calls-not-json", (row,), measured, _results(view, row))
@@ -85,7 +85,7 @@ def unparsed(view: View) -> Iterator[Finding]:
 def _results(view: View, row: Row) -> list[Row]:
     """The tool rows just behind a row."""
     found: list[Row] = []
-    for later in view.told[view.told.index(row) + 1 :]:
+    for later in view.originals[view.originals.index(row) + 1 :]:
         if later.role != "tool":
             break
         found.append(later)

@@ -126,7 +126,7 @@ def partial(view: View) -> Iterator[Finding]:
 
 def cut(view: View) -> Iterator[Finding]:
     """One answer in two rows, with the program's own request to go on between them."""
-    rows = [row for row in view.told if row.role in ("user", "assistant", "tool") and not row.observed]
+    rows = [row for row in view.originals if row.role in ("user", "assistant", "tool") and not row.observed]
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
         if middle.role != "user" or not words(middle).startswith(CUT_STARTS):
             continue
@@ -144,12 +144,12 @@ def harness(view: View) -> Iterator[Finding]:
 
 def without_history(view: View) -> Iterator[Finding]:
     """More than one mark of a first turn."""
-    marks = [index for index, row in enumerate(view.told) if row.role == "session_meta"]
+    marks = [index for index, row in enumerate(view.originals) if row.role == "session_meta"]
     for mark in marks[1:]:
         start = mark
-        while start and view.told[start].role != "user":
+        while start and view.originals[start].role != "user":
             start -= 1
-        turn = tuple(row for row in view.told[start:mark] if row.role in ("user", "assistant", "tool"))
-        row = view.told[mark]
+        turn = tuple(row for row in view.originals[start:mark] if row.role in ("user", "assistant", "tool"))
+        row = view.originals[mark]
         measured = f"Row {row.name} marks a first turn, and it is not the session's first."
         yield view.finding("session-meta-repeated", (row, *turn), measured)

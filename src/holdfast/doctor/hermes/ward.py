@@ -40,10 +40,10 @@ class Ward:
                 self._keyed.setdefault(session.key, []).append(session)
             if session.parent and is_continuation(session):
                 self._continued.add(session.parent)
-        self._ledger: dict[str, list[Delivery]] = {}
-        for delivery in store.ledger:
+        self._deliveries: dict[str, list[Delivery]] = {}
+        for delivery in store.deliveries:
             if not delivery.is_notice:
-                self._ledger.setdefault(delivery.key, []).append(delivery)
+                self._deliveries.setdefault(delivery.key, []).append(delivery)
         self._unstored: dict[str, frozenset[Delivery]] = {}
 
     def case(self, session: Session) -> Case:
@@ -59,7 +59,7 @@ class Ward:
             is_continued=session.id in self._continued,
             route=self.route(session),
             following=self.following(session),
-            deliveries=tuple(self._ledger.get(key, ())),
+            deliveries=tuple(self._deliveries.get(key, ())),
             unstored=self._lost(key),
             locks=tuple(lock for lock in store.locks if lock.session == session.id),
             known=store.known,
@@ -82,7 +82,7 @@ class Ward:
 
     def _lost(self, key: str) -> frozenset[Delivery]:
         if key not in self._unstored:
-            sent = self._ledger.get(key, [])
+            sent = self._deliveries.get(key, [])
             self._unstored[key] = unstored(sent, self._said(key)) if sent else frozenset()
         return self._unstored[key]
 

@@ -178,15 +178,19 @@ class _Healing:
         ends = {entry.turn for entry in self._entries if entry.kind == "end"}
         turns = [entry.turn or 0 for entry in self._entries if entry.kind == "turn"]
         outbox = tuple(debt for debt in self._record.debts if debt.turn in ends)
-        self._told("stray-outbox", len(self._record.debts) - len(outbox), "replies owed by turns that never were")
+        self._note_strays(
+            "stray-outbox", len(self._record.debts) - len(outbox), "replies owed by turns that never were"
+        )
         events = tuple(self._events())
         strays = {(event.name, event.seq) for event in self._record.events} - {(each.name, each.seq) for each in events}
-        self._told("stray-events", len(strays), "events of entries that are not there")
+        self._note_strays("stray-events", len(strays), "events of entries that are not there")
         inbox = tuple(self._waiting())
         was = [(waiting.seq, waiting.message) for waiting in self._record.inbox]
-        self._told("stray-inbox", was != [(each.seq, each.message) for each in inbox], "an inbox that its log denies")
+        self._note_strays(
+            "stray-inbox", was != [(each.seq, each.message) for each in inbox], "an inbox that its log denies"
+        )
         base = state.base if state.origin < state.base <= head and self._is_compaction(state.base) else 0
-        self._told("lost-base", int(base != state.base), f"a load that begins with entry {state.base}")
+        self._note_strays("lost-base", int(base != state.base), f"a load that begins with entry {state.base}")
         return Laid(
             fence=max([state.fence, *turns]), active_at=state.active_at, base=base, ended=self._is_ended,
             erased=state.erased, inbox=inbox, outbox=outbox, events=events,
@@ -203,17 +207,17 @@ class _Healing:
 
     def _events(self) -> Iterator[Event]:
         """The events that the log knows, and those of the store that agree with it."""
-        state, told = self._state, set()
+        state, named = self._state, set()
         for event in events_in(self._entries, tenant=state.tenant, key=state.key, session=state.id):
-            if event.name not in told:
-                told.add(event.name)
+            if event.name not in named:
+                named.add(event.name)
                 yield event
         ids = {(entry.seq, entry.id) for entry in self._entries}
         for known in self._record.events:
-            if known.name not in told and (known.seq, known.message) in ids:
+            if known.name not in named and (known.seq, known.message) in ids:
                 yield known
 
-    def _told(self, rule: str, count: int, what: str) -> None:
+    def _note_strays(self, rule: str, count: int, what: str) -> None:
         if count:
             self._change(rule, "beside the log", what, "worked out from the log again")
 

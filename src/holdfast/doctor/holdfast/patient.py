@@ -64,7 +64,7 @@ class HoldfastHealed:
         self._records = records
         self._changes = [Change(one.rule.name, "", one.place, one.measured, "mode 600") for one in rights]
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         """None: it is written as what it is."""
         return iter(())
 

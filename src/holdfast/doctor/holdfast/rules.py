@@ -11,8 +11,8 @@ def _rule(
     name: str, policy: Policy, cause: str, expected: str, example: str, remedy: str, severity: Severity = "error"
 ) -> Rule:
     """A rule. What is expected is one of the invariants, where it is named by its number."""
-    told = f"{expected}: {INVARIANTS[expected]}" if expected in INVARIANTS else expected
-    return Rule(f"holdfast/{name}", severity, policy, cause, told, example, remedy)
+    wanted = f"{expected}: {INVARIANTS[expected]}" if expected in INVARIANTS else expected
+    return Rule(f"holdfast/{name}", severity, policy, cause, wanted, example, remedy)
 
 
 TOMBSTONE = "Put a tombstone in the place of what is lost, so that all else keeps its place."

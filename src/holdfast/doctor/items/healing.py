@@ -30,26 +30,26 @@ class ItemHealing:
         for item in items:
             if isinstance(item, Unreadable):
                 if self._applies("unreadable-record"):
-                    self._tell("unreadable-record", item.place, _shown(item.raw), "kept aside")
+                    self._note_change("unreadable-record", item.place, _shown(item.raw), "kept aside")
                     yield Item(_kept(item))
                 continue
             place = item.line.place
             if place in self._case.repeated and self._applies("repeated-message"):
-                self._tell("repeated-message", place, self._case.repeated[place], "left out")
+                self._note_change("repeated-message", place, self._case.repeated[place], "left out")
                 continue
             if place in self._case.strays and self._applies("tool-result-without-call"):
-                self._tell("tool-result-without-call", place, "shown to the model", "hidden from the model")
+                self._note_change("tool-result-without-call", place, "shown to the model", "hidden from the model")
                 item = _stray(item, self._case.strays[place])
             yield item
             if place in self._case.open_calls and self._applies("tool-call-without-result"):
                 for call in self._case.open_calls[place]:
-                    self._tell("tool-call-without-result", place, f"{call} has no result", INTERRUPTED)
+                    self._note_change("tool-call-without-result", place, f"{call} has no result", INTERRUPTED)
                     yield _answered(item, call)
 
     def _applies(self, rule: str) -> bool:
         return f"{self._kind}/{rule}" in self._accepted
 
-    def _tell(self, rule: str, place: str, before: str, after: str) -> None:
+    def _note_change(self, rule: str, place: str, before: str, after: str) -> None:
         self.changes.append(Change(f"{self._kind}/{rule}", self._session, place, before, after))
 
 

@@ -56,7 +56,7 @@ class ItemPatient:
         messages = 0
         unread: list[Unreadable] = []
         for chapter in self.shelf.chapters(session):
-            case, id = self.case(chapter), chapter.story.id
+            case, id = self.case(chapter), chapter.session.id
             messages += case.messages
             unread += case.unread[:1]
             found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
@@ -114,12 +114,12 @@ class HealedItems:
         self._accepted = accepted
         self._healings: dict[str, ItemHealing] = {}
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         for chapter in self._patient.shelf.chapters():
-            id = chapter.story.id
+            id = chapter.session.id
             case = self._patient.case(chapter)
             self._healings[id] = healing = ItemHealing(self._patient.kind, id, case, self._accepted)
-            yield replace(chapter.story, lines=_Lines(chapter, healing))
+            yield replace(chapter.session, lines=_Lines(chapter, healing))
 
     def changes(self) -> list[Change]:
         return [change for healing in self._healings.values() for change in healing.changes]

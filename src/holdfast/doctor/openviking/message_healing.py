@@ -105,12 +105,12 @@ def end_tools(folder: Folder, rule: str) -> tuple[Folder, list[Change]]:
 def let_go_of_results(folder: Folder, rule: str) -> tuple[Folder, list[Change]]:
     """The preview of a lost output stays, and says that there is no more."""
 
-    def told(part: dict[str, Any]) -> dict[str, Any]:
+    def without_ref(part: dict[str, Any]) -> dict[str, Any]:
         why = f"{part['tool_output_ref']} is missing"
         return {**part, "tool_output_ref": "", "tool_output_externalization_error": why}
 
     found = {(record.id, index) for _, record, index in lost_results(folder)}
-    return _with_parts(folder, rule, found, told, "tool_output_ref")
+    return _with_parts(folder, rule, found, without_ref, "tool_output_ref")
 
 
 def _with_parts(

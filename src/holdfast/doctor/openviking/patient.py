@@ -12,7 +12,7 @@ from holdfast.doctor.patient import Accepts, Examined
 from holdfast.errors import StoreUnavailable
 from holdfast.foreign.openviking.files import Folder, messages
 from holdfast.foreign.openviking.shelf import OpenVikingShelf, session_folders
-from holdfast.foreign.openviking.telling import tell
+from holdfast.foreign.openviking.telling import foreign_session
 from holdfast.foreign.private import is_live
 from holdfast.foreign.story import Story
 
@@ -64,9 +64,9 @@ class HealedOpenViking:
         self._accepted = accepted
         self._changes: dict[str, list[Change]] = {}
 
-    def stories(self) -> Iterator[Story]:
+    def sessions(self) -> Iterator[Story]:
         for folder in self._folders():
-            yield tell(folder)
+            yield foreign_session(folder)
 
     def changes(self) -> list[Change]:
         return [change for changes in self._changes.values() for change in changes]

@@ -196,7 +196,7 @@ def unfinished(folder: Folder) -> Iterator[tuple[str, Record, int]]:
     something since, and was not still calling.
     """
     waiting: list[tuple[str, Record, int, str]] = []
-    for place, record in _told(folder):
+    for place, record in _each_message(folder):
         if waiting and _goes_on(record):
             yield from ((place, record, index) for place, record, index, _ in waiting)
             waiting = []
@@ -216,7 +216,7 @@ def _goes_on(record: Record) -> bool:
 
 def lost_results(folder: Folder) -> Iterator[tuple[str, Record, int]]:
     """Parts that refer to an output of this session that is not there."""
-    for place, record in _told(folder):
+    for place, record in _each_message(folder):
         for index, part in enumerate(record.parts if record.may_hold_tools else ()):
             ref = part.get("tool_output_ref") if _is_tool(part) else None
             if isinstance(ref, str) and ref and _is_own(ref, folder):
@@ -225,7 +225,7 @@ def lost_results(folder: Folder) -> Iterator[tuple[str, Record, int]]:
                     yield place, record, index
 
 
-def _told(folder: Folder) -> Iterator[tuple[str, Record]]:
+def _each_message(folder: Folder) -> Iterator[tuple[str, Record]]:
     """Every message once, in order, with its file."""
     seen: set[str] = set()
     for place, records in files(folder):

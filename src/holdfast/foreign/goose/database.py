@@ -99,7 +99,7 @@ class GooseDatabase:
         query = "SELECT message_id FROM messages WHERE session_id = ? GROUP BY message_id HAVING count(*) > 1"
         return {named(name) for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))}
 
-    def ledger(self, session: Session) -> tuple[Paid, ...]:
+    def usage_rows(self, session: Session) -> tuple[Paid, ...]:
         """The model calls that were paid for in a session."""
         columns = self._tables.columns("usage_ledger")
         if "session_id" not in columns:
@@ -201,7 +201,7 @@ class GooseDatabase:
                 yield from (number for (number,) in self._tables.connection.execute(query, (key,)))
                 return
             except TROUBLE as error:
-                self._tables.tell(None, "messages", str(error))
+                self._tables.note_problem(None, "messages", str(error))
                 self._by_session = self._salvaged()
                 return  # what has been told must not be told again; the next look sees all that is left
         yield from (number for _, number in self._by_session.get(key, ()))

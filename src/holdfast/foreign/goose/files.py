@@ -36,7 +36,7 @@ class GooseFile:
     def repeated(self, session: Session) -> set[str] | None:
         return None
 
-    def ledger(self, session: Session) -> tuple[Paid, ...]:
+    def usage_rows(self, session: Session) -> tuple[Paid, ...]:
         return ()
 
     def rewritten(self, session: Session) -> str:

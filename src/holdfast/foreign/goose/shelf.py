@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.foreign.goose.database import GooseDatabase, looks_like_goose
 from holdfast.foreign.goose.files import GooseExport, GooseLegacy, is_export, is_header, is_message
 from holdfast.foreign.goose.records import Paid, Row, Session
-from holdfast.foreign.goose.stories import Lines, lines_of, story_of
+from holdfast.foreign.goose.stories import Lines, foreign_session, lines_of
 from holdfast.foreign.jsonl import first_values, parsed
 from holdfast.foreign.private import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.foreign.shelf import Unreadable
@@ -38,7 +38,7 @@ class Book(Protocol):
 
     def repeated(self, session: Session) -> set[str] | None: ...
 
-    def ledger(self, session: Session) -> tuple[Paid, ...]: ...
+    def usage_rows(self, session: Session) -> tuple[Paid, ...]: ...
 
     def rewritten(self, session: Session) -> str: ...
 
@@ -75,11 +75,11 @@ class GooseShelf:
             self._copy.close()
             raise
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         """Its sessions; lines are read from the copy whenever they are gone through."""
         for found in self.book.sessions():
             if session is None or found.id == session:
-                yield story_of(found, Lines(lambda found=found: self._lines(found)), self._facts(found))
+                yield foreign_session(found, Lines(lambda found=found: self._lines(found)), self._facts(found))
 
     def unreadable(self) -> list[Unreadable]:
         return [*self.book.problems, *self._unread.values()]
@@ -92,19 +92,19 @@ class GooseShelf:
         self._copy.close()
 
     def _lines(self, session: Session) -> Iterator[Line]:
-        return lines_of(self._told(session), session.id, self.book.repeated(session))
+        return lines_of(self._rows(session), session.id, self.book.repeated(session))
 
-    def _told(self, session: Session) -> Iterator[Row]:
+    def _rows(self, session: Session) -> Iterator[Row]:
         for row in self.book.rows(session):
             problem = row.problem or row.content_problem
             if problem:
-                told = Unreadable(session.id, row.place, problem, row.raw[:_RAW_MAX])
-                self._unread[session.id, row.place] = told
+                unread = Unreadable(session.id, row.place, problem, row.raw[:_RAW_MAX])
+                self._unread[session.id, row.place] = unread
             yield row
 
     def _facts(self, session: Session) -> dict[str, Any]:
         """The ledger in a few sums: it knows of calls whose replies are lost."""
-        paid = self.book.ledger(session)
+        paid = self.book.usage_rows(session)
         if not paid:
             return {}
         spent = {"calls": len(paid), "input": sum(p.input for p in paid), "output": sum(p.output for p in paid)}

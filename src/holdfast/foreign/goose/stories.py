@@ -16,7 +16,7 @@ OWN_NOTES = "holdfast"
 """The key in a message's metadata under which a healer notes what it knows."""
 
 
-def story_of(session: Session, lines: Iterable[Line], facts: dict[str, Any]) -> Story:
+def foreign_session(session: Session, lines: Iterable[Line], facts: dict[str, Any]) -> Story:
     """A session with its lines."""
     columns = session.columns
     return Story(

@@ -32,9 +32,9 @@ class Tables:
         self.is_damaged = bool(damage or lost or self.problems)
         """Or may be: then no index is believed."""
         if lost:
-            self.tell(None, path.name, f"the last {lost} bytes of the file are not there")
+            self.note_problem(None, path.name, f"the last {lost} bytes of the file are not there")
         if damage:
-            self.tell(None, path.name, f"the file is damaged: {damage[0].splitlines()[-1][:200]}")
+            self.note_problem(None, path.name, f"the file is damaged: {damage[0].splitlines()[-1][:200]}")
 
     def close(self) -> None:
         self.connection.close()
@@ -44,13 +44,13 @@ class Tables:
         try:
             return [str(line) for (line,) in self.connection.execute("PRAGMA integrity_check(3)") if line != "ok"]
         except TROUBLE as error:
-            self.tell(None, name, f"SQLite can't check it ({error}), so its rows were looked for one by one")
+            self.note_problem(None, name, f"SQLite can't check it ({error}), so its rows were looked for one by one")
             return []
 
-    def tell(self, session: str | None, place: str, problem: str) -> None:
-        told = Unreadable(session, place, problem)
-        if told not in self.problems:
-            self.problems.append(told)
+    def note_problem(self, session: str | None, place: str, problem: str) -> None:
+        unread = Unreadable(session, place, problem)
+        if unread not in self.problems:
+            self.problems.append(unread)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """The columns of a table; none when it isn't there, or is a view or whatever else is no table."""
@@ -62,12 +62,12 @@ class Tables:
         return self._columns[table]
 
     def ask(self, query: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """All answers to a question; none, and a problem told, when it can't be answered."""
+        """All answers to a question; none, and a problem noted, when it can't be answered."""
         try:
             return self.connection.execute(query, given).fetchall()
         except TROUBLE as error:
             if "no such" not in str(error):
-                self.tell(None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error))
+                self.note_problem(None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error))
             return []
 
     def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -76,18 +76,18 @@ class Tables:
         """
         here = self.columns(table)
         wanted = [quoted(name) if name in here else "NULL" for name in columns]
-        for row in Walk(self.connection, table, wanted, lambda gap: self._tell_gap(table, gap)).rows() if here else ():
+        for row in Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows() if here else ():
             yield tuple(None if isinstance(value, Lost) else value for value in row)
 
-    def _tell_gap(self, table: str, gap: Gap) -> None:
-        self.tell(None, stretch(table, gap), gap.problem)
+    def _note_gap(self, table: str, gap: Gap) -> None:
+        self.note_problem(None, stretch(table, gap), gap.problem)
 
     def whole_rows(self, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Every row with all its columns; one that can't be read is told."""
+        """Every row with all its columns; one that can't be read is noted as a problem."""
         for (number,) in list(self.scan(table, ())):
             columns = self.row(table, number, large=(), limit=0)
             if isinstance(columns, str):
-                self.tell(None, f"{table} row {number}", columns)
+                self.note_problem(None, f"{table} row {number}", columns)
             else:
                 yield number, columns
 

@@ -12,10 +12,10 @@ from holdfast.foreign.hermes.telling import (
     Lines,
     branched_from,
     context_of,
+    foreign_session,
     line,
+    lines_of,
     shared,
-    story_of,
-    told,
 )
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Line, Story, Summary
@@ -35,10 +35,10 @@ class HermesShelf:
         self._store = HermesStore(path)
         self._teller = Teller(self._store, self._store.rows, self._store.iterate)
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         for one in in_order(self._store.sessions):
             if session is None or one.id == session:
-                yield self._teller.story(one)
+                yield self._teller.session(one)
 
     def unreadable(self) -> list[Unreadable]:
         return list(self._store.file.problems)
@@ -69,8 +69,8 @@ class Teller:
         self._current = current(store.routes, self._sessions)
         self._contexts: dict[str, Context] = {}
 
-    def story(self, session: Session) -> Story:
-        """One session, told."""
+    def session(self, session: Session) -> Story:
+        """One session, converted."""
         parent, lineage = kinship(session, self._sessions)
         facts = self._store.facts(session.id)
         model = facts.get("model") if isinstance(facts.get("model"), str) else None
@@ -83,10 +83,10 @@ class Teller:
 
         def lines() -> Iterator[Line | Summary]:
             if first or before or self._store.has_summaries(session.id):
-                return told(self._rows(session.id)[first:], before, model)
+                return lines_of(self._rows(session.id)[first:], before, model)
             return (line(row, model) for row in self._iterate(session.id) if FOLDED not in row.labels)
 
-        return story_of(
+        return foreign_session(
             session,
             facts,
             Lines(lines),

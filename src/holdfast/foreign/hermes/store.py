@@ -57,9 +57,9 @@ class HermesStore:
         self._copy = PrivateCopy(path)
         try:
             self.file = SqliteFile(self._copy.path)
-            self.file.tell_if_cut(self._copy.path)
+            self.file.note_if_cut(self._copy.path)
             for one in self._copy.left_out:
-                self.file.tell(None, one.place, one.problem)
+                self.file.note_problem(None, one.place, one.problem)
             self._read_all()
         except (apsw.Error, UnicodeDecodeError) as error:
             self.close()
@@ -87,11 +87,13 @@ class HermesStore:
         self._read_sessions()
         self._read_index()
         self.routes = self._read_routes()
-        self.ledger = self._read_ledger()
+        self.deliveries = self._read_deliveries()
         self.locks = self._read_locks()
         self.known = self._read_known()
         for session in [session for session in self._rows if session not in self.sessions]:
-            self.file.tell(session, f"sessions.id={session}", "messages name this session, and it can't be read")
+            self.file.note_problem(
+                session, f"sessions.id={session}", "messages name this session, and it can't be read"
+            )
             self.sessions[session] = Session(session, 0, "unknown", 0.0)
 
     def _read_sessions(self) -> None:
@@ -100,11 +102,11 @@ class HermesStore:
             try:
                 session = _session(rowid, columns)
             except ValueError as error:
-                self.file.tell(None, f"sessions.rowid={rowid}", str(error), _raw(columns.found))
+                self.file.note_problem(None, f"sessions.rowid={rowid}", str(error), _raw(columns.found))
             else:
                 self.sessions[session.id] = session
                 for problem in columns.problems:
-                    self.file.tell(session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found))
+                    self.file.note_problem(session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found))
 
     def _read_index(self) -> None:
         for rowid, session, timestamp, finish in self.file.scan(
@@ -112,7 +114,7 @@ class HermesStore:
         ):
             self.last_id = max(self.last_id, rowid)
             if not isinstance(session, str | bytes):
-                self.file.tell(None, f"messages.id={rowid}", "it does not say which session it belongs to")
+                self.file.note_problem(None, f"messages.id={rowid}", "it does not say which session it belongs to")
                 continue
             self._rows.setdefault(named(session), array("q")).append(rowid)
             if isinstance(timestamp, float | int) and math.isfinite(timestamp):
@@ -131,18 +133,18 @@ class HermesStore:
                     raise ValueError("it names no session")
             except ValueError as error:
                 place = f"gateway_routing.rowid={rowid}"
-                self.file.tell(None, place, f"its entry can't be read ({error})", repr(entry).encode())
+                self.file.note_problem(None, place, f"its entry can't be read ({error})", repr(entry).encode())
             else:
                 found.append(Route(key, named))
         return found
 
-    def _read_ledger(self) -> list[Delivery]:
+    def _read_deliveries(self) -> list[Delivery]:
         found = []
         for rowid, key, text, at in self.file.scan("delivery_obligations", ("session_key", "content", "created_at")):
             try:
                 delivery = Delivery(_word(key, "session_key"), _word(text, "content"), _number(at, "created_at"))
             except ValueError as error:
-                self.file.tell(None, f"delivery_obligations.rowid={rowid}", str(error))
+                self.file.note_problem(None, f"delivery_obligations.rowid={rowid}", str(error))
             else:
                 found.append(delivery)
         return sorted(found, key=lambda delivery: delivery.created_at)
@@ -153,7 +155,7 @@ class HermesStore:
             try:
                 found.append(Lock(_word(session, "session_id"), _number(expires_at, "expires_at")))
             except ValueError as error:
-                self.file.tell(None, f"compression_locks.rowid={rowid}", str(error))
+                self.file.note_problem(None, f"compression_locks.rowid={rowid}", str(error))
         return found
 
     def _read_known(self) -> frozenset[int]:
@@ -192,12 +194,12 @@ class HermesStore:
             except ValueError as error:
                 if rowid not in self._unread.setdefault(session, set()):
                     self._unread[session].add(rowid)
-                    self.file.tell(session, f"messages.id={rowid}", str(error), _raw(found))
+                    self.file.note_problem(session, f"messages.id={rowid}", str(error), _raw(found))
             else:
                 before = row.timestamp
                 if columns.problems and rowid not in self._odd:
                     self._odd.add(rowid)
-                    self.file.tell(session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found))
+                    self.file.note_problem(session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found))
                 yield row
 
     def has_summaries(self, session: str) -> bool:
@@ -226,7 +228,7 @@ class HermesStore:
         lost = [value.problem for value in found.values() if isinstance(value, Lost)]
         if lost and session not in self._torn_sessions:
             self._torn_sessions.add(session)
-            self.file.tell(session, f"sessions.id={session}", lost[0])
+            self.file.note_problem(session, f"sessions.id={session}", lost[0])
         return {name: value for name, value in found.items() if not isinstance(value, Lost)}
 
     def close(self) -> None:

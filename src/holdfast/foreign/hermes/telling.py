@@ -38,7 +38,7 @@ class Lines:
         return self._make()
 
 
-def story_of(
+def foreign_session(
     session: Session,
     facts: Mapping[str, Any],
     lines: Iterable[Line | Summary],
@@ -69,7 +69,7 @@ def story_of(
     )
 
 
-def told(rows: Sequence[Row], before: Context, model: str | None) -> Iterator[Line | Summary]:
+def lines_of(rows: Sequence[Row], before: Context, model: str | None) -> Iterator[Line | Summary]:
     """The lines of a session's rows; `before` is the parent's context when they begin with a compaction of it."""
     rows = [_as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels]
     folded = fold(rows, before)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.foreign.jsonl import first_values, parsed
 from holdfast.foreign.openviking.files import DONE, FAILED, META, ROOT, Folder, is_message, read_folder
-from holdfast.foreign.openviking.telling import tell
+from holdfast.foreign.openviking.telling import foreign_session
 from holdfast.foreign.private import PrivateCopy, listed, read_start
 from holdfast.foreign.shelf import Unreadable
 from holdfast.foreign.story import Story
@@ -48,9 +48,9 @@ class OpenVikingShelf:
                 self._note(folder)
                 yield folder
 
-    def stories(self, session: str | None = None) -> Iterator[Story]:
+    def sessions(self, session: str | None = None) -> Iterator[Story]:
         for folder in self.folders(session):
-            yield tell(folder)
+            yield foreign_session(folder)
 
     def unreadable(self) -> list[Unreadable]:
         return list(self._unreadable.values())

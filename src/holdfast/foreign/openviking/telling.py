@@ -66,7 +66,7 @@ def overview_of(archive: Archive) -> str:
     return _HEAD.sub("", text, count=1).strip()
 
 
-def tell(folder: Folder) -> Story:
+def foreign_session(folder: Folder) -> Story:
     """The session as it is."""
     meta = folder.meta.data
     return Story(
@@ -77,7 +77,6 @@ def tell(folder: Folder) -> Story:
         opened_at=stamp(meta.get("created_at")),
         facts=_facts(folder),
     )
-
 
 
 def _phase1(archive: Archive) -> dict[str, Any]:
