@@ -252,8 +252,11 @@ def test_a_copy_that_is_sound_and_of_another_moment_does_not_get_its_name(
 
 def test_a_damaged_store_is_not_passed_on_as_a_good_copy(path: Path, store: Store, tmp_path: Path) -> None:
     store.close()
+    plain = apsw.Connection(str(path))
+    [[page]] = plain.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'entry'")
+    plain.close()
     with open(path, "r+b") as file:
-        file.seek(path.stat().st_size // PAGE // 2 * PAGE)
+        file.seek((page - 1) * PAGE)
         file.write(bytes(PAGE))
     with holdfast.open(path) as damaged, pytest.raises(Damaged) as caught:
         damaged.backup(tmp_path / "copy.db")

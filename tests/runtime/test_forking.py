@@ -316,7 +316,7 @@ def test_refused_writes_leave_no_threads_behind(path: Path, monkeypatch: pytest.
             assert _threads().count("holdfast-lock") == 1
             with pytest.raises(StoreUnavailable):
                 session.append("refused")
-            assert _open_files() == files
+            assert _open_files() <= files  # what an earlier test left to be closed may be closed by now
             other.kill()
         session.append("free")
         assert [message.text for message in session.transcript()] == ["free"]
