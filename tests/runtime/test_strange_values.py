@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 import holdfast
 import strangers
+from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.message import thaw
 from holdfast.engine.protocol import Row
 from holdfast.errors import CallerMistake, InvalidMessage
@@ -370,3 +371,8 @@ def test_a_value_in_a_known_message_is_at_most_what_it_claims_to_be(
         assert [message.text for message in session.transcript()] == [*said, "d"]
     for remembered in session._work._memory.anchors["openai.chat"]:
         assert {type(value) for value in remembered.snapshot.values()} == {str}
+
+
+def test_a_snapshot_of_a_known_message_holds_nothing_but_json_data() -> None:
+    with pytest.raises(InvalidMessage):
+        snapshot({"role": "user", "content": [{"type": "text", "text": Claims(9)}]})
