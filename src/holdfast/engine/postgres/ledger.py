@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
-from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.judging import ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.postgres.laying import lay
 from holdfast.engine.postgres.naming import name, raw, text
 from holdfast.engine.protocol import (
@@ -28,6 +28,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.session_row import advance, advances
 
 
 class Known:
@@ -203,17 +204,8 @@ class Ledger:
         if write.open is None and known.id not in batch.opened:
             batch.moved[known.id] = known
         first = known.head + 1
-        if (
-            write.start
-            or write.seize
-            or write.finish
-            or write.close
-            or write.base
-            or write.unbase
-            or write.lay is not None
-            or write.renew_s is not None
-        ):
-            self._move(known, write)
+        if advances(write):
+            self._advance(known, write)
         if write.forget_events:
             batch.events = {name: event for name, event in batch.events.items() if event.session != known.id}
         if write.lay is not None:
@@ -284,40 +276,22 @@ class Ledger:
             self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (write.session, opening.epoch)
         return known
 
-    def _move(self, known: Known, write: Write) -> None:
-        """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
-        self.batch.turned.add(known.id)
-        self._move_in_lists(known, write)
-        if write.finish:
-            self._leave(known)
-        if write.seize:
-            known.fence += 1
-        if write.start is not None:
-            known.fence += 1
-            known.turn, known.holder, known.journal = known.fence, raw(write.start.holder), known.position
-            known.lease_s = write.start.lease_s
-            known.active_at = max(known.active_at, write.drafts[0].at if write.drafts else 0)
-        if write.renew_s is not None and known.turn is not None:
-            known.lease_s = write.renew_s
-        if write.close:
-            known.ended = ERASED if write.erase is not None else CLOSED
-            self._leave(known)
-        if write.unbase:
-            known.base = 0
-        if write.base:
-            known.base = known.head + 1
-        if write.lay is not None:
-            known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
-            known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
-
-    def _move_in_lists(self, known: Known, write: Write) -> None:
+    def _advance(self, known: Known, write: Write) -> None:
+        """The turn and the session's own state."""
+        batch = self.batch
+        batch.turned.add(known.id)
         if write.start is not None or write.finish or write.close or write.lay is not None:
-            self.batch.listed[known.id] = known
-
-    def _leave(self, known: Known) -> None:
-        """No turn is running; what it said is not needed any more."""
-        known.turn = known.holder = known.lease_s = None
-        self.batch.swept[known.id] = (known.tenant, known.position)
+            batch.listed[known.id] = known  # whether a turn runs in it, and when it was active, shows in lists
+        after = advance(known, write, known.position)
+        known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
+        known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
+        if after.left:
+            known.holder = known.lease_s = None
+            batch.swept[known.id] = (known.tenant, known.position)  # what the turn said is not needed any more
+        if write.start is not None and after.turn is not None:
+            known.holder = raw(write.start.holder)
+        if after.leased_s is not None:
+            known.lease_s = after.leased_s
 
     def _accept(self, known: Known, write: Write, first: int) -> None:
         assert write.event is not None

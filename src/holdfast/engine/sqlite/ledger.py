@@ -12,7 +12,7 @@ import apsw
 
 from holdfast.domain.entry import STARTING
 from holdfast.engine.codec import PART_BYTES_MIN, address, event_name, split
-from holdfast.engine.judging import CLOSED, ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.judging import ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
@@ -24,6 +24,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.session_row import advance, advances
 from holdfast.engine.sqlite.erasing import blank, blank_some, owe_scrubbing, take_out
 from holdfast.engine.sqlite.laying import lay
 from holdfast.engine.sqlite.leases import NO_LEASE, Clock, Kept, given
@@ -237,17 +238,8 @@ class Ledger:
     def _effect(self, write: Write) -> Written:
         known = self._open(write) if write.open is not None else self._sessions[write.session]
         first = known.head + 1
-        if (
-            write.start
-            or write.seize
-            or write.finish
-            or write.close
-            or write.base
-            or write.unbase
-            or write.lay is not None
-            or write.renew_s is not None
-        ):
-            self._move(known, write)
+        if advances(write):
+            self._advance(known, write)
         if write.erase is not None or write.blank:
             self._erase(known, write)
         if write.lay is not None:
@@ -325,29 +317,17 @@ class Ledger:
         self._sessions[write.session] = known
         return known
 
-    def _move(self, known: Known, write: Write) -> None:
-        """The turn and the session's own state: start, seize, renew, finish, close, base, lay."""
-        if write.finish:
-            known.turn, known.holder, known.lease = None, None, NO_LEASE
-        if write.seize:
-            known.fence += 1
-        if write.start is not None:
-            known.fence += 1
-            known.turn, known.holder, known.journal = known.fence, write.start.holder, self.position
-            known.lease = given(write.start.lease_s, self._clock())
-            known.active_at = max(known.active_at, write.drafts[0].at if write.drafts else 0)
-        if write.renew_s is not None and known.turn is not None:
-            known.lease = given(write.renew_s, self._clock())
-        if write.close:
-            known.ended = ERASED if write.erase is not None else CLOSED
-            known.turn, known.holder, known.lease = None, None, NO_LEASE
-        if write.unbase:
-            known.base = 0
-        if write.base:
-            known.base = known.head + 1
-        if write.lay is not None:
-            known.fence, known.base, known.active_at = write.lay.fence, write.lay.base, write.lay.active_at
-            known.ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
+    def _advance(self, known: Known, write: Write) -> None:
+        """The turn and the session's own state, kept here and saved."""
+        after = advance(known, write, self.position)
+        known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
+        known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
+        if after.left:
+            known.holder, known.lease = None, NO_LEASE
+        if write.start is not None and after.turn is not None:
+            known.holder = write.start.holder
+        if after.leased_s is not None:
+            known.lease = given(after.leased_s, self._clock())
         turn = (known.turn, known.holder, *known.lease)
         row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
         self._run(QUERIES["save_turn"], row)
