@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-import holdfast.cli.harmless as harmless_module
+import holdfast.exporters.safe_text as harmless_module
 from commanding import command, on_terminal, process
 from exhibits import HOSTILE
-from holdfast.cli.harmless import cells, cut, escaped, harmless, one_line, wrapped
+from holdfast.exporters.safe_text import cells, cut, escaped, harmless, one_line, wrapped
 
 STEERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"

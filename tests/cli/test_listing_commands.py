@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from commanding import command, on_terminal
-from holdfast.cli.harmless import cells
+from holdfast.exporters.safe_text import cells
 from looking import raw_entries
 from worlds import HandWorld
 

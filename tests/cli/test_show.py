@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from commanding import command, on_terminal
-from holdfast.cli.harmless import cells
+from holdfast.exporters.safe_text import cells
 
 
 @pytest.fixture(scope="module")

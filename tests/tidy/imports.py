@@ -14,6 +14,7 @@ LAYERS = [
     {"engine", "formats", "foreign", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},
+    {"exporters"},
     {"server", "adapters", "testing"},
     {"cli", "__main__"},
 ]

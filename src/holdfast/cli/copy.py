@@ -3,11 +3,11 @@
 from typing import Any
 
 import holdfast
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE, WRONG
 from holdfast.cli.opening import SHORT, insist
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 SHOWN = 5
 """So many entries of a session that can't be read are named; how many more there are is told."""
@@ -52,17 +52,17 @@ def _tell(out: Output, copied: Any) -> None:
         for seq in each.seqs[:SHOWN]:
             out.line(*_named(each), f", entry {seq}: it can't be read, and is a placeholder in the target")
         if len(each.seqs) > SHOWN:
-            out.line(f"    and {wording.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more")
-    held = f"{wording.many(copied.sessions, 'session')}, {wording.many(copied.entries, 'entry', 'entries')}"
+            out.line(f"    and {units.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more")
+    held = f"{units.many(copied.sessions, 'session')}, {units.many(copied.entries, 'entry', 'entries')}"
     out.say(f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}.")
     if copied.in_use:
-        count = wording.many(len(copied.in_use), "session")
+        count = units.many(len(copied.in_use), "session")
         out.tell(f"In use: {count}, copied up to the turn that is running. Copy again when it is over.")
     if copied.differences:
-        left = wording.many(len(copied.differences), "session")
+        left = units.many(len(copied.differences), "session")
         out.tell(f"Left as they are: {left}. What is in the target is never changed.")
     if copied.salvaged:
-        some = wording.many(len(copied.salvaged), "session")
+        some = units.many(len(copied.salvaged), "session")
         out.tell(f"With entries that can't be read: {some}. `holdfast store check` tells what is wrong.")
 
 
@@ -83,5 +83,5 @@ class _Bar:
         if done * 1000 // total == self._drawn:
             return
         self._drawn = done * 1000 // total
-        sessions = f"{progress.sessions:,} of {wording.many(progress.sessions_total, 'session')}"
+        sessions = f"{progress.sessions:,} of {units.many(progress.sessions_total, 'session')}"
         self._out.bar(done, total, f"{sessions}, {done:,} of {total:,} entries")

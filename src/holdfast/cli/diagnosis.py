@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE, USAGE, Stop
-from holdfast.cli.harmless import wrapped
 from holdfast.cli.output import Output
 from holdfast.cli.table import Column, table
 from holdfast.doctor.exam import Report
 from holdfast.doctor.finding import Finding, Rule
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.totals import Totals
+from holdfast.exporters import units
+from holdfast.exporters.safe_text import wrapped
 
 SCHEMA = 1
 """Of what is told to programs."""
@@ -32,7 +32,7 @@ def shown(reports: Sequence[Report], out: Output) -> None:
         out.line((report.path, "strong"), f"  {_what(report)}")
         out.line("  ", *_verdict(report.findings))
         if report.not_examined:
-            out.line("  ", (wording.not_examined(report.not_examined), "hit"))
+            out.line("  ", (units.not_examined(report.not_examined), "hit"))
         for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
             out.line(*line)
         if report.findings and report is not reports[-1]:
@@ -52,22 +52,22 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
     pieces = [f"{healthy:,} {'is' if healthy == 1 else 'are'} healthy"]
     pieces += [f"{unreadable:,} can't be read"] if unreadable else []
     pieces += [f"{come_to.live:,} in use"] if come_to.live else []
-    out.line((wording.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
-    sizes = f"{wording.many(come_to.sessions, 'session')}, {wording.many(come_to.messages, 'message')}"
-    out.line(f"  {sizes}, {wording.many(come_to.findings, 'finding')}")
+    out.line((units.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
+    sizes = f"{units.many(come_to.sessions, 'session')}, {units.many(come_to.messages, 'message')}"
+    out.line(f"  {sizes}, {units.many(come_to.findings, 'finding')}")
     findings = [finding for report in reports for finding in report.findings]
     if findings:
         out.line("  ", *_verdict(findings))
     for name, count in come_to.rules.items():
         stores = sum(any(finding.rule.name == name for finding in report.findings) for report in reports)
-        out.line(f"  {name}: {wording.many(count, 'finding')} in {wording.many(stores, 'store')}")
+        out.line(f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}")
     if come_to.not_examined:
-        out.line("  ", (wording.not_examined(come_to.not_examined), "hit"))
+        out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
 
 
 def _what(report: Report) -> str:
     live = ", in use" if report.live else ""
-    sessions, messages = wording.many(report.sessions, "session"), wording.many(report.messages, "message")
+    sessions, messages = units.many(report.sessions, "session"), units.many(report.messages, "message")
     return f"{report.kind}{live}: {sessions}, {messages}"
 
 
@@ -79,7 +79,7 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
     for severity, style in STYLES.items():
         if counts[severity]:
             word = severity if severity == "info" else None
-            told = f"{counts[severity]} {word}" if word else wording.many(counts[severity], severity)
+            told = f"{counts[severity]} {word}" if word else units.many(counts[severity], severity)
             pieces += [", " if pieces else "", (told, style)]
     policies = Counter[str](finding.policy for finding in findings)
     ways = {

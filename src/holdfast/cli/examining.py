@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Sequence
 
-from holdfast.cli import wording
 from holdfast.cli.codes import USAGE, Stop
 from holdfast.cli.opening import is_address
 from holdfast.cli.output import Output
 from holdfast.doctor import exam, kinds
 from holdfast.engine.addressing import shown
+from holdfast.exporters import units
 
 Found = tuple[str, str]
 """A store: its kind and its path."""
@@ -46,8 +46,8 @@ def examine(
 
 
 def _show(out: Output, done: int, total: int, now: exam.Report) -> None:
-    sessions = wording.many(now.sessions, "session")
+    sessions = units.many(now.sessions, "session")
     if total == 1:
-        out.over(f"Examining {now.path}: {sessions}, {wording.many(now.messages, 'message')}")
+        out.over(f"Examining {now.path}: {sessions}, {units.many(now.messages, 'message')}")
     else:
-        out.bar(done, total, f"{done:,} of {wording.many(total, 'store')}, {now.path}: {sessions}")
+        out.bar(done, total, f"{done:,} of {units.many(total, 'store')}, {now.path}: {sessions}")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.cli import examining, wording
+from holdfast.cli import examining
 from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
 from holdfast.cli.diagnosis import SCHEMA, shown, shown_totals
 from holdfast.cli.examining import Found
@@ -21,6 +21,7 @@ from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.patient import Healed
 from holdfast.doctor.totals import totals
 from holdfast.errors import StoreUnavailable
+from holdfast.exporters import units
 from holdfast.foreign.kinds import source_of
 from holdfast.foreign.own_folder import OwnFolder
 from holdfast.runtime.bringing import bring
@@ -227,7 +228,7 @@ def _tell(reports: Sequence[exam.Report], copies: Sequence[Copy], options: Any, 
     if several:
         shown_totals(come_to, reports, out)
     if several and written:
-        done = f"{wording.many(changes, 'change')}; the healed copies are in {options.heal}"
+        done = f"{units.many(changes, 'change')}; the healed copies are in {options.heal}"
         out.line((done, "good"), f" ({left:,} left)" if left else "")
 
 
@@ -239,7 +240,7 @@ def _tell_one(copy: Copy, out: Output) -> None:
         out.line(("  after:  ", "quiet"), change.after)
     if copy.changes:
         out.line()
-    out.line((f"{wording.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good"))
+    out.line((f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good"))
     for finding in copy.left:
         rule = finding.rule.name
         why = "can't be healed from this store" if finding.policy == "report" else f"`--accept {rule}` heals it"

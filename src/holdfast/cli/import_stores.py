@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import asdict
 
 import holdfast
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE, NOT_FOUND, OPERATOR, USAGE, Stop
 from holdfast.cli.opening import is_address
 from holdfast.cli.output import Output
@@ -16,6 +15,7 @@ from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
 from holdfast.doctor.holdfast import records as own_stores
 from holdfast.engine.addressing import shown
 from holdfast.errors import StoreUnavailable
+from holdfast.exporters import units
 from holdfast.foreign import kinds
 from holdfast.foreign.damage import damage_at
 from holdfast.foreign.shelf import Unreadable
@@ -153,17 +153,17 @@ def _bring(
 
 
 def _show(out: Output, so_far: Brought, total: int) -> None:
-    more = f"{so_far.sessions:,} of {wording.many(total, 'session')}, {so_far.messages:,} messages"
+    more = f"{so_far.sessions:,} of {units.many(total, 'session')}, {so_far.messages:,} messages"
     out.bar(so_far.sessions, total, more)
 
 
 def _tell(out: Output, path: str, brought: Brought, lost: list[str], unknown: dict[str, int]) -> None:
-    came = f"{wording.many(brought.new, 'new session')}, {brought.grown:,} grown, "
-    came += f"{wording.many(brought.messages, 'message')} added"
-    out.line((path, "strong"), f"  {wording.many(brought.sessions, 'session')}: {came}")
+    came = f"{units.many(brought.new, 'new session')}, {brought.grown:,} grown, "
+    came += f"{units.many(brought.messages, 'message')} added"
+    out.line((path, "strong"), f"  {units.many(brought.sessions, 'session')}: {came}")
     for note in brought.notes:
         out.say(f"  {note}")
     for each in lost:
         out.say(("  left out: ", "hit"), each)
     if unknown:
-        out.say(f"  {wording.not_examined(unknown)}")
+        out.say(f"  {units.not_examined(unknown)}")

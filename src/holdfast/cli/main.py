@@ -63,7 +63,7 @@ def _sorry(error: Exception) -> int:
     if os.environ.get("HOLDFAST_DEBUG"):
         import traceback
 
-        from holdfast.cli.harmless import harmless
+        from holdfast.exporters.safe_text import harmless
 
         # What the error quotes may be stored text, and must not steer the terminal (I-20).
         sys.stderr.write(harmless("".join(traceback.format_exception(error))))

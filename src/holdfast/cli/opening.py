@@ -7,9 +7,9 @@ from typing import Any
 
 import holdfast
 from holdfast.cli.codes import NOT_FOUND, Stop
-from holdfast.cli.harmless import one_line
 from holdfast.engine.addressing import is_postgres, shown
 from holdfast.errors import NotFound, StoreUnavailable
+from holdfast.exporters.safe_text import one_line
 
 KEY, LATEST = "key:", "@latest"
 SHORT = 8

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-import msgspec
-
-from holdfast.cli.harmless import escaped, harmless, wrapped
+from holdfast.exporters.entry_json import encoded
+from holdfast.exporters.safe_text import escaped, harmless, wrapped
 
 STYLES = {
     "user": "36", "assistant": "32", "tool": "33", "system": "35",
@@ -88,23 +87,6 @@ class Output:
         done, total = min(done, total), max(total, 1)
         marks = ("#" * (done * BAR // total)).ljust(BAR, ".")
         self.over(f"[{marks}] {done * 100 // total:3d} %, {more}")
-
-
-def encoded(value: Any) -> bytes:
-    """A value as JSON; halves of characters become escapes (FAULTS H7)."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        import json
-
-        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
-
-
-def _plain(value: Any) -> Any:
-    """What the standard library's encoder does not know: our values, and JSON that is encoded already."""
-    import json
-
-    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else msgspec.structs.asdict(value)
 
 
 def painted(pieces: Sequence[Piece], *, colour: bool) -> str:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.consent import again, agreed, not_done
 from holdfast.cli.opening import KEY, SHORT, opened, session_of
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
@@ -32,7 +32,7 @@ def run(options: Any, out: Output) -> int:
         told: dict[str, Any] = {"key": options.key, "ended": old.id}
         plan = [
             f"Session {old.id[:SHORT]} of `{options.key}` (epoch {old.epoch}, "
-            f"{wording.many(info.messages, 'message')}, {info.state}) will end, and a new one begin."
+            f"{units.many(info.messages, 'message')}, {info.state}) will end, and a new one begin."
         ]
         if info.running is not None:
             plan.append("The turn that is running in it will be interrupted.")

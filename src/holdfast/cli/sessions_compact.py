@@ -5,13 +5,13 @@ from contextlib import suppress
 from typing import Any
 
 import holdfast
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE, USAGE, Stop
 from holdfast.cli.consent import again, agreed, not_done
 from holdfast.cli.opening import SHORT, opened, session_of
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser, whole_number
 from holdfast.errors import SessionBusy
+from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
@@ -47,7 +47,7 @@ def run(options: Any, out: Output) -> int:
             if out.is_json:
                 out.json({"done": False, **told})
             return DONE
-        plan = [f"The summary will stand for {wording.many(len(covered), 'message')} of session {session.id[:SHORT]}."]
+        plan = [f"The summary will stand for {units.many(len(covered), 'message')} of session {session.id[:SHORT]}."]
         if not agreed(options, out, plan, line=_line(options, session.id)):
             return not_done(out, told)
         done = session.compact(summary, keep_turns=options.keep_turns)

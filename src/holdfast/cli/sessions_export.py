@@ -1,26 +1,15 @@
 """`holdfast export`: a session written out, for programs or for people."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-import holdfast
 from holdfast.cli.codes import DONE, USAGE, Stop
-from holdfast.cli.document import document
-from holdfast.cli.harmless import escaped
-from holdfast.cli.html import html
-from holdfast.cli.markdown import markdown
 from holdfast.cli.opening import opened, session_of
-from holdfast.cli.output import Output, encoded
+from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.records import record
-from holdfast.runtime.restoring import VERSION, standing_of
-
-REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
-"""The provider formats, and what their requests call the list."""
-DOCUMENTS = {"markdown": markdown, "html": html}
-"""What people read."""
-FORMATS = ("holdfast", "goose-json", *REQUESTS, *DOCUMENTS)
+from holdfast.exporters.export import DOCUMENTS, FORMATS, export
+from holdfast.exporters.safe_text import escaped
 
 
 def options(parser: Parser) -> None:
@@ -51,7 +40,7 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         session = session_of(store, options.session)
-        data = _exported(session, options.format)
+        data = export(session, options.format)
         if options.out is None:
             _print(data, options.format, out)
             return DONE
@@ -61,25 +50,6 @@ def run(options: Any, out: Output) -> int:
     else:
         out.say(f"Wrote {options.out} ({written:,} bytes)")
     return DONE
-
-
-def _exported(session: holdfast.Session, format: str) -> Iterator[bytes]:
-    if format == "holdfast":
-        header = {"holdfast": VERSION, "session": session.info(), "standing": standing_of(session)}
-        yield encoded(header) + b"\n"
-        for entry in session.entries():
-            yield encoded(record(entry)) + b"\n"
-    elif format == "goose-json":
-        from holdfast.cli.goose_json import goose_json  # for those who ask for it
-
-        yield encoded(goose_json(session)) + b"\n"
-    elif format in DOCUMENTS:
-        for line in DOCUMENTS[format](document(session)):
-            yield line.encode() + b"\n"
-    else:
-        context = session.context(format)
-        system = {"system": context.instructions} if format == "anthropic" and context.instructions else {}
-        yield encoded({**system, REQUESTS[format]: list(context)}) + b"\n"
 
 
 def _print(data: Iterable[bytes], format: str, out: Output) -> None:

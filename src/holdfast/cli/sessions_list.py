@@ -3,13 +3,13 @@
 import shlex
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.consent import again
 from holdfast.cli.opening import SHORT, opened
 from holdfast.cli.output import Output, Piece
 from holdfast.cli.parser import Parser, count
 from holdfast.cli.table import Column, table
+from holdfast.exporters import units
 
 STATES = ("open", "running", "ended")
 STYLES = {"running": "tool", "ended": "quiet", "open": "good"}
@@ -47,7 +47,7 @@ def run(options: Any, out: Output) -> int:
     rows: list[list[Piece]] = [
         [
             (each.id[:SHORT], "strong"), each.key or "", str(each.epoch), (each.state, STYLES[each.state]),
-            f"{each.head:,}", (wording.moment(each.active_at)[:-3], "quiet"), each.title,
+            f"{each.head:,}", (units.moment(each.active_at)[:-3], "quiet"), each.title,
         ]
         for each in page
     ]  # fmt: skip

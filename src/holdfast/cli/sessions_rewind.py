@@ -3,15 +3,15 @@
 from typing import Any
 
 import holdfast
-from holdfast.cli import story as stories
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.consent import again, agreed, not_done
-from holdfast.cli.harmless import cut, one_line
 from holdfast.cli.opening import SHORT, message_of, opened, session_of
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 from holdfast.errors import SessionBusy
+from holdfast.exporters import units
+from holdfast.exporters.messages import outline_of
+from holdfast.exporters.safe_text import cut, one_line
 
 
 def options(parser: Parser) -> None:
@@ -40,9 +40,9 @@ def run(options: Any, out: Output) -> int:
         name = session.id[:SHORT]
         plan = [f"The model's view of session {name} will end with message {message.seq} ({message.role}): {said}"]
         if hidden:
-            plan.append(f"It loses {wording.many(len(hidden), 'message')}; the transcript keeps them.")
+            plan.append(f"It loses {units.many(len(hidden), 'message')}; the transcript keeps them.")
         if restored:
-            plan.append(f"{wording.many(len(restored), 'message')} will be in it again.")
+            plan.append(f"{units.many(len(restored), 'message')} will be in it again.")
         line = again(options, "sessions", "rewind", session.id, str(message.seq))
         if not agreed(options, out, plan, line=line):
             return not_done(out, told)
@@ -56,9 +56,9 @@ def run(options: Any, out: Output) -> int:
 
 def _change(session: holdfast.Session, message_id: str) -> tuple[list[str], list[str]]:
     """What goes out of the view and what comes back; what can't be rewound now is refused before a plan is made."""
-    info, story = session.info(), stories.read(session)
+    info, outline = session.info(), outline_of(session)
     if info.state == "ended":
         session.rewind(message_id)  # it refuses, and says where to go on
     if info.running is not None:
         raise SessionBusy(session_id=session.id, turn_id=info.running)
-    return story.rewound(message_id)
+    return outline.rewound(message_id)

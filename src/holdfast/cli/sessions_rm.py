@@ -4,12 +4,12 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.consent import again, agreed, not_done
 from holdfast.cli.opening import SHORT, opened, session_of
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 TOLD_MAX = 20
 
@@ -57,34 +57,34 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"done": True, "erasures": done})
     else:
-        out.say(f"Erased: {wording.many(len(done), 'session')}, {_amount(done)}.")
+        out.say(f"Erased: {units.many(len(done), 'session')}, {_amount(done)}.")
     return DONE
 
 
 def _plan(found: Sequence[Any]) -> list[str]:
     """What would go, told session by session, and what forks and earlier sessions would lose."""
-    lines = [f"{wording.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
+    lines = [f"{units.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
     for each in found[:TOLD_MAX]:
         key = f"{each.key} · " if each.key else ""
-        active = f"{key}last active {wording.moment(each.active_at)}"
+        active = f"{key}last active {units.moment(each.active_at)}"
         lines.append(f"  {each.session_id[:SHORT]}  {active} · {_amount([each])}")
     if len(found) > TOLD_MAX:
         lines.append(f"  and {len(found) - TOLD_MAX:,} more")
     forks = sorted({fork for each in found for fork in each.forks} - {each.session_id for each in found})
     if forks:
         named = ", ".join(fork[:SHORT] for fork in forks[:TOLD_MAX])
-        lines.append(f"{wording.many(len(forks), 'session')} forked off will lose the past they share: {named}")
+        lines.append(f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}")
     copies = sorted({copy for each in found for copy in each.copies} - {each.session_id for each in found})
     if copies:
         named = ", ".join(copy[:SHORT] for copy in copies[:TOLD_MAX])
-        losing = f"{wording.many(len(copies), 'earlier session')} will lose messages that a reset carried on"
+        losing = f"{units.many(len(copies), 'earlier session')} will lose messages that a reset carried on"
         lines.append(f"{losing}: {named}")
     return lines
 
 
 def _amount(found: Sequence[Any]) -> str:
-    messages = wording.many(sum(each.messages for each in found), "message")
-    return f"{messages}, {wording.size(sum(each.bytes for each in found))}"
+    messages = units.many(sum(each.messages for each in found), "message")
+    return f"{messages}, {units.size(sum(each.bytes for each in found))}"
 
 
 def days(text: str) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
-from holdfast.cli.harmless import cells, harmless
 from holdfast.cli.opening import SHORT, opened, session_of
 from holdfast.cli.output import Output, Piece
 from holdfast.cli.parser import Parser, count
+from holdfast.exporters import units
+from holdfast.exporters.safe_text import cells, harmless
 from holdfast.runtime.clock import RealWorld
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -52,7 +52,7 @@ def run(options: Any, out: Output) -> int:
         out.json({"hits": hits})
         return DONE
     for hit in hits:
-        about = f"  {hit.key or ''}  {hit.seq} {hit.role}  {wording.moment(hit.at)}"
+        about = f"  {hit.key or ''}  {hit.seq} {hit.role}  {units.moment(hit.at)}"
         out.line((hit.session_id[:SHORT], "strong"), (about, "quiet"))
         for line in _lines(_marked(hit), out.width):
             out.line("    ", *line)

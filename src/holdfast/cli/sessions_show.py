@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import holdfast
-from holdfast.cli import story as stories
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
-from holdfast.cli.harmless import cut, harmless, one_line, wrapped
 from holdfast.cli.opening import SHORT, opened, session_of
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser, count
 from holdfast.cli.showing import Line, Printer
-from holdfast.cli.story import Scene, Story
-from holdfast.cli.story_object import story_object
+from holdfast.domain.explain import Outline, Section
+from holdfast.exporters import units
+from holdfast.exporters.messages import outline_of, read_messages, read_sections
+from holdfast.exporters.safe_text import cut, harmless, one_line, wrapped
+from holdfast.exporters.session_json import session_json
 
 LAST = 20
 INSTRUCTIONS_MAX = 300
@@ -39,82 +39,84 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         session = session_of(store, options.session)
-        info, story = session.info(), stories.read(session)
-        scenes = story.scenes
+        info, outline = session.info(), outline_of(session)
+        sections = outline.sections
         if out.is_json:
-            out.json(story_object(session, info, story, scenes[_first(story, scenes, options.last) :]))
+            out.json(session_json(session, info, outline, sections[_first(outline, sections, options.last) :]))
             return DONE
-        first = _first(story, scenes, options.last or (None if options.full else LAST))
-        for line in _lines(session, info, story, scenes, first=first, full=options.full, out=out):
+        first = _first(outline, sections, options.last or (None if options.full else LAST))
+        for line in _lines(session, info, outline, sections, first=first, full=options.full, out=out):
             out.line(*line)
     return DONE
 
 
-def _first(story: Story, scenes: list[Scene], last: int | None) -> int:
+def _first(outline: Outline, sections: list[Section], last: int | None) -> int:
     """Where the last so many turns begin. A message outside a turn counts as one; a summary does not count."""
-    counted = [at for at, scene in enumerate(scenes) if scene.turn is not None or not _is_summary(story, scene)]
+    counted = [
+        at for at, section in enumerate(sections) if section.turn is not None or not _is_summary(outline, section)
+    ]
     return counted[-last] if last is not None and last < len(counted) else 0
 
 
-def _is_summary(story: Story, scene: Scene) -> bool:
-    return scene.turn is None and scene.messages[0].id in story.covers
+def _is_summary(outline: Outline, section: Section) -> bool:
+    return section.turn is None and section.messages[0].id in outline.covers
 
 
 def _lines(
     session: holdfast.Session,
     info: holdfast.SessionInfo,
-    story: Story,
-    scenes: list[Scene],
+    outline: Outline,
+    sections: list[Section],
     *,
     first: int,
     full: bool,
     out: Output,
 ) -> Iterator[Line]:
-    before, scenes, pending = scenes[:first], scenes[first:], story.pending
+    before, sections, pending = sections[:first], sections[first:], outline.pending
     spent = {turn.number: turn.usage for turn in session.turns()}
-    printer = Printer(story, spent=spent, width=out.width, full=full)
-    yield from _header(info, story, full=full, width=out.width)
+    printer = Printer(outline, spent=spent, width=out.width, full=full)
+    yield from _header(info, outline, full=full, width=out.width)
     if before:
-        turns = sum(scene.turn is not None for scene in before)
-        left = wording.many(turns, "turn") if turns else wording.many(len(before), "message")
+        turns = sum(section.turn is not None for section in before)
+        left = units.many(turns, "turn") if turns else units.many(len(before), "message")
         yield ()
         yield ((f"… {left} before these; --full shows all", "quiet"),)
-    if story.erased:
+    if outline.erased:
         yield ()
-        yield ((f"{wording.many(story.erased, 'message')} of it were erased", "bad"),)
-    for scene, messages in stories.tellings(session, story, scenes):
-        if scene.turn is not None or _is_summary(story, scene):
+        yield ((f"{units.many(outline.erased, 'message')} of it were erased", "bad"),)
+    for section, messages in read_sections(session, outline, sections):
+        if section.turn is not None or _is_summary(outline, section):
             yield ()
-        yield from printer.scene(scene, messages)
+        yield from printer.section(section, messages)
     if pending:
         yield ()
-        yield (("inbox", "strong"), (f" · {wording.many(len(pending), 'message')} waiting for a turn", "quiet"))
-        yield from printer.scene(Scene(None, pending), stories.told(session, pending))
+        yield (("inbox", "strong"), (f" · {units.many(len(pending), 'message')} waiting for a turn", "quiet"))
+        yield from printer.section(Section(None, pending), read_messages(session, pending))
     if info.running:
         yield ()
         yield ((f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.", "quiet"),)
 
 
-def _header(info: holdfast.SessionInfo, story: Story, *, full: bool, width: int | None) -> Iterator[Line]:
+def _header(info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: int | None) -> Iterator[Line]:
     style = {"running": "tool", "ended": "bad"}.get(info.state, "good")
-    ended = f": {story.closed}" if story.closed and info.state == "ended" else ""
+    ended = f": {outline.closed}" if outline.closed and info.state == "ended" else ""
     name = f"{one_line(info.key)} · epoch {info.epoch}" if info.key is not None else "(no key)"
     yield (name, "strong"), " · ", (info.state, style), ended
     facts = {
         "id": info.id,
         "tenant": info.tenant if info.tenant != "default" else "",
-        "opened": wording.moment(info.opened_at),
-        "active": wording.moment(info.active_at),
-        "holds": f"{wording.many(info.messages, 'message')} in {wording.many(info.turns, 'turn')}, "
-        f"{wording.many(info.head, 'entry', 'entries')}",
-        "tokens": wording.tokens(info.usage),
-        "fork of": f"{story.parent[0]}, up to {story.parent[1]}" if story.parent else "",
-        "follows": story.previous or "",
+        "opened": units.moment(info.opened_at),
+        "active": units.moment(info.active_at),
+        "holds": f"{units.many(info.messages, 'message')} in {units.many(info.turns, 'turn')}, "
+        f"{units.many(info.head, 'entry', 'entries')}",
+        "tokens": units.tokens(info.usage),
+        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}" if outline.parent else "",
+        "follows": outline.previous or "",
     }
     for fact, text in facts.items():
         if text:
             yield (f"{fact:<9}", "quiet"), text
-    if story.instructions:
-        text = harmless(story.instructions) if full else cut(one_line(story.instructions), INSTRUCTIONS_MAX)
+    if outline.instructions:
+        text = harmless(outline.instructions) if full else cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
         for at, line in enumerate(wrapped(text, None if width is None else width - 9)):
             yield (f"{'' if at else 'system':<9}", "quiet"), line

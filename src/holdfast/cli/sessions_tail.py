@@ -4,18 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import holdfast
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.opening import opened, session_of
 from holdfast.cli.output import Output, Piece
 from holdfast.cli.parser import Parser, whole_number
-from holdfast.cli.records import record
 from holdfast.cli.showing import ENDS, OUTCOME_MAX
-from holdfast.cli.story import message_of
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.message import Call, Result, Text
+from holdfast.exporters import units
+from holdfast.exporters.entry_json import record
+from holdfast.exporters.messages import message_of
 from holdfast.runtime.message import shown_text_of
 
 STEP = 200
@@ -112,14 +112,14 @@ class _Teller:
                 self._out.part(("▌ cut off", "bad"))
         for part in message.parts:
             if isinstance(part, Call):
-                self._line((f"▸ {wording.call(part)}", "tool"))
+                self._line((f"▸ {units.call(part)}", "tool"))
             elif isinstance(part, Result):
-                first, *rest = wording.shortened(part.content, OUTCOME_MAX).split("\n")
+                first, *rest = units.shortened(part.content, OUTCOME_MAX).split("\n")
                 self._line(("→ ", "tool"), first)
                 for line in rest:
                     self._line("  ", line)
             elif not isinstance(part, Text):
-                self._line((wording.aside(part), "quiet"))
+                self._line((units.aside(part), "quiet"))
         self.close()
 
     def _fact(self, entry: Entry) -> None:
@@ -129,7 +129,7 @@ class _Teller:
         told, style = _FACTS[entry.kind](entry, note)
         if told:
             self.close()
-            self._out.line(("── ", "quiet"), (told, style), (f" · {wording.moment(entry.at)}", "quiet"))
+            self._out.line(("── ", "quiet"), (told, style), (f" · {units.moment(entry.at)}", "quiet"))
 
     def _line(self, *pieces: Piece) -> None:
         self.close()

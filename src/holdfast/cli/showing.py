@@ -1,4 +1,4 @@
-"""A story as lines for people: a gutter with the numbers of messages, and beside it who said what.
+"""An outline as lines for people: a gutter with the numbers of messages, and beside it who said what.
 
 Text is printed as the user saw it: a partial message ends where its stream was cut, and says so. A call stands with its
 outcome. Whatever the model no longer sees is marked with the reason.
@@ -7,13 +7,15 @@ outcome. Whatever the model no longer sees is marked with the reason.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.cli import wording
-from holdfast.cli.harmless import cells, harmless, wrapped
 from holdfast.cli.output import Piece
-from holdfast.cli.story import Scene, Story, Told
+from holdfast.domain.explain import Outline, Section
 from holdfast.domain.message import Call, Part, Refusal, Result, Text, Thinking, Usage
 from holdfast.domain.repair import Seen
 from holdfast.domain.turn import ToolCall, TurnRecord
+from holdfast.exporters import units
+from holdfast.exporters.messages import Messages
+from holdfast.exporters.safe_text import cells, harmless, wrapped
+from holdfast.exporters.units import CALL_STATES, VIEWS
 from holdfast.runtime.message import Message
 
 TEXT_MAX, OUTCOME_MAX, CALL_MAX = 4000, 600, 300
@@ -22,65 +24,63 @@ CUT = "▌"
 Line = tuple[Piece, ...]
 
 ENDS = {"completed": "good", "interrupted": "bad", "failed": "bad", "abandoned": "bad"}
-STATES = {
-    "open": ("running", "tool"),
-    "waiting": ("waiting for approval", "bad"),
-    "approved": ("approved, not run yet", "tool"),
-    "denied": ("denied", "bad"),
-    "done": ("done", "good"),
-    "failed": ("failed", "bad"),
-    "unknown": ("unknown: no outcome was stored; it may have run", "bad"),
+STATE_STYLES = {
+    "open": "tool",
+    "waiting": "bad",
+    "approved": "tool",
+    "denied": "bad",
+    "done": "good",
+    "failed": "bad",
+    "unknown": "bad",
 }
-VIEWS = {
-    "shown": ("", ""),
-    "waiting": ("", ""),
-    "retracted": ("retracted", "bad"),
-    "hidden": ("hidden from the model", "bad"),
-    "summarised": ("summarised", "quiet"),
-    "rewound": ("rewound: the model does not see it", "bad"),
-    "left out": ("left out: a list that was recorded has dropped it", "bad"),
+VIEW_STYLES = {
+    "retracted": "bad",
+    "hidden": "bad",
+    "summarised": "quiet",
+    "rewound": "bad",
+    "left out": "bad",
 }
 
 
 class Printer:
-    """Prints scenes of a story, within a width or, without one, never broken."""
+    """Prints sections of an outline, within a width or, without one, never broken."""
 
     def __init__(
         self,
-        story: Story,
+        outline: Outline,
         *,
         spent: Mapping[int, Usage],
         width: int | None,
         full: bool,
     ) -> None:
-        self._story, self._spent, self._full = story, spent, full
-        self._messages: Told = {}
-        self._answered = story.answered()
-        self._gutter = len(str(story.head)) + 1
+        self._outline, self._spent, self._full = outline, spent, full
+        self._messages: Messages = {}
+        self._answered = outline.answered()
+        self._gutter = len(str(outline.head)) + 1
         self._width = None if width is None else max(20, width - self._gutter - 2)
 
-    def scene(self, scene: Scene, messages: Told) -> Iterator[Line]:
+    def section(self, section: Section, messages: Messages) -> Iterator[Line]:
         """A turn with its end, or what stands outside of one."""
         self._messages = messages
-        if scene.turn is not None:
-            yield from self._turn(scene.turn)
-        for seen in scene.messages:
-            yield from self._summary(seen) if seen.id in self._story.covers else self._message(seen)
+        if section.turn is not None:
+            yield from self._turn(section.turn)
+        for seen in section.messages:
+            yield from self._summary(seen) if seen.id in self._outline.covers else self._message(seen)
 
     def _turn(self, turn: TurnRecord) -> Iterator[Line]:
         end, style = turn.end or "running", ENDS.get(turn.end or "", "tool")
-        lasted = f" · {wording.lasted(turn.started_at, turn.ended_at)}" if turn.ended_at is not None else ""
+        lasted = f" · {units.lasted(turn.started_at, turn.ended_at)}" if turn.ended_at is not None else ""
         why = f": {turn.error or turn.reason}" if turn.error or turn.reason else ""
-        began = wording.moment(turn.started_at)
-        tokens = wording.tokens(self._spent.get(turn.number, Usage()))
+        began = units.moment(turn.started_at)
+        tokens = units.tokens(self._spent.get(turn.number, Usage()))
         head: Line = ((f"turn {turn.number}", "strong"), (f" · {began}{lasted} · ", "quiet"), (end, style), why)
         yield (*head, (f" · {tokens}", "quiet")) if tokens else head
 
     def _summary(self, seen: Seen) -> Iterator[Line]:
-        stands_for = wording.many(len(self._story.covered(seen.id)), "message")
-        covers = self._story.covers[seen.id]
+        stands_for = units.many(len(self._outline.covered(seen.id)), "message")
+        covers = self._outline.covers[seen.id]
         spans = ", ".join(f"{first}–{last}" if first != last else f"{first}" for first, last in covers)
-        about = f" of {stands_for} ({spans}), {wording.moment(seen.at)}"
+        about = f" of {stands_for} ({spans}), {units.moment(seen.at)}"
         yield from self._headed(seen, ("summary", "system"), about, self._marks(seen))
         yield from self._said(self._messages[seen.id].text)
 
@@ -107,18 +107,18 @@ class Printer:
             marks.append(("erased", "bad"))
         if seen.note.late:
             marks.append(("late: its turn had been overtaken", "bad"))
-        view = self._story.view(seen)
-        text, style = VIEWS[view]
-        reason = self._story.retracted.get(seen.id) if view == "retracted" else ""
+        view = self._outline.view(seen)
+        text, style = VIEWS[view], VIEW_STYLES.get(view, "")
+        reason = self._outline.retracted.get(seen.id) if view == "retracted" else ""
         if text and message.state != "erased":
             marks.append((f"{text}: {reason}" if reason else text, style))
-        labels = {name: value for name, value in self._story.labels(seen.id).items() if name != "visible_to_model"}
+        labels = {name: value for name, value in self._outline.labels(seen.id).items() if name != "visible_to_model"}
         if labels:
             marks.append((", ".join(_labelled(name, value) for name, value in labels.items()), "quiet"))
         return [piece for mark in marks for piece in (" · ", mark)]
 
     def _parts(self, seen: Seen, message: Message, parts: list[Part]) -> Iterator[Line]:
-        calls = iter(self._story.calls.get(seen.id, ()))
+        calls = iter(self._outline.calls.get(seen.id, ()))
         cut = message.state == "partial"
         last = max((at for at, part in enumerate(parts) if isinstance(part, Text | Refusal)), default=-1)
         for at, part in enumerate(parts):
@@ -129,7 +129,7 @@ class Printer:
             elif isinstance(part, Result):
                 yield from self._block(f"result of {part.call_id}: {part.content}", OUTCOME_MAX, "tool")
             else:
-                yield from self._block(wording.aside(part), TEXT_MAX, "quiet")
+                yield from self._block(units.aside(part), TEXT_MAX, "quiet")
                 if self._full and isinstance(part, Thinking):
                     yield from self._block(part.text, None, "quiet")
 
@@ -140,8 +140,10 @@ class Printer:
         return iter(lines)
 
     def _call(self, part: Call, call: ToolCall | None) -> Iterator[Line]:
-        state, style = STATES[call.state] if call is not None else ("never whole", "bad")
-        yield from self._stated(list(self._block(f"▸ {wording.call(part)}", CALL_MAX, "tool")), (state, style))
+        state, style = "never whole", "bad"
+        if call is not None:
+            state, style = CALL_STATES[call.state], STATE_STYLES[call.state]
+        yield from self._stated(list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool")), (state, style))
         outcome = self._messages.get(call.outcome) if call is not None and call.outcome is not None else None
         if outcome is not None:
             late: list[Piece] = [("  late: its turn had been overtaken", "bad")] if outcome.late else []
@@ -159,7 +161,7 @@ class Printer:
         return iter([*lines, (lines[-1][0], "  ", state)])
 
     def _block(self, text: str, limit: int | None, style: str, *, indent: int = 0) -> Iterator[Line]:
-        text = wording.shortened(text.rstrip("\n"), None if self._full else limit)
+        text = units.shortened(text.rstrip("\n"), None if self._full else limit)
         width = None if self._width is None else self._width - indent
         margin = " " * (self._gutter + 2)
         for line in wrapped(harmless(text), width):

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.opening import opened
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
@@ -27,6 +27,6 @@ def run(options: Any, out: Output) -> int:
         out.json(backup)
     else:
         out.line(backup.path)
-        held = f"{wording.many(backup.sessions, 'session')}, {wording.many(backup.entries, 'entry', 'entries')}"
-        out.say((f"Verified: {held}, {wording.size(backup.bytes)}.", "quiet"))
+        held = f"{units.many(backup.sessions, 'session')}, {units.many(backup.entries, 'entry', 'entries')}"
+        out.say((f"Verified: {held}, {units.size(backup.bytes)}.", "quiet"))
     return DONE

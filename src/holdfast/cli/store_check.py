@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE, WRONG
 from holdfast.cli.opening import opened
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
@@ -29,5 +29,5 @@ def run(options: Any, out: Output) -> int:
             broken = f" ({problem.invariant})" if problem.invariant else ""
             out.line((problem.place, "strong"), f": {problem.problem}{broken}")
             out.line(f"    {problem.remedy}.")
-        out.say(f"{wording.many(len(problems), 'problem')} found." if problems else "No problems found.")
+        out.say(f"{units.many(len(problems), 'problem')} found." if problems else "No problems found.")
     return WRONG if problems else DONE

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from holdfast.cli import wording
 from holdfast.cli.codes import DONE
 from holdfast.cli.opening import opened
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
@@ -26,15 +26,15 @@ def run(options: Any, out: Output) -> int:
     for name, text in _facts(info).items():
         out.line((f"{name:<11} ", "quiet"), text)
     for name, size in info.files.items():
-        out.line((f"{'':<11} ", "quiet"), (f"{wording.size(size):>11}  {name}", "quiet"))
+        out.line((f"{'':<11} ", "quiet"), (f"{units.size(size):>11}  {name}", "quiet"))
     return DONE
 
 
 def _facts(info: Any) -> dict[str, str]:
     held = [
-        wording.many(info.sessions, "session"),
-        wording.many(info.entries, "entry", "entries"),
-        wording.many(info.tenants, "tenant"),
+        units.many(info.sessions, "session"),
+        units.many(info.entries, "entry", "entries"),
+        units.many(info.tenants, "tenant"),
     ]
     kept = (
         {"file system": info.file_system or "unknown"} if info.replication is None else {"replicated": info.replication}
@@ -42,8 +42,8 @@ def _facts(info: Any) -> dict[str, str]:
     return {
         "store": info.where,
         "holds": ", ".join(held),
-        "last entry": wording.moment(info.active_at) if info.active_at is not None else "none yet",
+        "last entry": units.moment(info.active_at) if info.active_at is not None else "none yet",
         "format": f"{info.version}, {info.engine}",
         **kept,
-        "size": wording.size(info.bytes),
+        "size": units.size(info.bytes),
     }

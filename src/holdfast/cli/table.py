@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.cli.harmless import cells, cut, one_line
 from holdfast.cli.output import Piece
+from holdfast.exporters.safe_text import cells, cut, one_line
 
 GAP = 2
 NARROW = 8

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import msgspec
 
 import holdfast
-from holdfast.cli import story as stories
-from holdfast.cli import wording
-from holdfast.cli.showing import STATES, VIEWS
-from holdfast.cli.story import Scene, Story, Told
+from holdfast.domain.explain import Outline, Section
 from holdfast.domain.message import Call, Result, Text
 from holdfast.domain.repair import Seen
+from holdfast.exporters import units
+from holdfast.exporters.messages import Messages, outline_of, read_messages, read_sections
+from holdfast.exporters.units import CALL_STATES, VIEWS
 
 MARKED = {"partial": "cut off: the user saw no more of it", "erased": "erased"}
 
@@ -53,65 +53,65 @@ Piece = Title | Fact | Heading | Remark | Words
 
 def document(session: holdfast.Session) -> Iterator[Piece]:
     """The pieces of the document, in order."""
-    info, story = session.info(), stories.read(session)
+    info, outline = session.info(), outline_of(session)
     yield Title(f"Session {info.id[:8]}")
     facts = {
         "id": info.id,
         "key": f"{info.key}, epoch {info.epoch}" if info.key is not None else "",
         "state": info.state,
-        "opened": wording.moment(info.opened_at),
-        "last active": wording.moment(info.active_at),
-        "tokens": wording.tokens(info.usage),
-        "fork of": f"{story.parent[0]}, up to {story.parent[1]}" if story.parent else "",
+        "opened": units.moment(info.opened_at),
+        "last active": units.moment(info.active_at),
+        "tokens": units.tokens(info.usage),
+        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}" if outline.parent else "",
     }
     yield from (Fact(name, text) for name, text in facts.items() if text)
-    if story.instructions:
-        yield Words(story.instructions, "Instructions")
-    if story.erased:
-        yield Remark(f"{wording.many(story.erased, 'message')} of it were erased.")
-    answered = story.answered()
-    for scene, messages in stories.tellings(session, story, story.scenes):
-        yield from _scene(scene, story, messages, answered)
-    pending = story.pending
+    if outline.instructions:
+        yield Words(outline.instructions, "Instructions")
+    if outline.erased:
+        yield Remark(f"{units.many(outline.erased, 'message')} of it were erased.")
+    answered = outline.answered()
+    for section, messages in read_sections(session, outline, outline.sections):
+        yield from _section(section, outline, messages, answered)
+    pending = outline.pending
     if pending:
         yield Heading(2, "Inbox")
-        yield from _scene(Scene(None, pending), story, stories.told(session, pending), answered)
+        yield from _section(Section(None, pending), outline, read_messages(session, pending), answered)
 
 
-def _scene(scene: Scene, story: Story, messages: Told, answered: set[str]) -> Iterator[Piece]:
-    if scene.turn is not None:
-        why = scene.turn.error or scene.turn.reason or ""
-        end = f"{scene.turn.end or 'running'}{': ' if why else ''}"
-        yield Heading(2, f"Turn {scene.turn.number}")
-        yield Remark(f"{wording.moment(scene.turn.started_at)}, {end}", why)
-    for seen in scene.messages:
-        if seen.id in story.covers:
-            stands_for = wording.many(len(story.covered(seen.id)), "message")
+def _section(section: Section, outline: Outline, messages: Messages, answered: set[str]) -> Iterator[Piece]:
+    if section.turn is not None:
+        why = section.turn.error or section.turn.reason or ""
+        end = f"{section.turn.end or 'running'}{': ' if why else ''}"
+        yield Heading(2, f"Turn {section.turn.number}")
+        yield Remark(f"{units.moment(section.turn.started_at)}, {end}", why)
+    for seen in section.messages:
+        if seen.id in outline.covers:
+            stands_for = units.many(len(outline.covered(seen.id)), "message")
             yield Words(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
         elif seen.id not in answered or any(not isinstance(part, Result) for part in messages[seen.id].parts):
-            yield from _message(seen, story, messages, is_answer=seen.id in answered)
+            yield from _message(seen, outline, messages, is_answer=seen.id in answered)
 
 
-def _message(seen: Seen, story: Story, messages: Told, *, is_answer: bool) -> Iterator[Piece]:
+def _message(seen: Seen, outline: Outline, messages: Messages, *, is_answer: bool) -> Iterator[Piece]:
     message = messages[seen.id]
     marks = [message.state] if message.state in MARKED else []
     marks += ["late"] if message.late else []
-    marks += [VIEWS[story.view(seen)][0]] if message.state != "erased" else []
+    marks += [VIEWS[outline.view(seen)]] if message.state != "erased" else []
     heading = " · ".join([f"{seen.seq} {message.role}", *(MARKED.get(mark, mark) for mark in marks if mark)])
     yield Heading(3, heading, message.role)
-    calls = iter(story.calls.get(seen.id, ()))
+    calls = iter(outline.calls.get(seen.id, ()))
     for part in message.parts if message.state != "erased" else ():
         if isinstance(part, Text):
             yield Words(part.text)
         elif isinstance(part, Call):
             call = next(calls, None)
-            state = STATES[call.state][0] if call is not None else "never whole"
-            yield Words(wording.call(part), f"Call, {state}")
+            state = CALL_STATES[call.state] if call is not None else "never whole"
+            yield Words(units.call(part), f"Call, {state}")
             outcome = messages.get(call.outcome) if call is not None and call.outcome is not None else None
             said = [each for each in outcome.parts if isinstance(each, Result)] if outcome is not None else []
             for result in [each for each in said if each.call_id == part.id][:1]:
                 yield Words(result.content, "Outcome")
         elif not isinstance(part, Result):
-            yield Words(wording.aside(part))
+            yield Words(units.aside(part))
         elif not is_answer:
             yield Words(part.content, "Outcome")

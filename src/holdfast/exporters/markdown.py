@@ -7,8 +7,8 @@ markup or HTML (I-20), and code in it stays as it was.
 import re
 from collections.abc import Iterable, Iterator
 
-from holdfast.cli.document import Fact, Heading, Piece, Remark, Title, Words
-from holdfast.cli.harmless import harmless, one_line
+from holdfast.exporters.document import Fact, Heading, Piece, Remark, Title, Words
+from holdfast.exporters.safe_text import harmless, one_line
 
 
 def markdown(pieces: Iterable[Piece]) -> Iterator[str]:

@@ -5,9 +5,10 @@
 `note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost in the telling.
 """
 
+from typing import Any
+
 import msgspec
 
-from holdfast.cli.output import encoded
 from holdfast.domain.entry import Entry
 
 
@@ -33,3 +34,20 @@ def _raw(stored: bytes) -> msgspec.Raw | None:
     if not stored:
         return None
     return msgspec.Raw(stored if b"\n" not in stored else encoded(msgspec.json.decode(stored)))
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON; halves of characters become escapes (FAULTS H7)."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What the standard library's encoder does not know: our values, and JSON that is encoded already."""
+    import json
+
+    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else msgspec.structs.asdict(value)

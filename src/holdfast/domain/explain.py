@@ -1,37 +1,31 @@
-"""A session's story: its log, read once and arranged for people.
+"""Why the model does not see a message, what a rewind would take, and how a session reads from start to end.
 
-Turns in the order in which they started, each with its messages; what a message calls stands with what was answered;
-and for each message whether the model still sees it and, if not, why. A pure reading of entries: `show` and the
-Markdown export are two ways to print it.
+An `Outline` is a session's log, read once: turns in the order in which they started, each with its messages; calls
+beside what answered them; and for each message whether the model sees it and, if not, why. Commands, exports and pages
+show it in their own ways.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-import holdfast
 from holdfast.domain.entry import Entry, note_of, noted
 from holdfast.domain.fold import Log
-from holdfast.domain.ids import turn_id
 from holdfast.domain.line import back_to
 from holdfast.domain.repair import Seen
 from holdfast.domain.turn import ToolCall, TurnRecord, tool_calls
-from holdfast.runtime.message import Message
-
-AT_ONCE = 1000
-"""How many messages are read at once to be printed."""
 
 
-class Scene(msgspec.Struct):
+class Section(msgspec.Struct):
     """What stands together: a turn, or one message or summary outside a turn."""
 
     turn: TurnRecord | None
     messages: list[Seen]
 
 
-class Story:
-    """What a session's entries tell."""
+class Outline:
+    """What a session's entries come to, for somebody who wants to understand it."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._log = Log()
@@ -90,18 +84,18 @@ class Story:
         return [seen for seen in self._log.messages if seen.id in waiting]
 
     @property
-    def scenes(self) -> list[Scene]:
+    def sections(self) -> list[Section]:
         """All that happened, in order."""
-        found: list[Scene] = []
+        found: list[Section] = []
         told = set()
         for seen in self._log.standing:
             turn = self._log.turns.get(seen.turn) if seen.turn is not None else None
             if turn is None or turn.number not in told:
-                found.append(Scene(turn, []))
+                found.append(Section(turn, []))
             if turn is not None:
                 told.add(turn.number)
             found[-1].messages.append(seen)
-        empty = [Scene(turn, []) for turn in self._log.turns.values() if turn.number not in told]
+        empty = [Section(turn, []) for turn in self._log.turns.values() if turn.number not in told]
         return sorted([*found, *empty], key=_begins) if empty else found
 
     def answered(self) -> set[str]:
@@ -127,8 +121,8 @@ class Story:
         return tuple(id for id, by in self._log.covered.items() if by == summary_id)
 
     def rewound(self, message_id: str) -> tuple[list[str], list[str]]:
-        """What a rewind to this message would take out of the model's view, and what it would bring back. The story
-        goes on as if it had been done.
+        """What a rewind to this message would take out of the model's view, and what it would bring back. The
+        outline goes on as if it had been done.
         """
         note = back_to(self._log, message_id)
         before = dict.fromkeys(seen.id for seen in self._log.order)
@@ -150,57 +144,5 @@ class Story:
 _NOTED = ("message", "retract", "compaction", "opened")
 
 
-def _begins(scene: Scene) -> int:
-    return scene.turn.seq if scene.turn is not None and scene.turn.seq else scene.messages[0].seq
-
-
-def read(session: holdfast.Session) -> Story:
-    """The story of this session."""
-    return Story(session.entries())
-
-
-Told = dict[str, Message]
-"""Messages with their payloads, by id."""
-
-
-def told(session: holdfast.Session, wanted: Iterable[Seen]) -> Told:
-    """These messages with their payloads."""
-    seqs = {seen.seq: seen for seen in wanted}
-    found: Told = {}
-    if seqs:
-        for entry in session.entries(after=min(seqs) - 1):
-            if entry.seq in seqs:
-                found[entry.id.hex()] = message_of(session, entry, turn=seqs[entry.seq].turn)
-            if len(found) == len(seqs):
-                break
-    return found
-
-
-def tellings(session: holdfast.Session, story: Story, scenes: Iterable[Scene]) -> Iterator[tuple[Scene, Told]]:
-    """Each scene with its messages and the outcomes of its calls, read some at a time (I-24)."""
-    waiting: list[Scene] = []
-    count = 0
-    for scene in scenes:
-        waiting.append(scene)
-        count += len(scene.messages)
-        if count >= AT_ONCE:
-            yield from _read_all(session, story, waiting)
-            waiting, count = [], 0
-    yield from _read_all(session, story, waiting)
-
-
-def _read_all(session: holdfast.Session, story: Story, scenes: list[Scene]) -> Iterator[tuple[Scene, Told]]:
-    wanted = {seen.id: seen for scene in scenes for seen in scene.messages}
-    outcomes = [call.outcome for id in wanted for call in story.calls.get(id, ()) if call.outcome is not None]
-    far = [story.found(id) for id in outcomes if id not in wanted]
-    messages = told(session, wanted.values())
-    for seen in far:  # an outcome that came late, in another turn
-        messages |= told(session, [seen])
-    yield from ((scene, messages) for scene in scenes)
-
-
-def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> Message:
-    """An entry as the message that it holds; a summary is one, too."""
-    note: Any = note_of("message", entry.note if entry.kind == "message" else b"")
-    seen = Seen(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
-    return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)
+def _begins(section: Section) -> int:
+    return section.turn.seq if section.turn is not None and section.turn.seq else section.messages[0].seq

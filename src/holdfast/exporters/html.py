@@ -7,8 +7,8 @@ nothing and loads nothing, and says so to the browser.
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from holdfast.cli.document import Fact, Heading, Piece, Remark, Title, Words
-from holdfast.cli.harmless import harmless, one_line
+from holdfast.exporters.document import Fact, Heading, Piece, Remark, Title, Words
+from holdfast.exporters.safe_text import harmless, one_line
 
 ROLES = ("system", "user", "assistant", "tool")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import holdfast
-from holdfast.cli import wording
 from holdfast.doctor.goose.chart import Chart
 from holdfast.doctor.goose.writing import export_of
 from holdfast.domain.message import Call, Part, Result, Text
+from holdfast.exporters import units
 from holdfast.foreign.goose.records import Row
 from holdfast.foreign.goose.records import Session as GooseSession
 from holdfast.formats import registry
@@ -90,8 +90,8 @@ def _worded(part: Part) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Call):
-        return wording.call(part)
-    return part.content if isinstance(part, Result) else wording.aside(part)
+        return units.call(part)
+    return part.content if isinstance(part, Result) else units.aside(part)
 
 
 def _row(number: int, payload: dict[str, Any]) -> Row:

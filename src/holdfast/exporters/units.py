@@ -6,6 +6,27 @@ from typing import Any
 
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Thinking, Usage
 
+CALL_STATES = {
+    "open": "running",
+    "waiting": "waiting for approval",
+    "approved": "approved, not run yet",
+    "denied": "denied",
+    "done": "done",
+    "failed": "failed",
+    "unknown": "unknown: no outcome was stored; it may have run",
+}
+"""What a call has come to, for people."""
+VIEWS = {
+    "shown": "",
+    "waiting": "",
+    "retracted": "retracted",
+    "hidden": "hidden from the model",
+    "summarised": "summarised",
+    "rewound": "rewound: the model does not see it",
+    "left out": "left out: a list that was recorded has dropped it",
+}
+"""Why the model does not see a message, for people; nothing is said of those that it sees, or will."""
+
 
 def moment(at: int) -> str:
     """A time, as the clock on the wall shows it here."""

@@ -1,0 +1,36 @@
+"""A session in the form that was asked for."""
+
+from collections.abc import Iterator
+
+import holdfast
+from holdfast.exporters.document import document
+from holdfast.exporters.entry_json import encoded, record
+from holdfast.exporters.html import html
+from holdfast.exporters.markdown import markdown
+from holdfast.runtime.restoring import VERSION, standing_of
+
+REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
+"""The provider formats, and what their requests call the list."""
+DOCUMENTS = {"markdown": markdown, "html": html}
+"""What people read."""
+FORMATS = ("holdfast", "goose-json", *REQUESTS, *DOCUMENTS)
+
+
+def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
+    """A session in one of `FORMATS`, piece by piece: a long one is never whole in memory (I-24)."""
+    if format == "holdfast":
+        header = {"holdfast": VERSION, "session": session.info(), "standing": standing_of(session)}
+        yield encoded(header) + b"\n"
+        for entry in session.entries():
+            yield encoded(record(entry)) + b"\n"
+    elif format == "goose-json":
+        from holdfast.exporters.goose_json import goose_json  # for those who ask for it
+
+        yield encoded(goose_json(session)) + b"\n"
+    elif format in DOCUMENTS:
+        for line in DOCUMENTS[format](document(session)):
+            yield line.encode() + b"\n"
+    else:
+        context = session.context(format)
+        system = {"system": context.instructions} if format == "anthropic" and context.instructions else {}
+        yield encoded({**system, REQUESTS[format]: list(context)}) + b"\n"

@@ -1,0 +1,70 @@
+"""Messages of an outline with their payloads, read some at a time (I-24)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import holdfast
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.explain import Outline, Section
+from holdfast.domain.ids import turn_id
+from holdfast.domain.repair import Seen
+from holdfast.runtime.message import Message
+
+AT_ONCE = 1000
+"""How many messages are read at once to be printed."""
+
+
+def outline_of(session: holdfast.Session) -> Outline:
+    """The outline of this session, read from its log."""
+    return Outline(session.entries())
+
+
+Messages = dict[str, Message]
+"""Messages with their payloads, by id."""
+
+
+def read_messages(session: holdfast.Session, wanted: Iterable[Seen]) -> Messages:
+    """These messages with their payloads."""
+    seqs = {seen.seq: seen for seen in wanted}
+    found: Messages = {}
+    if seqs:
+        for entry in session.entries(after=min(seqs) - 1):
+            if entry.seq in seqs:
+                found[entry.id.hex()] = message_of(session, entry, turn=seqs[entry.seq].turn)
+            if len(found) == len(seqs):
+                break
+    return found
+
+
+def read_sections(
+    session: holdfast.Session, outline: Outline, sections: Iterable[Section]
+) -> Iterator[tuple[Section, Messages]]:
+    """Each section with its messages and the outcomes of its calls, read some at a time (I-24)."""
+    waiting: list[Section] = []
+    count = 0
+    for section in sections:
+        waiting.append(section)
+        count += len(section.messages)
+        if count >= AT_ONCE:
+            yield from _read_all(session, outline, waiting)
+            waiting, count = [], 0
+    yield from _read_all(session, outline, waiting)
+
+
+def _read_all(
+    session: holdfast.Session, outline: Outline, sections: list[Section]
+) -> Iterator[tuple[Section, Messages]]:
+    wanted = {seen.id: seen for section in sections for seen in section.messages}
+    outcomes = [call.outcome for id in wanted for call in outline.calls.get(id, ()) if call.outcome is not None]
+    far = [outline.found(id) for id in outcomes if id not in wanted]
+    messages = read_messages(session, wanted.values())
+    for seen in far:  # an outcome that came late, in another turn
+        messages |= read_messages(session, [seen])
+    yield from ((section, messages) for section in sections)
+
+
+def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> Message:
+    """An entry as the message that it holds; a summary is one, too."""
+    note: Any = note_of("message", entry.note if entry.kind == "message" else b"")
+    seen = Seen(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
+    return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)
