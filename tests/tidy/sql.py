@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.engine.codec import event_name
+from holdfast.domain.accepted_events import event_name
 
 NAME = re.compile(r"^--\s*name:\s*(\S+)", re.M)
 

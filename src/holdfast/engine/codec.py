@@ -24,17 +24,9 @@ def name_of(part: bytes) -> int:
     """The name of a part: 63 bits of its SHA-256, so that it can be a row number. Whoever keeps parts compares bytes
     before taking two for one.
     """
-    import hashlib  # for large parts and events: many a program opens a store and has neither
+    import hashlib  # for large parts: many a program has none
 
     return int.from_bytes(hashlib.sha256(part).digest()[:8], "big") >> 1
-
-
-def event_name(scope: str, event: str) -> bytes:
-    """An event id within its scope as the store knows it: enough to know it again, nothing to read (FAULTS K7)."""
-    import hashlib
-
-    words = f"{len(scope)} {scope} {event}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(words, digest_size=16).digest()
 
 
 def address(reply_to: str) -> str | bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Draft, Entry
 from holdfast.engine.upkeep import Backup, Problem, StoreInfo
 
@@ -121,15 +122,6 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and id."""
-
-    name: bytes
-    session: str
-    seq: int
-    message: bytes
-
-
 class Laid(msgspec.Struct, frozen=True, gc=False):
     """How a session stands that is laid down as another store keeps it: no turn is running in it, and its inbox and its
     outbox hold this and nothing else. Events that are known already stay as they are known.
@@ -142,7 +134,7 @@ class Laid(msgspec.Struct, frozen=True, gc=False):
     erased: bool = False
     inbox: tuple[Waiting, ...] = ()
     outbox: tuple[Debt, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[AcceptedEvent, ...] = ()
 
 
 class Weight(msgspec.Struct, frozen=True, gc=False):
@@ -400,7 +392,7 @@ class Engine(Protocol):
         """Whose sessions there are, in order."""
         ...
 
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
         """A page of all events that were accepted, whosever they are, in the order of their names."""
         ...
 

@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.domain.accepted_events import AcceptedEvent, events_in
 from holdfast.domain.entry import Draft, Entry, note_of
 from holdfast.domain.inbox import Inbox
-from holdfast.engine.laying import events_in
 from holdfast.engine.protocol import (
     Debt,
     Engine,
-    Event,
     Laid,
     Opening,
     Refused,
@@ -124,7 +123,7 @@ class _Passage:
         self._debts = here.debts(state.id)
         self._ended: set[int | None] = set()
         self._inbox, self._tally = Inbox(), Tally()
-        self._events: list[Event] = []
+        self._events: list[AcceptedEvent] = []
         self.added, self._wrote = 0, False
         self._blanks = self._known is not None and state.erased and not self._is_erased_alike(self._known)
         self._notes: list[tuple[int, bytes]] = []

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from holdfast.engine.protocol import Engine, Event, Laid, SessionState, Write
+from holdfast.domain.accepted_events import AcceptedEvent
+from holdfast.engine.protocol import Engine, Laid, SessionState, Write
 from holdfast.runtime.tenancy import owned
 
 PAGE = 1000
@@ -17,7 +18,7 @@ PAGE = 1000
 def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState], bool]) -> None:
     """Lays down the events that the target lacks, of sessions that are copied as far as that."""
     for page in _pages(_lacking(here, there)):
-        of_session: dict[str, list[Event]] = {}
+        of_session: dict[str, list[AcceptedEvent]] = {}
         for event in page:
             of_session.setdefault(event.session, []).append(event)
         for session, events in of_session.items():
@@ -27,7 +28,7 @@ def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState]
                 _lay(there, state, [event for event in events if _is_there(there, event)])
 
 
-def _lacking(here: Engine, there: Engine) -> Iterator[Event]:
+def _lacking(here: Engine, there: Engine) -> Iterator[AcceptedEvent]:
     known = _all(there)
     last = next(known, None)
     for event in _all(here):
@@ -37,15 +38,15 @@ def _lacking(here: Engine, there: Engine) -> Iterator[Event]:
             yield event
 
 
-def _all(engine: Engine) -> Iterator[Event]:
+def _all(engine: Engine) -> Iterator[AcceptedEvent]:
     after = b""
     while page := engine.events(after=after, limit=PAGE):
         yield from page
         after = page[-1].name
 
 
-def _pages(events: Iterator[Event]) -> Iterator[list[Event]]:
-    page: list[Event] = []
+def _pages(events: Iterator[AcceptedEvent]) -> Iterator[list[AcceptedEvent]]:
+    page: list[AcceptedEvent] = []
     for event in events:
         page.append(event)
         if len(page) == PAGE:
@@ -54,12 +55,12 @@ def _pages(events: Iterator[Event]) -> Iterator[list[Event]]:
     yield page
 
 
-def _is_there(there: Engine, event: Event) -> bool:
+def _is_there(there: Engine, event: AcceptedEvent) -> bool:
     """Whether the entry that it became is."""
     return [entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)] == [event.message]
 
 
-def _lay(there: Engine, state: SessionState, events: list[Event]) -> None:
+def _lay(there: Engine, state: SessionState, events: list[AcceptedEvent]) -> None:
     """If the session has news meanwhile, it is in use there: then it is no copy any more, and is left."""
     if events:
         inbox = tuple(replace(waiting, waiter=None) for waiting in there.inbox(state.id))

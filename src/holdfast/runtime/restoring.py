@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.accepted_events import AcceptedEvent, events_in
 from holdfast.domain.entry import Draft, Entry, note_of
 from holdfast.domain.fold import Log
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import freeze
 from holdfast.domain.origin import session_name
-from holdfast.engine.laying import events_in
-from holdfast.engine.protocol import Debt, Event, Laid, Opening, Refused, SessionState, Waiting, Write
+from holdfast.engine.protocol import Debt, Laid, Opening, Refused, SessionState, Waiting, Write
 from holdfast.errors import Conflict, Damaged, StoreUnavailable
 from holdfast.foreign.jsonl import lines, parsed_line
 from holdfast.runtime.bringing import Brought
@@ -164,7 +164,7 @@ class _Restoring:
         self._id = self._written = str(header.session.get("id"))
         self._key = header.session.get("key")
         self._standing, self._with_outbox = header.standing, outbox
-        self._inbox, self._events = Inbox(), list[Event]()
+        self._inbox, self._events = Inbox(), list[AcceptedEvent]()
         self._head = self._turn = self._at = self._base = 0
         self._addresses, self._over, self._sent = set[str](), set[int](), set[str]()
         self._ended = self._erased = False

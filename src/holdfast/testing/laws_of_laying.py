@@ -1,8 +1,8 @@
 """Laws of laying: a session that another store keeps is laid down as it stands there, and nothing is lost here."""
 
+from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Draft
-from holdfast.engine.codec import event_name
-from holdfast.engine.protocol import Debt, Engine, Event, Laid, Opening, Owing, Waiting, Write
+from holdfast.engine.protocol import Debt, Engine, Laid, Opening, Owing, Waiting, Write
 from holdfast.testing.telling import (
     Laws,
     acceptance,
@@ -101,8 +101,8 @@ def an_event_that_is_laid_down_is_known_and_one_that_is_known_stays_as_it_is(eng
     did(engine, Write(ours, drafts=drafts(), event=("scope", "ours")))
     before = acceptance(engine, "scope", "ours")
     [first, second] = drafts(2)
-    known = Event(event_name("scope", "ours"), named(2), 2, first.id)
-    new = Event(event_name("scope", "new"), named(2), 3, second.id)
+    known = AcceptedEvent(event_name("scope", "ours"), named(2), 2, first.id)
+    new = AcceptedEvent(event_name("scope", "new"), named(2), 3, second.id)
     opening = Opening("t", None, 1)
     given = (Draft("opened", None, mint(), 1), first, second)
     laid = Laid(fence=0, active_at=1, events=(known, new))
@@ -123,7 +123,7 @@ def all_events_are_told_page_by_page_in_the_order_of_their_names(engine: Engine)
     assert [event.name for event in whole] == sorted(event_name("scope", str(number)) for number in range(7))
     assert {event.session for event in whole} == set(sessions)
     for size in range(1, 9):
-        joined: list[Event] = []
+        joined: list[AcceptedEvent] = []
         while page := engine.events(after=joined[-1].name if joined else b"", limit=size):
             assert len(page) <= size
             joined += page

@@ -16,15 +16,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import STARTING, Entry
 from holdfast.domain.seeking import Found, Sought, Words, answers
-from holdfast.engine.codec import event_name
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
     Debt,
-    Event,
     Laid,
     Outcome,
     Pending,
@@ -188,9 +187,9 @@ class ReferenceEngine:
     def tenants(self) -> list[str]:
         return sorted({s.tenant for s in self._world.sessions.values()})
 
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
         known = sorted((name, event) for name, event in self._world.events.items() if name > after)
-        return [Event(name, event.session, event.seq, event.message) for name, event in known[:limit]]
+        return [AcceptedEvent(name, event.session, event.seq, event.message) for name, event in known[:limit]]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
         found = [s for s in self._world.sessions.values() if s.tenant == tenant and s.parent in {*parents}]

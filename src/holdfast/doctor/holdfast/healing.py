@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.holdfast.records import Record
+from holdfast.domain.accepted_events import AcceptedEvent, events_in
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import Closed, Draft, Entry, Opened, TurnEnded, TurnStarted, note_of, noted
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import MessageNote, freeze
 from holdfast.domain.origin import entry_name
-from holdfast.engine.laying import events_in
-from holdfast.engine.protocol import Event, Laid, Waiting
+from holdfast.engine.protocol import Laid, Waiting
 
 SHORT = 200
 
@@ -205,7 +205,7 @@ class _Healing:
         for seq, id in sorted((seq, id) for id, seq in inbox.waiting.items()):
             yield Waiting(bytes.fromhex(id), None, seq)
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[AcceptedEvent]:
         """The events that the log knows, and those of the store that agree with it."""
         state, named = self._state, set()
         for event in events_in(self._entries, tenant=state.tenant, key=state.key, session=state.id):

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Entry, Opened, note_of
 from holdfast.domain.message import thaw
-from holdfast.engine.protocol import Debt, Event, Row, SessionState, Waiting
+from holdfast.engine.protocol import Debt, Row, SessionState, Waiting
 from holdfast.engine.sqlite.connection import APPLICATION_ID
 from holdfast.engine.sqlite.damage import bare_states
 from holdfast.engine.sqlite.engine import SqliteEngine
@@ -30,7 +31,7 @@ class Record(msgspec.Struct):
     lost: dict[int, str]
     inbox: list[Waiting]
     debts: list[Debt]
-    events: list[Event]
+    events: list[AcceptedEvent]
     journal: list[Row]
 
 
@@ -58,7 +59,7 @@ class HoldfastRecords:
         except BaseException:
             self._copy.close()
             raise
-        self._events: dict[str, list[Event]] | None = None
+        self._events: dict[str, list[AcceptedEvent]] | None = None
         self._states = {state.id: state for state in bare_states(str(self._copy.path))}
 
     def close(self) -> None:
@@ -122,7 +123,7 @@ class HoldfastRecords:
         except Damaged as error:
             return [], error.problem
 
-    def _events_of(self, session: str) -> list[Event]:
+    def _events_of(self, session: str) -> list[AcceptedEvent]:
         if self._events is None:
             self._events, after = {}, b""
             while page := _or_none(self.engine.events, after=after):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.codec import event_name, join, names_in
+from holdfast.engine.codec import join, names_in
 from holdfast.engine.postgres import migrating, upkeep
 from holdfast.engine.postgres.acknowledged import Acknowledged
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
@@ -38,7 +39,6 @@ from holdfast.engine.protocol import (
     Accepted,
     Commit,
     Debt,
-    Event,
     Outcome,
     Pending,
     Row,
@@ -261,8 +261,8 @@ class PostgresEngine:
     def tenants(self) -> list[str]:
         return [text(tenant) for (tenant,) in self._read("all_tenants")]
 
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
-        return [Event(*row) for row in self._read("events", after=after, limit=limit)]
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
+        return [AcceptedEvent(*row) for row in self._read("events", after=after, limit=limit)]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
         ids = Ids([id for id in parents if is_id(id)])

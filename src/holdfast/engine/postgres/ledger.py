@@ -13,8 +13,9 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING
-from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.engine.codec import PART_BYTES_MIN, split
 from holdfast.engine.judging import ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.postgres.laying import lay
 from holdfast.engine.postgres.naming import name, raw, text

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from holdfast.engine.codec import PART_BYTES_MIN, event_name, split
+from holdfast.domain.accepted_events import event_name
+from holdfast.engine.codec import PART_BYTES_MIN, split
 from holdfast.engine.judging import reply_of
 from holdfast.engine.postgres.acknowledged import Acknowledged
 from holdfast.engine.postgres.arrays import Blobs, Ids, Ints

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.codec import address_of, event_name, is_skeleton, join
+from holdfast.engine.codec import address_of, is_skeleton, join
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
     Commit,
     Debt,
-    Event,
     Outcome,
     Pending,
     Row,
@@ -472,8 +472,8 @@ class SqliteEngine:
     def tenants(self) -> list[str]:
         return [tenant for (tenant,) in self._read("all_tenants")]
 
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[Event]:
-        return [Event(*row) for row in self._read("events", after, limit)]
+    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
+        return [AcceptedEvent(*row) for row in self._read("events", after, limit)]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
         import json  # for erasing alone

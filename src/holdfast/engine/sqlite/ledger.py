@@ -10,8 +10,9 @@ from typing import Any
 
 import apsw
 
+from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING
-from holdfast.engine.codec import PART_BYTES_MIN, address, event_name, split
+from holdfast.engine.codec import PART_BYTES_MIN, address, split
 from holdfast.engine.judging import ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,

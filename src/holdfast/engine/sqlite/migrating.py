@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import apsw
 
-from holdfast.engine.codec import event_name
+from holdfast.domain.accepted_events import event_name
 from holdfast.engine.sqlite.queries import MIGRATIONS
 
 SCHEMA_VERSION = 3

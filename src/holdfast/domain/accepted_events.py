@@ -1,0 +1,51 @@
+"""Events that were accepted: how a store knows them again, and which ones a log tells of.
+
+A store keeps a table of them beside the log. A session that is copied, restored or healed brings only its log; its rows
+in that table are worked out from its entries.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.routing import asking_scope, scope_of
+from holdfast.errors import Damaged
+
+
+class AcceptedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and id."""
+
+    name: bytes
+    session: str
+    seq: int
+    message: bytes
+
+
+def event_name(scope: str, event: str) -> bytes:
+    """An event id within its scope as the store knows it: enough to know it again, nothing to read (FAULTS K7)."""
+    import hashlib  # many a program opens a store and has no events
+
+    words = f"{len(scope)} {scope} {event}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(words, digest_size=16).digest()
+
+
+def events_in(entries: Iterable[Entry], *, tenant: str, key: str | None, session: str) -> Iterator[AcceptedEvent]:
+    """The events that these entries were accepted as, and the call ids that somebody was asked about."""
+    scope = scope_of(tenant, key=key, session=session)
+    for entry in entries:
+        try:
+            yield from _events_of(entry, scope, session)
+        except Damaged:
+            continue  # what can't be read tells nothing (I-25)
+
+
+def _events_of(entry: Entry, scope: str, session: str) -> Iterator[AcceptedEvent]:
+    if entry.kind == "ask":
+        asked = note_of("ask", entry.note).call_id
+        yield AcceptedEvent(event_name(asking_scope(scope), asked), session, entry.seq, entry.id)
+    # Nearly all entries have none: they are told by their bytes, without a decoder.
+    if b'"event"' in entry.note and entry.kind in ("message", "turn"):
+        event = note_of(entry.kind, entry.note).event
+        if event is not None:
+            yield AcceptedEvent(event_name(scope, event), session, entry.seq, entry.id)
