@@ -58,8 +58,8 @@ class OwedWork:
                 return  # else the claim had run out, and another sender has it: then only the try is noted
         yield from self._note(note)
 
-    def _note(self, note: Posted, **write: Any) -> Plan[None]:
-        outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), ended_too=True, **write)
+    def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
+        outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), ended_too=True, pays=pays)
         if isinstance(outcome, Refused) and outcome.why != "taken":
             problem = f"its reply could not be settled ({outcome.why}); try again"
             raise Conflict(session_id=self.room.id, problem=problem)

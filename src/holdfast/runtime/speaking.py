@@ -43,10 +43,11 @@ class Speaking:
         self.number = self._claim.number = number
         self.id = turn_id(self.room.id, number)
 
-    def _store(self, **write: Any) -> Plan[Written]:
+    def _store(self, write: Write) -> Plan[Written]:
+        """Stores what is guarded by this turn's fence, or tells that the turn is over."""
         if self.ended:
             raise (yield from self.interrupted())
-        outcome = yield self.room.submit(fence=self.number, **write)
+        outcome = yield self.room.engine.submit((write,))
         if isinstance(outcome, Refused):
             self._over()
             raise (yield from self.interrupted())
@@ -116,7 +117,7 @@ class Speaking:
         """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
         chunk, text = stream.take(chunks)
         if chunk is not None:
-            yield from self._store(chunk=chunk)
+            yield from self._store(Write(self.room.id, fence=self.number, chunk=chunk))
         return text
 
     def close_stream(self, stream: Stream) -> Plan[None]:

@@ -19,7 +19,7 @@ from holdfast.domain.entry import Asked, CallStarted, Draft, End, Posted, Retrac
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.routing import asking_scope
 from holdfast.domain.turn import Ask, CallId, CallToRun, addresses
-from holdfast.engine.protocol import Owing, Refused, Ticket, Written
+from holdfast.engine.protocol import Owing, Refused, Ticket, Write, Written
 from holdfast.errors import HoldfastError, NotApproved, NotFound, OperatorNeeded, TurnInterrupted
 from holdfast.formats import registry
 from holdfast.runtime.calling import answered, to_run, was_asked
@@ -64,11 +64,14 @@ class TurnWork(Speaking):
 
     # What every write goes through.
 
-    def _write(self, **write: Any) -> Plan[Written]:
-        """Stores under this turn's fence, after what its left streams have said; or tells that the turn is over."""
+    def _write(self, *drafts: Draft, event: tuple[str, str] | None = None) -> Plan[Written]:
+        """Stores under this turn's fence, after what its left streams have said; or tells that the turn is over. With
+        an `event`, the last draft is what it was accepted as.
+        """
         if self._streams:
             yield from self.close_left()
-        return (yield from self._store(**write))
+        write = Write(self.room.id, drafts, fence=self.number, event=event, event_draft=len(drafts) - 1)
+        return (yield from self._store(write))
 
     def _over(self) -> None:
         super()._over()
@@ -79,7 +82,7 @@ class TurnWork(Speaking):
         """Stores a finished message; late, if the turn is over by now."""
         draft = self.room.message(spoken, turn=self.number, id=id)
         try:
-            yield from self._write(drafts=(draft,))
+            yield from self._write(draft)
         except TurnInterrupted:
             late = Spoken(replace(spoken.note, late=True), spoken.body)
             yield self.room.submit(drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
@@ -98,7 +101,7 @@ class TurnWork(Speaking):
         if self.ended:
             raise (yield from self.interrupted())
         spoken = speak(text, self.format, role="assistant")
-        yield from self._write(drafts=(self.room.message(spoken, turn=self.number),))
+        yield from self._write(self.room.message(spoken, turn=self.number))
         self._cut_off = None
         return text
 
@@ -120,7 +123,7 @@ class TurnWork(Speaking):
             return []
         drafts = tuple(self.room.message(each, turn=self.number) for each in spoken)
         try:
-            yield from self._write(drafts=drafts)
+            yield from self._write(*drafts)
         except TurnInterrupted:
             late = tuple(
                 self.room.message(Spoken(replace(each.note, late=True), each.body), turn=self.number, id=draft.id)
@@ -135,9 +138,7 @@ class TurnWork(Speaking):
 
     # Tools.
 
-    def call(
-        self, name: str, arguments: Any, *, call_id: Checked = None, needs_approval: bool = False
-    ) -> Plan[CallId]:
+    def call(self, name: str, arguments: Any, *, call_id: Checked = None, needs_approval: bool = False) -> Plan[CallId]:
         """Stores that this call is about to be run, or that it waits for approval and must not be (I-22)."""
         return self._call(name, _frozen(arguments), call_id or None, needs_approval)
 
@@ -178,9 +179,7 @@ class TurnWork(Speaking):
         )
         return verdict, is_bound
 
-    def _begin(
-        self, id: str, name: str, text: str, *, asks: bool, digest: str, bind: bool = True
-    ) -> Plan[CallId]:
+    def _begin(self, id: str, name: str, text: str, *, asks: bool, digest: str, bind: bool = True) -> Plan[CallId]:
         """Stores that a call is started, or asked about; `bind`: for the first time."""
         payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
         note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
@@ -192,14 +191,14 @@ class TurnWork(Speaking):
         drafts: tuple[Draft, ...] = (message,) if is_new else ()
         if not is_new and not asks:
             drafts = (self._begun(id, call.message, call.index),)
-        write: dict[str, Any] = {}
+        event = None
         if asks:
             asked = Asked(id, call.message, digest, call.index)
             drafts += (self.room.draft("ask", asked, turn=self.number),)
             if bind:
-                write = {"event": (asking_scope(self.room.scope), id), "event_draft": len(drafts) - 1}
+                event = (asking_scope(self.room.scope), id)
         try:
-            yield from self._write(drafts=drafts, **write)
+            yield from self._write(*drafts, event=event)
         except OperatorNeeded:
             if is_new:
                 self._calls.forget(call)
@@ -215,7 +214,7 @@ class TurnWork(Speaking):
         if call is None:
             raise NotApproved(call_id=ask.call_id, why="its approval was used")
         try:
-            yield from self._write(drafts=(self._begun(ask.call_id, ask.message, ask.index),))
+            yield from self._write(self._begun(ask.call_id, ask.message, ask.index))
         except OperatorNeeded:
             self._calls.forget(call)
             raise
@@ -282,13 +281,13 @@ class TurnWork(Speaking):
         log = yield Read(self.room.log)
         with self.room.lock:
             ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
-        yield from self._write(drafts=(self.room.draft("retract", Retracted(ids, reason), turn=self.number),))
+        yield from self._write(self.room.draft("retract", Retracted(ids, reason), turn=self.number))
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
         if not self.ended:
             note = Posted(self.id, "sent", platform_id=platform_id)
-            yield from self._write(drafts=(self.room.draft("post", note, turn=self.number),))
+            yield from self._write(self.room.draft("post", note, turn=self.number))
             return
         debts = yield Read(lambda: self.room.engine.debts(self.room.id))
         for debt in debts:
