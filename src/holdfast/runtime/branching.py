@@ -12,7 +12,7 @@ from holdfast.domain.line import back_to
 from holdfast.engine.protocol import Opening, Refused, SessionState, Write
 from holdfast.errors import Conflict, NotFound, SessionBusy
 from holdfast.runtime.clock import mint_session
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read, wait_for
 from holdfast.runtime.recovery import settle_if_dead
 from holdfast.runtime.room import Room
 from holdfast.runtime.transcript import find
@@ -26,16 +26,18 @@ def rewind(room: Room, to_message: str) -> Plan[None]:
         state = yield from settle_if_dead(room)
         if state.turn is not None:
             raise SessionBusy(session_id=room.id, turn_id=room.turn_name(state.turn))
-        log = yield Read(room.history)
+        log = yield from read(room.history)
         with room.lock:
             head, note = log.head, _back_to(room, log, to_message)
         draft = room.draft("rewind", note)
-        outcome = yield room.submit(drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges))
+        outcome = yield from room.commit(
+            Write(room.id, drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges))
+        )
         if not isinstance(outcome, Refused):
             room.went_back = max(room.went_back, outcome.seq)
             return
         if outcome.why == "ended":
-            raise (yield Read(room.ended))
+            raise (yield from read(room.ended))
 
 
 def _back_to(room: Room, log: Log, to_message: str) -> Rewound:
@@ -64,13 +66,13 @@ def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     """A new session that shares this one's past up to message `at`, or all of it."""
     state = yield from settle_if_dead(room)
     if at is None:
-        head = yield Read(lambda: _before_waiting(room, state.head))
+        head = yield from read(lambda: _before_waiting(room, state.head))
     else:
-        found = yield Read(partial(find, room, at))
+        found = yield from read(partial(find, room, at))
         if found is None:
             raise NotFound(what="message", name=at, hint="take the id from Session.transcript()")
         head = found.seq
-    taken = (yield Read(lambda: room.engine.current(room.tenant, key))) if key is not None else None
+    taken = (yield from read(lambda: room.engine.current(room.tenant, key))) if key is not None else None
     if taken is not None and not taken.ended:
         raise Conflict(
             session_id=taken.id, problem=f"the key `{key}` is bound to it; end it first, or fork without a key"
@@ -84,7 +86,7 @@ def fork(room: Room, *, at: str | None, key: str | None) -> Plan[Room]:
     branch = room.other(new)
     opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
     opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id)
-    outcome = yield room.engine.submit((Write(new.id, (opened,), open=opening),))
+    outcome = yield from wait_for(room.engine.submit((Write(new.id, (opened,), open=opening),)))
     if isinstance(outcome, Refused):
         problem = f"the key `{key}` was bound to another session meanwhile; use another key, or none"
         raise Conflict(session_id=room.id, problem=problem)

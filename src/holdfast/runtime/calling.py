@@ -123,9 +123,7 @@ class CallBook:
 
 def was_asked(room: Room, call_id: str) -> bool:
     """Whether anybody was ever asked about this call id: in any session of the key, or of those it was forked from."""
-    return any(
-        room.engine.accepted(asking_scope(scope), call_id) is not None for scope in dict.fromkeys(room.scopes())
-    )
+    return any(room.engine.accepted(asking_scope(scope), call_id) is not None for scope in dict.fromkeys(room.scopes()))
 
 
 def answered(log: Log, call_id: str) -> set[tuple[str, int]]:

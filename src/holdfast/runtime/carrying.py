@@ -112,9 +112,7 @@ def _nobody(entries: int) -> None:
 class _Passage:
     """One attempt, from the state that the session had at its beginning."""
 
-    def __init__(
-        self, here: Engine, there: Engine, state: SessionState, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, here: Engine, there: Engine, state: SessionState, advance: Callable[[int], None]) -> None:
         self._here, self._there, self._advance = here, there, advance
         self.state, self.cut = state, state.origin
         self._salvage = Salvage(here, state)

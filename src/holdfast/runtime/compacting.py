@@ -15,9 +15,9 @@ import msgspec
 
 from holdfast.domain.compaction import covering, cut, cut_inside
 from holdfast.domain.repair import Seen
-from holdfast.engine.protocol import Refused
+from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import Conflict, InvalidMessage
-from holdfast.runtime.drive import Await, Pause, Plan, Read
+from holdfast.runtime.drive import Pause, Plan, ask, read
 from holdfast.runtime.message import Message
 from holdfast.runtime.own_turns import is_around
 from holdfast.runtime.recovery import settle_if_dead
@@ -44,7 +44,7 @@ def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction
     text = (
         summary
         if isinstance(summary, str)
-        else (yield Await(partial(summary, [_told(room, seen) for seen in covered])))
+        else (yield from ask(partial(summary, [_told(room, seen) for seen in covered])))
     )
     if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
         raise InvalidMessage(problem="a summary must say something", place="summary")
@@ -53,7 +53,7 @@ def compact(room: Room, summary: Summary, *, keep_turns: int) -> Plan[Compaction
 
 def _covered(room: Room, keep_turns: int) -> Plan[list[Seen]]:
     own = yield from _until_free(room)
-    log = yield Read(room.log)
+    log = yield from read(room.log)
     with room.lock:
         order = log.order
         end = cut(order, keep_turns=keep_turns) if own is None else cut_inside(log, own, keep_turns=keep_turns)
@@ -72,7 +72,7 @@ def _until_free(room: Room) -> Plan[int | None]:
     while True:
         state = yield from settle_if_dead(room)
         if state.ended:
-            raise (yield Read(room.ended))
+            raise (yield from read(room.ended))
         if state.turn is None:
             return None
         if state.fence == state.turn and is_around(room.id, state.turn):
@@ -84,14 +84,16 @@ def _commit(room: Room, covered: list[str], text: str) -> Plan[Compaction]:
     spoken = speak(text, "openai.chat", origin="summary")
     while True:
         own = yield from _until_free(room)
-        log = yield Read(room.log)
+        log = yield from read(room.log)
         with room.lock:
             head, note = log.head, covering(log, covered)
         if note is None:
             raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view; compact again")
         draft = room.draft("compaction", note, body=spoken.body)
-        outcome = yield room.submit(drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
+        outcome = yield from room.commit(
+            Write(room.id, drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
+        )
         if not isinstance(outcome, Refused):
             return Compaction(outcome.seq, tuple(covered))
         if outcome.why == "ended":
-            raise (yield Read(room.ended))
+            raise (yield from read(room.ended))

@@ -4,11 +4,11 @@ What a store does is written once, as generators that never block: a plan yields
 answer. `run` drives it on the calling thread, `arun` (in `loop`) on an event loop; the public classes, sync and
 async, are thin faces over plans.
 
-    yield ticket          a commit under way       → its outcome
-    yield Read(work)      something to be read     → its value; on an event loop it is read on another thread
-    yield Await(work)     the caller's own work    → its value, awaited if it can be
-    yield Pause(…)        wait for news            → None
-    yield Listen(news, …) the same, for one who goes on listening while it reads: it misses nothing
+    yield from wait_for(ticket)  a commit under way       → its outcome
+    yield from read(work)        something to be read     → its value; on an event loop it is read on another thread
+    yield from ask(work)         the caller's own work    → its value, awaited if it can be
+    yield Pause(…)               wait for news            → None
+    yield Listen(news, …)        wait for news without missing any that come while one reads
 
 A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit
 through and then raises at that `yield`, so a plan always knows whether what it asked for was done.
@@ -45,6 +45,23 @@ class Pause(NamedTuple):
     engine: Engine
     session: str
     seconds: float
+
+
+def wait_for(ticket: Ticket) -> Plan[Outcome]:
+    """What becomes of a commit under way."""
+    found: Outcome = yield ticket
+    return found
+
+
+def read(work: Callable[[], T], *, slow: bool = False) -> Plan[T]:
+    """What this reads from the store."""
+    value: T = yield Read(work, slow)
+    return value
+
+
+def ask(work: Callable[[], Any]) -> Plan[Any]:
+    """What the caller's own function gives."""
+    return (yield Await(work))
 
 
 class Signal:

@@ -19,7 +19,7 @@ from holdfast.domain.entry import Entry, Erased
 from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Weight, Write
 from holdfast.runtime.carried import Copies, blanking, copies
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read, wait_for
 from holdfast.runtime.portions import portions
 from holdfast.runtime.recovery import settle, settle_if_dead
 from holdfast.runtime.room import PAGE, Room
@@ -66,11 +66,11 @@ def erase(room: Room, *, preview: bool, reason: str = "asked for") -> Plan[Erasu
     """Takes all words of this session out of the store. Erasing again finds nothing more, and cleans the file again."""
     state = yield from _at_rest(room) if not preview else settle_if_dead(room)
     if preview:
-        [doomed] = yield Read(partial(_looked_up, room.engine, [(room, state)]))
+        [doomed] = yield from read(partial(_looked_up, room.engine, [(room, state)]))
         return doomed.erasure
     while True:
-        [(doomed, ticket)] = yield Read(partial(_submitted, room.engine, [(room, state)], reason))
-        outcome = yield ticket
+        [(doomed, ticket)] = yield from read(partial(_submitted, room.engine, [(room, state)], reason))
+        outcome = yield from wait_for(ticket)
         if not isinstance(outcome, Refused):
             return msgspec.structs.replace(doomed.erasure, done=True)
         state = yield from _at_rest(room)
@@ -85,16 +85,16 @@ def retain(
     cutoff = int(now - days * DAY_MS)
     reason = f"no news for {days:g} days"
     if not preview:
-        yield Read(engine.scrub, slow=True)
+        yield from read(engine.scrub, slow=True)
     family = _Family(engine, tenant, cutoff)
     found: list[Erasure] = []
     before = (cutoff, "")
-    while states := (yield Read(partial(engine.kept, tenant, before=before, limit=BATCH))):
+    while states := (yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
-        old = yield Read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
+        old = yield from read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
         for some in portions(old, entries_max=ENTRIES_MAX):
             if preview:
-                looked_up = yield Read(partial(_looked_up, engine, [(room(state), state) for state in some]))
+                looked_up = yield from read(partial(_looked_up, engine, [(room(state), state) for state in some]))
                 found += [doomed.erasure for doomed in looked_up]
             else:
                 found += yield from _all_of(engine, [(room(state), state) for state in some], cutoff, reason)
@@ -138,21 +138,19 @@ class _Family:
             ancestor = self._parents.get(ancestor)
 
 
-def _all_of(
-    engine: Engine, some: list[tuple[Room, SessionState]], cutoff: int, reason: str
-) -> Plan[list[Erasure]]:
+def _all_of(engine: Engine, some: list[tuple[Room, SessionState]], cutoff: int, reason: str) -> Plan[list[Erasure]]:
     """Many at once: they share transactions, and the file is cleaned once for each. One that has news meanwhile is
     kept; that another erasure has taken copies out of it is none.
     """
     done: list[Erasure] = []
     while some:
         again: list[Room] = []
-        for doomed, ticket in (yield Read(partial(_submitted, engine, some, reason, forget_events=True))):
-            if isinstance((yield ticket), Refused):
+        for doomed, ticket in (yield from read(partial(_submitted, engine, some, reason, forget_events=True))):
+            if isinstance((yield from wait_for(ticket)), Refused):
                 again.append(doomed.room)
             else:
                 done.append(msgspec.structs.replace(doomed.erasure, done=True))
-        states = yield Read(partial(_states, again))
+        states = yield from read(partial(_states, again))
         some = [(room, state) for room, state in zip(again, states, strict=True) if _is_over(state, cutoff)]
     return done
 

@@ -26,7 +26,7 @@ from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import Row
 from holdfast.runtime.damage import readable
-from holdfast.runtime.drive import Listen, News, Plan, Read, run
+from holdfast.runtime.drive import Listen, News, Plan, read, run
 from holdfast.runtime.message import parts_of, text_of
 from holdfast.runtime.room import Room
 
@@ -147,14 +147,14 @@ def _chunk_of(row: Row) -> str:
 
 def following(room: Room, after: str | None) -> Plan[Follower]:
     """A follower from this cursor on; `CursorExpired` when it can't be served."""
-    return (yield Read(lambda: Follower(room, after)))
+    return (yield from read(lambda: Follower(room, after)))
 
 
 def next_events(room: Room, follower: Follower, news: News) -> Plan[list[Event]]:
     """The next events, waited for; nothing once the session is over and all of it was told."""
     while True:
         news.told.clear()
-        events = yield Read(follower.step)
+        events = yield from read(follower.step)
         if events or follower.over:
             return events
         yield Listen(news, room.engine.look_s)

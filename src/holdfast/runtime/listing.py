@@ -15,7 +15,7 @@ from holdfast.domain.arguments import INTEGER_MAX
 from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import BadArgument
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read
 from holdfast.runtime.room import Room
 from holdfast.runtime.summing import OPENING, state_of, title
 
@@ -85,7 +85,7 @@ def listing(
     engine: Engine, tenant: str, room: Callable[[SessionState], Room], asked: Wanted, matching: set[str] | None = None
 ) -> Plan[Page[Listed]]:
     """A page of the sessions that were asked for; of these ids only, if any are given."""
-    return (yield Read(lambda: _page(engine, tenant, room, asked, matching)))
+    return (yield from read(lambda: _page(engine, tenant, room, asked, matching)))
 
 
 def _page(

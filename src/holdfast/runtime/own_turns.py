@@ -51,7 +51,6 @@ class Hold:
             return False
         return _task() is (None if self._task is None else self._task())
 
-
     @property
     def is_on_its_loop(self) -> bool:
         """Whether the caller runs where the turn does, if that is on an event loop."""

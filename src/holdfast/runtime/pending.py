@@ -16,7 +16,7 @@ from holdfast.domain.repair import Seen
 from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, Pending, SessionState
 from holdfast.errors import BadArgument
 from holdfast.runtime.damage import readable
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read
 from holdfast.runtime.listing import Page
 from holdfast.runtime.message import Message
 from holdfast.runtime.recovery import settle_if_dead
@@ -48,11 +48,11 @@ def pending(
     """A page of what waits, oldest first; `after` is the `next` of the page before."""
     mark = _read(after) if after is not None else None
     if mark is None:
-        running = yield Read(lambda: [engine.state(id) for id in engine.running(tenant)])
+        running = yield from read(lambda: [engine.state(id) for id in engine.running(tenant)])
         for state in running:
             if state is not None:
                 yield from settle_if_dead(room(state))
-    found: list[Pending] = yield Read(lambda: engine.pending(tenant, after=mark, limit=limit + 1))
+    found: list[Pending] = yield from read(lambda: engine.pending(tenant, after=mark, limit=limit + 1))
     shown = found[:limit]
     is_cut = sum(len(each.entry.body) for each in found) >= PAGE_BYTES_MAX
     next = _write(shown[-1]) if shown and (len(found) > limit or is_cut) else None

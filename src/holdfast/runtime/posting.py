@@ -15,11 +15,11 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.domain.fold import Log
 from holdfast.domain.ids import turn_id
-from holdfast.engine.protocol import Claim, Debt, Engine, Refused, Ticket
+from holdfast.engine.protocol import Claim, Debt, Engine, Refused, Ticket, Write
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
 from holdfast.runtime.clock import mint
-from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.drive import Plan, read, run, wait_for
 from holdfast.runtime.message import parts_of, shown_text_of
 from holdfast.runtime.room import Room
 
@@ -42,7 +42,7 @@ class OwedWork:
     def claim(self, claim_s: float) -> Ticket:
         """Asks to have this reply alone for so long; refused when it is owed no more, or another sender has it."""
         self._token = mint(self.room.world, self.room.world.now())
-        return self.room.submit(claim=Claim(self.debt.id, self._token, claim_s), ended_too=True)
+        return self.room.submit(Write(self.room.id, claim=Claim(self.debt.id, self._token, claim_s), ended_too=True))
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
@@ -53,13 +53,17 @@ class OwedWork:
         note = Posted(self.debt.id.hex(), "failed", reason=reason)
         if self._token is not None:
             back = Claim(self.debt.id, self._token, 0.0)
-            outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), claim=back, ended_too=True)
+            outcome = yield from self.room.commit(
+                Write(self.room.id, drafts=(self.room.draft("post", note),), claim=back, ended_too=True)
+            )
             if not isinstance(outcome, Refused):
                 return  # else the claim had run out, and another sender has it: then only the try is noted
         yield from self._note(note)
 
     def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
-        outcome = yield self.room.submit(drafts=(self.room.draft("post", note),), ended_too=True, pays=pays)
+        outcome = yield from self.room.commit(
+            Write(self.room.id, drafts=(self.room.draft("post", note),), ended_too=True, pays=pays)
+        )
         if isinstance(outcome, Refused) and outcome.why != "taken":
             problem = f"its reply could not be settled ({outcome.why}); try again"
             raise Conflict(session_id=self.room.id, problem=problem)
@@ -135,12 +139,12 @@ def outbox(engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: floa
     after: Debt | None = None
     while len(found) < limit:
         size = limit - len(found)
-        page = yield Read(partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None))
-        works = yield Read(partial(_worded, rooms, page))
+        page = yield from read(partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None))
+        works = yield from read(partial(_worded, rooms, page))
         # All claims of a page are under way at once: they share a sync.
         claims = [None if claim_s is None else work.claim(claim_s) for work in works]
         for work, claim in zip(works, claims, strict=True):
-            if claim is None or not isinstance((yield claim), Refused):
+            if claim is None or not isinstance((yield from wait_for(claim)), Refused):
                 found.append(work)
         if len(page) < size:
             break

@@ -24,10 +24,10 @@ from holdfast.domain.message import MessageNote, all_flat, check, freeze, is_fla
 from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import CONTINUE, Seen
 from holdfast.domain.view import ranges
-from holdfast.engine.protocol import Refused
+from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read
 from holdfast.runtime.room import PAGE, Room, speak
 
 _NO_NOTE = MessageNote()
@@ -115,12 +115,14 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
     attempt = first
     while True:
         if attempt.drafts:
-            outcome = yield room.submit(drafts=attempt.drafts, head=attempt.head, unbase=attempt.shows_past)
+            outcome = yield from room.commit(
+                Write(room.id, drafts=attempt.drafts, head=attempt.head, unbase=attempt.shows_past)
+            )
             if isinstance(outcome, Refused):
                 if outcome.why == "ended":
-                    raise (yield Read(room.ended))
+                    raise (yield from read(room.ended))
                 again = partial(_Attempt, room, memory, first.frozen(), format)
-                attempt = yield Read(partial(room.reading, again))
+                attempt = yield from read(partial(room.reading, again))
                 continue
         memory.anchors[format] = attempt.anchors if attempt is first else _rebound(attempt.anchors, payloads)
         memory.leading[format] = len(attempt.leading)
@@ -132,9 +134,7 @@ def _commit(room: Room, memory: Memory, payloads: list[Any], format: str, first:
 class _Attempt:
     """What recording this list means for the log as it is now. `shows_past`: it shows what a load would not read."""
 
-    def __init__(
-        self, room: Room, memory: Memory, payloads: list[Any], format: str, same: _Same | None = None
-    ) -> None:
+    def __init__(self, room: Room, memory: Memory, payloads: list[Any], format: str, same: _Same | None = None) -> None:
         self._room, self._format, self._payloads = room, format, payloads
         self._log = log = room.log()
         self.shows_past = False

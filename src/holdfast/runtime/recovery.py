@@ -13,7 +13,7 @@ from functools import partial
 from holdfast.domain.entry import End, TurnEnded
 from holdfast.engine.protocol import Commit, Refused, Row, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
-from holdfast.runtime.drive import Pause, Plan, Read, outcome_of
+from holdfast.runtime.drive import Pause, Plan, outcome_of, read, wait_for
 from holdfast.runtime.holder import is_gone
 from holdfast.runtime.own_turns import DESERTED, is_deserted
 from holdfast.runtime.room import Room
@@ -34,9 +34,9 @@ def settle_if_dead(room: Room) -> Plan[SessionState]:
     keeper = room.keeper
     while True:
         if keeper.is_at_work:
-            yield Read(keeper.sweep)
+            yield from read(keeper.sweep)
         works = keeper.works
-        state = yield Read(room.state)
+        state = yield from read(room.state)
         if room.engine.read_only:
             return state
         left = keeper.take_left(room.id, state.turn)
@@ -58,7 +58,7 @@ def settle_to_read(room: Room) -> Plan[SessionState]:
     try:
         return (yield from settle_if_dead(room))
     except OperatorNeeded:
-        return (yield Read(room.state))
+        return (yield from read(room.state))
 
 
 def settle(
@@ -81,14 +81,14 @@ def settle(
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
     asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
     lease_s = SETTLE_S if is_asked else None
-    ticket = room.submit(drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
+    ticket = room.submit(Write(room.id, drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True))
     try:
-        outcome = yield ticket
+        outcome = yield from wait_for(ticket)
         if isinstance(outcome, Refused):
             return False
         while True:
             last = yield from _last_write(room, state, end, reason)
-            outcome = yield room.engine.submit((last,) if also is None else (yield from also(last)))
+            outcome = yield from wait_for(room.engine.submit((last,) if also is None else (yield from also(last))))
             if not isinstance(outcome, Refused) or outcome.why != "moved":
                 break
             yield Pause(room.engine, room.id, AGAIN_S)  # something came in late, or an old server was asked
@@ -102,8 +102,8 @@ def settle(
 def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[Write]:
     """The write that ends a seized turn: its one end, what it had delivered, and what it gives back."""
     assert state.turn is not None
-    rows = yield Read(partial(journal, room, state.journal))
-    log = yield Read(room.log)
+    rows = yield from read(partial(journal, room, state.journal))
+    log = yield from read(room.log)
     with room.lock:
         of_turn = log.of_turn(state.turn)
         turn = log.turns.get(state.turn)
@@ -133,9 +133,9 @@ def _last_write(room: Room, state: SessionState, end: End, reason: str) -> Plan[
 def _leave(room: Room, fence: int, cut: BaseException) -> Plan[None]:
     """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for the lease."""
     try:
-        left = room.submit(fence=fence, renew_s=0, ended_too=True)
+        left = room.submit(Write(room.id, fence=fence, renew_s=0, ended_too=True))
         if not isinstance(cut, GeneratorExit):
-            yield left
+            yield from wait_for(left)
     except HoldfastError:
         room.keeper.give_up((room.id, fence))
 

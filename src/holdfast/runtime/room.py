@@ -17,12 +17,13 @@ from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken, freeze, is_flat, thaw
 from holdfast.domain.repair import Seen
 from holdfast.domain.routing import scope_of
-from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, SessionState, Ticket, Write
+from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, Outcome, SessionState, Ticket, Write
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, NotFound, SessionEnded
 from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.context import Context, Contexts
 from holdfast.runtime.damage import located, readable
+from holdfast.runtime.drive import Plan, wait_for
 from holdfast.runtime.keeper import Keeper
 from holdfast.runtime.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.message import Message
@@ -34,9 +35,7 @@ PAGE = 2000
 class Room:
     """One session of one store."""
 
-    def __init__(
-        self, engine: Engine, world: World, keeper: Keeper, lineages: Lineages, state: SessionState
-    ) -> None:
+    def __init__(self, engine: Engine, world: World, keeper: Keeper, lineages: Lineages, state: SessionState) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
         self._lineages = lineages
         self.id, self.tenant, self.key, self.epoch = state.id, state.tenant, state.key, state.epoch
@@ -263,8 +262,13 @@ class Room:
             raise NotFound(what="session", name=self.id, hint="it may have been erased")
         return state
 
-    def submit(self, **write: Any) -> Ticket:
-        return self.engine.submit((Write(self.id, **write),))
+    def submit(self, write: Write) -> Ticket:
+        """A commit of this one write, under way."""
+        return self.engine.submit((write,))
+
+    def commit(self, write: Write) -> Plan[Outcome]:
+        """What becomes of this one write."""
+        return wait_for(self.engine.submit((write,)))
 
     def draft(self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b"") -> Draft:
         at = self.world.now()

@@ -19,7 +19,7 @@ from holdfast.domain.seeking import TEXT_MAX, Found, Sought, Words, asked, snipp
 from holdfast.engine.protocol import Engine
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read
 
 _OF_SESSIONS = ("open", "running", "ended")
 _OF_MESSAGES = ("complete", "partial")
@@ -63,7 +63,7 @@ def sought(
 
 def search(engine: Engine, question: Sought, limit: int) -> Plan[list[Hit]]:
     """The newest messages that answer."""
-    return [_hit(found) for found in (yield Read(lambda: engine.search(question, limit=limit), slow=True))]
+    return [_hit(found) for found in (yield from read(lambda: engine.search(question, limit=limit), slow=True))]
 
 
 def _hit(found: Found) -> Hit:

@@ -19,7 +19,7 @@ from holdfast.runtime.branching import fork, rewind
 from holdfast.runtime.calls import calls
 from holdfast.runtime.context import Context
 from holdfast.runtime.damage import readable
-from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.drive import Plan, read, run, wait_for
 from holdfast.runtime.follow import Event, follow
 from holdfast.runtime.message import Message
 from holdfast.runtime.recovery import settle, settle_if_dead, settle_to_read
@@ -52,11 +52,11 @@ class SessionWork:
         room = self.room
         draft = room.message(spoken, turn=None)
         event = (room.scope, event_id) if event_id is not None else None
-        outcome = yield room.engine.submit((Write(room.id, (draft,), event=event),))
+        outcome = yield from wait_for(room.engine.submit((Write(room.id, (draft,), event=event),)))
         if isinstance(outcome, Refused):
             if outcome.why == "accepted":
-                raise (yield Read(lambda: already(room, event_id or "", outcome.detail)))
-            raise (yield Read(room.ended))
+                raise (yield from read(lambda: already(room, event_id or "", outcome.detail)))
+            raise (yield from read(room.ended))
         return draft.id.hex()
 
     def append_all(self, messages: Sequence[Any], *, format: str) -> Plan[list[str]]:
@@ -64,8 +64,8 @@ class SessionWork:
 
     def _append_all(self, spoken: list[Any]) -> Plan[list[str]]:
         drafts = tuple(self.room.message(each, turn=None) for each in spoken)
-        if drafts and isinstance((yield self.room.submit(drafts=drafts)), Refused):
-            raise (yield Read(self.room.ended))
+        if drafts and isinstance((yield from self.room.commit(Write(self.room.id, drafts=drafts))), Refused):
+            raise (yield from read(self.room.ended))
         return [draft.id.hex() for draft in drafts]
 
     def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
@@ -76,43 +76,43 @@ class SessionWork:
 
     def context(self, format: str, *, prefill: bool = False) -> Plan[Context]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.context(format, prefill=prefill)))
+        return (yield from read(lambda: self.room.context(format, prefill=prefill)))
 
     def instructions(self, text: str | None) -> Plan[str | None]:
         if text is not None:
             yield from self._note("instructions", body=freeze(text))
             return text
-        log = yield Read(self.room.log)
+        log = yield from read(self.room.log)
         return log.instructions
 
     def label(self, message_id: Checked, labels: dict[str, Any]) -> Plan[None]:
         labels = registry.plain(labels)
         freeze(labels)
-        known = yield Read(partial(find, self.room, message_id))
+        known = yield from read(partial(find, self.room, message_id))
         if known is None:
             raise NotFound(what="message", name=message_id, hint="take the id from Session.transcript()")
         yield from self._note("label", Labelled(message_id, labels, known.seq))
 
     def _note(self, kind: str, note: Any = None, *, body: bytes = b"") -> Plan[None]:
-        outcome = yield self.room.submit(drafts=(self.room.draft(kind, note, body=body),))
+        outcome = yield from self.room.commit(Write(self.room.id, drafts=(self.room.draft(kind, note, body=body),)))
         if isinstance(outcome, Refused):
-            raise (yield Read(self.room.ended))
+            raise (yield from read(self.room.ended))
 
     def decide(self, call_id: Checked, approved: bool, by: Checked) -> Plan[None]:
         """Answers the newest call of this id that waits. A denial is also the call's outcome."""
         while True:
-            log = yield Read(self.room.history)
+            log = yield from read(self.room.history)
             with self.room.lock:
                 waiting = [ask for ask in log.asks.values() if ask.call_id == call_id and ask.approved is None]
                 head = log.head
             if not waiting:
                 raise NotFound(what="call that waits for approval", name=call_id, hint=_decided(log, call_id))
             drafts = self._decision(waiting[-1], approved, by)
-            outcome = yield self.room.submit(drafts=drafts, head=head)
+            outcome = yield from self.room.commit(Write(self.room.id, drafts=drafts, head=head))
             if not isinstance(outcome, Refused):
                 return
             if outcome.why == "ended":
-                raise (yield Read(self.room.ended))
+                raise (yield from read(self.room.ended))
 
     def _decision(self, ask: Ask, approved: bool, by: str) -> tuple[Draft, ...]:
         decided = self.room.draft("decision", Decided(ask.call_id, ask.message, approved, by, ask.index))
@@ -159,36 +159,38 @@ class SessionWork:
             if state.ended:
                 return
             if state.turn is None:
-                yield room.submit(drafts=(room.draft("closed", Closed(reason)),), idle=True, close=True)
+                yield from room.commit(
+                    Write(room.id, drafts=(room.draft("closed", Closed(reason)),), idle=True, close=True)
+                )
             else:
                 yield from settle(room, state, end="interrupted", reason=f"stopped: {reason}", also=close)
 
     def calls(self) -> Plan[list[ToolCall]]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.reading(lambda: calls(self.room))))
+        return (yield from read(lambda: self.room.reading(lambda: calls(self.room))))
 
     def info(self) -> Plan[SessionInfo]:
         state = yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.reading(lambda: info(self.room, state))))
+        return (yield from read(lambda: self.room.reading(lambda: info(self.room, state))))
 
     def turns(self, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
         yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.reading(lambda: turns(self.room, after=after, limit=limit))))
+        return (yield from read(lambda: self.room.reading(lambda: turns(self.room, after=after, limit=limit))))
 
     def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
         if after == 0:
             yield from settle_to_read(self.room)
-        return (yield Read(lambda: self.room.reading(lambda: messages(self.room, after=after, limit=limit))))
+        return (yield from read(lambda: self.room.reading(lambda: messages(self.room, after=after, limit=limit))))
 
     def head(self) -> Plan[int]:
-        return (yield Read(lambda: self.room.state().head))
+        return (yield from read(lambda: self.room.state().head))
 
     def entries(self, after: int) -> Plan[list[Entry]]:
-        return (yield Read(lambda: [readable(entry) for entry in self.room.page(after)]))
+        return (yield from read(lambda: [readable(entry) for entry in self.room.page(after)]))
 
     def pending(self) -> Plan[list[Message]]:
         yield from settle_to_read(self.room)
-        return (yield Read(self.room.pending))
+        return (yield from read(self.room.pending))
 
 
 def _decided(log: Log, call_id: str) -> str:

@@ -19,7 +19,7 @@ from holdfast.engine.protocol import Refused, Write, Written
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.calling import CallBook
 from holdfast.runtime.clock import mint
-from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.drive import Plan, read, run, wait_for
 from holdfast.runtime.recovery import journal, settle
 from holdfast.runtime.room import Room
 from holdfast.runtime.stream import Stream, as_shown
@@ -47,7 +47,7 @@ class Speaking:
         """Stores what is guarded by this turn's fence, or tells that the turn is over."""
         if self.ended:
             raise (yield from self.interrupted())
-        outcome = yield self.room.engine.submit((write,))
+        outcome = yield from wait_for(self.room.engine.submit((write,)))
         if isinstance(outcome, Refused):
             self._over()
             raise (yield from self.interrupted())
@@ -55,7 +55,7 @@ class Speaking:
 
     def interrupted(self) -> Plan[TurnInterrupted]:
         """The error that tells why this turn is over. Who raises it tells the turn's owner; see `untold`."""
-        log = yield Read(self.room.log)
+        log = yield from read(self.room.log)
         turn = log.turns.get(self.number)
         if log.closed == "erased":
             reason = "its session was erased"
@@ -89,7 +89,7 @@ class Speaking:
     def renew(self) -> bool:
         """Asks for more time; the keeper calls this and does not wait."""
         if not self.ended and self.number:
-            ticket = self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
+            ticket = self.room.submit(Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True))
             ticket.then(lambda _: self._renewed(ticket))
         return not self.ended
 
@@ -132,7 +132,7 @@ class Speaking:
             return
         yield from self.enter(stream)
         if stream.ticket is not None:
-            yield stream.ticket
+            yield from wait_for(stream.ticket)
         yield from self._is_entered(stream)
 
     def close_left(self, but: Stream | None = None) -> Plan[None]:
@@ -150,7 +150,7 @@ class Speaking:
         with self._lock:
             if stream in self._streams and stream.draft is not None and not stream.submitted:
                 stream.submitted = True
-                stream.ticket = self.room.submit(fence=self.number, drafts=(stream.draft,))
+                stream.ticket = self.room.submit(Write(self.room.id, fence=self.number, drafts=(stream.draft,)))
 
     def _drafted(self, stream: Stream) -> Plan[None]:
         """The stream's message, put together; as it was shown, where it can't be."""
@@ -159,7 +159,7 @@ class Speaking:
                 spoken = stream.message()
             except Exception:
                 stream.unread = True
-                rows = yield Read(partial(journal, self.room))
+                rows = yield from read(partial(journal, self.room))
                 spoken = as_shown([row for row in rows if row.message == stream.id])
             stream.draft = None if spoken is None else self.room.message(spoken, turn=self.number, id=stream.id)
             self._cut_off = cut_off(stream)
@@ -175,7 +175,7 @@ class Speaking:
         if not submitted:
             return False
         if ticket is None or not ticket.done:  # behind it, if it is on its way: a ticket is waited for by one alone
-            yield self.room.submit(fence=self.number, renew_s=self.lease_s, fleeting=True)
+            yield from self.room.commit(Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True))
         try:
             outcome = ticket.result() if ticket is not None else None
         except OperatorNeeded:
@@ -192,7 +192,7 @@ class Speaking:
         return True
 
     def _is_in_log(self, id: bytes) -> Plan[bool]:
-        log = yield Read(self.room.log)
+        log = yield from read(self.room.log)
         with self.room.lock:
             return any(message.id == id.hex() for message in log.of_turn(self.number))
 

@@ -18,7 +18,7 @@ from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Accepted, Commit, Refused, SessionState, Start, Waiting, Write, Written
 from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
-from holdfast.runtime.drive import Pause, Plan, Read
+from holdfast.runtime.drive import Pause, Plan, read, wait_for
 from holdfast.runtime.holder import myself
 from holdfast.runtime.leases import WAITER_S
 from holdfast.runtime.own_turns import is_held_here
@@ -75,7 +75,7 @@ def start(room: Room, wish: Wish, on_ended: Callable[[Room], Plan[Room]] | None 
             elif state.turn is not None:
                 yield from _meet(room, state, wish)
             else:
-                waiting = yield Read(partial(room.engine.inbox, room.id))
+                waiting = yield from read(partial(room.engine.inbox, room.id))
                 if wish.accepted and all(each.message != wish.id for each in waiting):
                     yield from _missed(room, wish)
                     continue
@@ -119,7 +119,7 @@ def commit_start(room: Room, wish: Wish, commit: Commit, *, took: bool) -> Plan[
         room, holder=wish.waiter, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took
     )
     try:
-        outcome = yield room.engine.submit(commit)
+        outcome = yield from wait_for(room.engine.submit(commit))
         if isinstance(outcome, Written):
             work.begin(outcome.turn)
             return work
@@ -129,7 +129,7 @@ def commit_start(room: Room, wish: Wish, commit: Commit, *, took: bool) -> Plan[
     except BaseException as cut:
         room.keeper.forsake(work)
         if not isinstance(cut, GeneratorExit):
-            yield Read(room.keeper.sweep)  # the caller's own next turn is to find the session free
+            yield from read(room.keeper.sweep)  # the caller's own next turn is to find the session free
         raise
     room.keeper.drop(work)
     return outcome
@@ -149,10 +149,13 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
         takes = f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, and would wait for ever'
         raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
     if wish.spoken is not None and not wish.accepted:
-        outcome = yield room.submit(
-            drafts=wish.draft(room),
-            event=wish.event(room),
-            admits=(Waiting(wish.id, wish.waiter, lease_s=WAITER_S),),
+        outcome = yield from room.commit(
+            Write(
+                room.id,
+                drafts=wish.draft(room),
+                event=wish.event(room),
+                admits=(Waiting(wish.id, wish.waiter, lease_s=WAITER_S),),
+            )
         )
         if isinstance(outcome, Refused):
             yield from _refused(room, wish, outcome)
@@ -166,10 +169,10 @@ def _meet(room: Room, state: SessionState, wish: Wish) -> Plan[None]:
 def _go_on_waiting(room: Room, wish: Wish) -> Plan[None]:
     """The wish's message still has its waiter, for another while; if it is still there."""
     wish.renew_at = room.world.tick() + WAITER_S / 3
-    for waiting in (yield Read(partial(room.engine.inbox, room.id))):
+    for waiting in (yield from read(partial(room.engine.inbox, room.id))):
         if waiting.message == wish.id:
             mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
-            yield room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),))
+            yield from wait_for(room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),)))
 
 
 def _waited_for(session: str, waiting: Waiting) -> Write:
@@ -190,29 +193,29 @@ def _stop_waiting(room: Room, wish: Wish, cut: BaseException) -> Plan[None]:
                     free = replace(waiting, waiter=None, lease_s=None)
                     ticket = room.engine.submit((_waited_for(place, free),))
                     if not isinstance(cut, GeneratorExit):
-                        yield ticket  # the caller's own next turn is to find it free
+                        yield from wait_for(ticket)  # the caller's own next turn is to find it free
 
 
 def _missed(room: Room, wish: Wish) -> Plan[None]:
     """The wish's own message no longer waits here. Returns when a reset has taken it along, since the state was looked
     at: then it is to be looked for where it waits now."""
-    state = yield Read(room.state)
+    state = yield from read(room.state)
     if not state.ended:
-        raise (yield Read(partial(_taken, room, wish)))
+        raise (yield from read(partial(_taken, room, wish)))
 
 
 def _elsewhere(room: Room, on_ended: Callable[[Room], Plan[Room]] | None) -> Plan[Room]:
     if on_ended is None:
-        raise (yield Read(room.ended))
+        raise (yield from read(room.ended))
     return (yield from on_ended(room))
 
 
 def _refused(room: Room, wish: Wish, refused: Refused) -> Plan[None]:
     """Why a start was refused; returns when it should be tried again."""
     if refused.why == "accepted":
-        raise (yield Read(lambda: already(room, wish.event_id or "", refused.detail)))
+        raise (yield from read(lambda: already(room, wish.event_id or "", refused.detail)))
     if refused.why == "taken" and wish.accepted:
-        waiting = yield Read(partial(room.engine.inbox, room.id))
+        waiting = yield from read(partial(room.engine.inbox, room.id))
         if not any(each.message == wish.id for each in waiting):  # else it was another message that a turn took
             yield from _missed(room, wish)
     if refused.why == "missing":
@@ -227,9 +230,9 @@ def _taken(room: Room, wish: Wish) -> AlreadyAccepted:
 
 def refuse_known_event(room: Room, wish: Wish) -> Plan[None]:
     """Raises `AlreadyAccepted` when this event came before."""
-    known = yield Read(lambda: room.engine.accepted(room.scope, wish.event_id or ""))
+    known = yield from read(lambda: room.engine.accepted(room.scope, wish.event_id or ""))
     if known is not None:
-        raise (yield Read(lambda: already(room, wish.event_id or "", known)))
+        raise (yield from read(lambda: already(room, wish.event_id or "", known)))
 
 
 def already(room: Room, event_id: str, known: Accepted) -> AlreadyAccepted:

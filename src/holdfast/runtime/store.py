@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import Arrivals, RealWorld, World, mint_session
-from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.drive import Plan, read, run, wait_for
 from holdfast.runtime.holding import HeldEngine
 from holdfast.runtime.keeper import Keeper, Part
 from holdfast.runtime.lineage import Lineages
@@ -132,7 +132,7 @@ class StoreWork:
     def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
         """The key's current session: made if there is none, replaced if it is due."""
         while True:
-            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is None and not create:
                 raise NotFound(what="session for the key", name=key, hint="Store.session(key) makes one")
             if state is not None and state.ended and not create:
@@ -146,7 +146,7 @@ class StoreWork:
     def reset(self, key: str, *, reason: str) -> Plan[SessionWork]:
         """Ends the current session, what runs in it included, and binds a new one; the epoch rises."""
         while True:
-            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended:
                 state = yield from settle_if_dead(self.room(state))
             if state is not None and state.turn is not None:
@@ -162,11 +162,11 @@ class StoreWork:
 
     def _turn(self, key: str, wish: Wish, reset: Policy | None) -> Plan[TurnWork]:
         while True:
-            state = yield Read(lambda: self.engine.current(self.tenant, key))
+            state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
                 return (yield from start(self.room(state), wish, on_ended=lambda room: self._current(key)))
             reason = self._reason(state, reset) or "replaced"
-            replacement = yield Read(partial(self._replacement, state, key, reason))
+            replacement = yield from read(partial(self._replacement, state, key, reason))
             if replacement is None:
                 continue
             room, writes = replacement
@@ -176,11 +176,9 @@ class StoreWork:
             if isinstance(outcome, TurnWork):
                 return outcome
             if outcome.why == "accepted":
-                raise (yield Read(partial(already, room, wish.event_id or "", outcome.detail)))
+                raise (yield from read(partial(already, room, wish.event_id or "", outcome.detail)))
 
-    def accept(
-        self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked
-    ) -> Plan[Receipt]:
+    def accept(self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked) -> Plan[Receipt]:
         """A durable receipt: the message waits in the inbox of the key's current session, made if there is none."""
         spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
         return self._accept(key, spoken, event_id)
@@ -194,10 +192,13 @@ class StoreWork:
                 if len(self._latest) >= LATEST_MAX:
                     self._latest.clear()
                 self._latest[key] = room
-            outcome = yield room.submit(
-                drafts=(room.message(spoken, turn=None, id=id),),
-                event=(room.scope, event_id) if event_id is not None else None,
-                admits=(Waiting(id),),
+            outcome = yield from room.commit(
+                Write(
+                    room.id,
+                    drafts=(room.message(spoken, turn=None, id=id),),
+                    event=(room.scope, event_id) if event_id is not None else None,
+                    admits=(Waiting(id),),
+                )
             )
             if isinstance(outcome, Written):
                 return Receipt(room.id, id.hex())
@@ -225,7 +226,7 @@ class StoreWork:
 
     def get(self, session_id: str) -> Plan[SessionWork]:
         known = session_id if session_id.isascii() and session_id.isprintable() else ""  # as all ids are
-        found = (yield Read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX))) if known else []
+        found = (yield from read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX))) if known else []
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
             return SessionWork(self.room((exact or found)[0]))
@@ -250,7 +251,7 @@ class StoreWork:
         from holdfast.runtime.searching import sought
 
         question = sought(self.tenant, text, key=asked.key, state=asked.state)
-        matching = yield Read(lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True)
+        matching = yield from read(lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True)
         return (yield from listing(self.engine, self.tenant, self.room, asked, set(matching)))
 
     def search(self, text: str, *, limit: int, session: str | None, **filters: Any) -> "Plan[list[Hit]]":
@@ -302,11 +303,11 @@ class StoreWork:
 
     def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[Room | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
-        replacement = yield Read(partial(self._replacement, state, key, reason))
+        replacement = yield from read(partial(self._replacement, state, key, reason))
         if replacement is None:
             return None
         room, writes = replacement
-        outcome = yield self.engine.submit(tuple(writes))
+        outcome = yield from wait_for(self.engine.submit(tuple(writes)))
         return None if isinstance(outcome, Refused) else room
 
     def _replace_running(self, state: SessionState, key: str, reason: str) -> Plan[Room | None]:
@@ -317,7 +318,7 @@ class StoreWork:
         def close(last: Write) -> Plan[Commit]:
             replacement = None
             while replacement is None:
-                replacement = yield Read(lambda: self._replacement(room.state(), key, reason))
+                replacement = yield from read(lambda: self._replacement(room.state(), key, reason))
             new, (*closing, opening) = replacement
             made.append(new)
             for one in closing:  # none when somebody else has ended it by now, and then this commit is refused
@@ -325,7 +326,7 @@ class StoreWork:
             return last, opening
 
         yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)
-        now = yield Read(lambda: self.engine.current(self.tenant, key))
+        now = yield from read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
 
     def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]] | None:

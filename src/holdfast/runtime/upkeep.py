@@ -18,7 +18,7 @@ from holdfast.engine.upkeep import PROBLEMS_MAX, Backup, Problem, StoreInfo
 from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.damage import readable
-from holdfast.runtime.drive import Plan, Read
+from holdfast.runtime.drive import Plan, read
 from holdfast.runtime.lineage import Lineages
 from holdfast.runtime.portions import portions
 
@@ -51,15 +51,15 @@ def vacuum(where: str | os.PathLike[str]) -> int:
 
 def info(engine: Engine) -> Plan[StoreInfo]:
     """What is in the store and how large it is; cheap."""
-    return (yield Read(engine.info))
+    return (yield from read(engine.info))
 
 
 def check(engine: Engine) -> Plan[list[Problem]]:
     """All that is wrong with it; nothing is written (I-18). It reads the whole store."""
-    problems = yield Read(engine.check, slow=True)
+    problems = yield from read(engine.check, slow=True)
     told = {problem.place for problem in problems}
     left = max(PROBLEMS_MAX - len(problems), 0)
-    return problems + (yield Read(lambda: list(islice(_unreadable(engine, told), left)), slow=True))
+    return problems + (yield from read(lambda: list(islice(_unreadable(engine, told), left)), slow=True))
 
 
 def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
@@ -150,4 +150,4 @@ def backup(engine: Engine, to: str | os.PathLike[str]) -> Plan[Backup]:
     """A verified copy of one moment of it, while others write, in a new file."""
     place = os.path.abspath(os.fsdecode(to))
     real_path(place)  # refuses what can't be the name of a file; a link is not followed, for it is something already
-    return (yield Read(lambda: engine.backup(place), slow=True))
+    return (yield from read(lambda: engine.backup(place), slow=True))

@@ -25,7 +25,7 @@ from holdfast.formats import registry
 from holdfast.runtime.calling import answered, to_run, was_asked
 from holdfast.runtime.clock import mint
 from holdfast.runtime.context import Context
-from holdfast.runtime.drive import Plan, Read, run
+from holdfast.runtime.drive import Plan, read, run, wait_for
 from holdfast.runtime.keeper import Tie
 from holdfast.runtime.message import Message
 from holdfast.runtime.own_turns import DESERTED, Hold, current_loop
@@ -85,7 +85,9 @@ class TurnWork(Speaking):
             yield from self._write(draft)
         except TurnInterrupted:
             late = Spoken(replace(spoken.note, late=True), spoken.body)
-            yield self.room.submit(drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
+            yield from self.room.commit(
+                Write(self.room.id, drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
+            )
             raise
         self._calls.note(draft.id.hex(), spoken.note)
         return draft.id.hex()
@@ -94,7 +96,7 @@ class TurnWork(Speaking):
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Plan[Context]:
         yield from self.close_left()
-        return (yield Read(lambda: self.room.context(format or self.format, prefill=prefill)))
+        return (yield from read(lambda: self.room.context(format or self.format, prefill=prefill)))
 
     def say(self, text: str) -> Plan[str]:
         """Text, whole and durable; given back to be shown."""
@@ -129,7 +131,7 @@ class TurnWork(Speaking):
                 self.room.message(Spoken(replace(each.note, late=True), each.body), turn=self.number, id=draft.id)
                 for each, draft in zip(spoken, drafts, strict=True)
             )
-            yield self.room.submit(drafts=late, ended_too=True)
+            yield from self.room.commit(Write(self.room.id, drafts=late, ended_too=True))
             raise
         for draft, each in zip(drafts, spoken, strict=True):
             self._calls.note(draft.id.hex(), each.note)
@@ -159,13 +161,13 @@ class TurnWork(Speaking):
 
     def _judged(self, call_id: str, digests: tuple[str, str], needs_approval: bool) -> Plan[tuple[Verdict, bool]]:
         """What is to be done about this call, and whether its id was bound before."""
-        log = yield Read(self.room.log)
+        log = yield from read(self.room.log)
         with self.room.lock:
             asks = log.asks_of(call_id)
-        is_bound = bool(asks) or (yield Read(partial(was_asked, self.room, call_id)))
+        is_bound = bool(asks) or (yield from read(partial(was_asked, self.room, call_id)))
         done: set[tuple[str, int]] = set()
         if is_bound:
-            log = yield Read(self.room.history)  # what was asked before the last compaction counts, too
+            log = yield from read(self.room.history)  # what was asked before the last compaction counts, too
             with self.room.lock:
                 asks, done = log.asks_of(call_id), answered(log, call_id)
         verdict = judge_call(
@@ -228,7 +230,7 @@ class TurnWork(Speaking):
         if self.ended:
             raise (yield from self.interrupted())
         yield from self.close_left()
-        return (yield Read(lambda: to_run(self.room, self.number, self._calls.begun())))
+        return (yield from read(lambda: to_run(self.room, self.number, self._calls.begun())))
 
     def result(self, call_id: Checked, content: Any, *, error: bool = False) -> Plan[str]:
         """Stores what the tool answered; late, if the turn is over by now."""
@@ -249,7 +251,7 @@ class TurnWork(Speaking):
             raise
 
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
-        log = yield Read(self.room.history)
+        log = yield from read(self.room.history)
         with self.room.lock:
             return any(call.id == call_id for message in log.messages for call in message.note.calls)
 
@@ -259,7 +261,7 @@ class TurnWork(Speaking):
         """Takes what came in meanwhile."""
         yield from self.close_left()
         while True:
-            waiting = yield Read(lambda: self.room.engine.inbox(self.room.id))
+            waiting = yield from read(lambda: self.room.engine.inbox(self.room.id))
             free = tuple(w.message for w in waiting if self.room.keeper.leases.is_free(self.room.id, w))
             if not free:
                 if (yield from self.stopped()):
@@ -268,9 +270,9 @@ class TurnWork(Speaking):
             ids = tuple(message.hex() for message in free)
             draft = self.room.draft("take", Taken(ids), turn=self.number)
             self._took = True  # before it is known: a caller that is cancelled here has taken them, and owes the answer
-            outcome = yield self.room.submit(fence=self.number, drafts=(draft,), takes=free)
+            outcome = yield from self.room.commit(Write(self.room.id, fence=self.number, drafts=(draft,), takes=free))
             if isinstance(outcome, Written):
-                return (yield Read(partial(self.room.pick, ids)))
+                return (yield from read(partial(self.room.pick, ids)))
             if outcome.why != "taken":
                 self._over()
                 raise (yield from self.interrupted())
@@ -278,7 +280,7 @@ class TurnWork(Speaking):
     def retract(self, reason: str = "retried") -> Plan[None]:
         """Takes this turn's answer out of the model's view; the user did see it, and the transcript keeps it."""
         yield from self.close_left()
-        log = yield Read(self.room.log)
+        log = yield from read(self.room.log)
         with self.room.lock:
             ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
         yield from self._write(self.room.draft("retract", Retracted(ids, reason), turn=self.number))
@@ -289,7 +291,7 @@ class TurnWork(Speaking):
             note = Posted(self.id, "sent", platform_id=platform_id)
             yield from self._write(self.room.draft("post", note, turn=self.number))
             return
-        debts = yield Read(lambda: self.room.engine.debts(self.room.id))
+        debts = yield from read(lambda: self.room.engine.debts(self.room.id))
         for debt in debts:
             if debt.turn == self.number:
                 yield from OwedWork(self.room, debt, "").sent(platform_id)
@@ -332,7 +334,7 @@ class TurnWork(Speaking):
                 if not (yield from self._is_entered(stream)):
                     yield from self._drafted(stream)
             ticket = self._submit_end(last, owes)
-        outcome = yield ticket
+        outcome = yield from wait_for(ticket)
         open_streams = [stream for stream in self._streams if not stream.closed]
         self._over()
         if isinstance(outcome, Refused):
@@ -352,7 +354,9 @@ class TurnWork(Speaking):
             drafts = [stream.draft for stream in streams if stream.draft is not None]
             for stream in streams:
                 stream.submitted = True
-            ticket = self.room.submit(fence=self.number, drafts=(*drafts, last), finish=True, owes=owes)
+            ticket = self.room.submit(
+                Write(self.room.id, fence=self.number, drafts=(*drafts, last), finish=True, owes=owes)
+            )
             for stream in streams:
                 stream.ticket = ticket
         return ticket
@@ -421,7 +425,7 @@ class TurnWork(Speaking):
         """Whom this turn's answer is owed to: those who asked for it with an address."""
         if self._reply_to is None and not self._took:
             return ()
-        return (yield Read(self._debts))
+        return (yield from read(self._debts))
 
     def _debts(self) -> tuple[Owing, ...]:
         log = self.room.log()
@@ -436,7 +440,7 @@ class TurnWork(Speaking):
     def stopped(self) -> Plan[bool]:
         """Whether this turn is over: stopped, taken over, or ended."""
         if not self.ended:
-            state = yield Read(self.room.state)
+            state = yield from read(self.room.state)
             if state.turn != self.number or state.fence != self.number:
                 self._over()
         self.owner_knows |= self.ended
