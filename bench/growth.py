@@ -154,9 +154,7 @@ def _retained(where: str) -> dict[str, float]:
     return found
 
 
-def _compared(
-    run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]
-) -> Iterator[Figure]:
+def _compared(run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]) -> Iterator[Figure]:
     for name in columns[0]:
         times = [column[name] for column in columns]
         by = ", ".join(f"{size:,}: {took * 1e3:.2f} ms" for size, took in zip(sizes, times, strict=True))

@@ -14,8 +14,8 @@ import apsw
 
 import holdfast
 from holdfast.runtime.clock import RealWorld
-from holdfast.testing.life import Life, go_on
-from holdfast.testing.oracle import Act, Ledger, judge
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload, go_on
+from holdfast.testing.oracle import Acknowledged, Act, judge
 
 FORMATS = ("openai.chat", "anthropic")
 """The usual one and the strictest: two are quicker looked at than four."""
@@ -36,14 +36,16 @@ class Later(RealWorld):
         return super().tick() + self._ahead_s
 
 
-def wrong(place: Path, told: Sequence[Act], life: Life, *, again: bool = False, **options: Any) -> list[str]:
+def wrong(
+    place: Path, told: Sequence[Act], life: ScriptedWorkload, *, again: bool = False, **options: Any
+) -> list[str]:
     """Everything that is not as it should be in the store at `place`, when callers had been told this much. `again`:
     it is looked at a second time, after work has gone on.
     """
     erased = sum(act[0] == "erased" for act in told)
     found = left_over(place, life.secrets[:erased])
     with holdfast.open(place, durability="process", **options) as store:
-        found += judge(store, Ledger(told, tried=life.tried), formats=FORMATS)
+        found += judge(store, Acknowledged(told, tried=life.tried), formats=FORMATS)
         go_on(store, "The next one")
         found += judge(store, formats=FORMATS) if again else []
     return found + unsound(place)

@@ -1,9 +1,9 @@
 """The command line for tests: run in this process, as a process of its own, or on a terminal.
 
-    done = command("sessions", "list", "--store", path)    # in this process: quick
-    done = process("sessions", "list", "--store", path)    # a real process, with pipes
-    done = on_terminal("sessions", "list", "--store", path, columns=80, typed="y\\n")
-    done.code, done.out, done.err, done.json
+done = command("sessions", "list", "--store", path)    # in this process: quick
+done = process("sessions", "list", "--store", path)    # a real process, with pipes
+done = on_terminal("sessions", "list", "--store", path, columns=80, typed="y\\n")
+done.code, done.out, done.err, done.json
 """
 
 import fcntl

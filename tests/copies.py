@@ -1,7 +1,7 @@
 """Stores to be copied, and all that is in one, for the tests that copy.
 
-    fill(path)                       # two tenants, forks, keys with epochs, every state a session can be in
-    assert told(path) == told(other) # the same sessions, in every respect that a store knows
+fill(path)                       # two tenants, forks, keys with epochs, every state a session can be in
+assert told(path) == told(other) # the same sessions, in every respect that a store knows
 """
 
 import os

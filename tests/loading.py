@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 import holdfast
 import procs
-from holdfast.testing.oracle import Act, Ledger, judge
+from holdfast.testing.oracle import Acknowledged, Act, judge
 
 LIMIT_S = 60.0
 
@@ -110,7 +110,7 @@ class Loads:
     def wrong(self, store: holdfast.Store) -> list[str]:
         """Everything that was told and is not so, or is there twice; and every invariant that does not hold."""
         tried = [text for load in self.each for text in load.tried]
-        return judge(store, Ledger(self.told, tried=tried))
+        return judge(store, Acknowledged(self.told, tried=tried))
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 
 is run as a process of its own (see `loading`). Each of its sessions has a key and a writer: a thread, or a task of the
 asyncio face. A writer asks, streams an answer, notes something beside the turn, and begins again. Words are never said
-twice, so that a doubled one shows. A line is an act as JSON, in the words of `testing.oracle.Ledger`, with the
+twice, so that a doubled one shows. A line is an act as JSON, in the words of `testing.oracle.Acknowledged`, with the
 key behind its name:
 
     try KEY TEXT                   these words are about to be said

@@ -64,6 +64,22 @@ def test_no_file_has_a_hollow_name():
     hold(names.hollow_names(ROOT))
 
 
+def test_no_folder_is_too_full():
+    hold(shape.folder_sizes(ROOT))
+
+
+def test_words_with_too_many_jobs_do_not_come_back():
+    hold(names.busy_words(ROOT))
+
+
+def test_every_picture_in_a_name_is_in_the_glossary():
+    hold(names.pictures(ROOT))
+
+
+def test_no_two_classes_have_one_name():
+    hold(names.doubled_classes(ROOT))
+
+
 def test_names_use_the_words_of_the_glossary():
     hold(names.synonyms(ROOT))
 

@@ -34,10 +34,10 @@ MAP = {
     "holdfast/engine/sqlite/engine.py": "from ..protocol import Engine\n",
     "holdfast/engine/postgres/engine.py": "",
     "holdfast/engine/protocol.py": "",
-    "holdfast/formats/anthropic.py": "import anthropic\n",
+    "holdfast/formats/anthropic/messages.py": "import anthropic\n",
     "holdfast/runtime/store.py": "from holdfast.domain import message\nfrom holdfast.engine.sqlite import engine\n",
     "holdfast/doctor/exam.py": "",
-    "holdfast/testing/faults.py": "import holdfast\n",
+    "holdfast/testing/faults/disk.py": "import holdfast\n",
     "holdfast/cli/main.py": "from holdfast import open\nfrom holdfast.testing import faults\n",
 }
 
@@ -56,7 +56,7 @@ def test_a_tree_as_on_the_map_is_in_order(project):
         ("domain/message.py", "from ..engine import protocol", "above"),
         ("runtime/store.py", "from holdfast import Store", "above"),
         ("runtime/store.py", "from holdfast.doctor.exam import Exam", "sibling"),
-        ("formats/anthropic.py", "from holdfast.engine import protocol", "sibling"),
+        ("formats/anthropic/messages.py", "from holdfast.engine import protocol", "sibling"),
         ("engine/sqlite/engine.py", "from ..postgres.engine import Engine", "do not know each other"),
         ("errors.py", "if TYPE_CHECKING:\n    from holdfast.domain.entry import Entry", "above"),
         ("errors.py", "def late():\n    from holdfast.domain.entry import Entry", "above"),
@@ -110,6 +110,34 @@ def test_a_module_without_a_docstring_is_found(project):
 
 
 # Names
+
+
+def test_a_folder_that_is_too_full_is_found(project):
+    files = {f"holdfast/engine/part_{number}.py": "" for number in range(16)}
+    assert len(shape.folder_sizes(project({"holdfast/engine/__init__.py": "", **files}))) == 1
+    (project({}) / "src/holdfast/engine/part_0.py").unlink()
+    assert shape.folder_sizes(project({})) == []
+
+
+@pytest.mark.parametrize("code", ["class Told: ...", "class _Ledger: ..."])
+def test_a_word_with_too_many_jobs_is_found(project, code):
+    assert len(names.busy_words(project({"holdfast/engine/writer.py": code}))) == 1
+
+
+def test_a_module_named_with_a_word_with_too_many_jobs_is_found(project):
+    assert len(names.busy_words(project({"holdfast/engine/room.py": ""}))) == 1
+
+
+def test_a_picture_that_the_glossary_does_not_explain_is_found(project):
+    page = "## Glossary\n\n| word | means |\n|---|---|\n| fence | a number |\n"
+    root = project({"ARCHITECTURE.md": page, "holdfast/engine/fence.py": "class Lighthouse: ..."})
+    assert [problem.split("`")[1] for problem in names.pictures(root)] == ["Lighthouse"]
+
+
+def test_two_classes_of_one_name_are_found(project):
+    root = project({"holdfast/engine/a.py": "class One: ...", "holdfast/domain/b.py": "class One: ...\nclass Two: ..."})
+    assert len(names.doubled_classes(root)) == 1
+
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,24 @@ from holdfast import errors, parts
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.message import Usage
-from holdfast.domain.routing import Daily, Idle, Policy
+from holdfast.domain.reset_policy import Daily, Idle, Policy
 from holdfast.domain.turn import CallId, CallToRun, ToolCall
 from holdfast.errors import HoldfastError
 from holdfast.runtime.clock import World
-from holdfast.runtime.context import Context
-from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.follow import Event
-from holdfast.runtime.message import Message, MessageCall
-from holdfast.runtime.posting import Owed, Receipt
+from holdfast.runtime.live.context import Context
+from holdfast.runtime.live.follow import Event
+from holdfast.runtime.live.message import Message, MessageCall
+from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.store import open_store as open
-from holdfast.runtime.summing import SessionInfo, TurnInfo
 from holdfast.runtime.turn import Turn
+from holdfast.runtime.turns.delivery import Delivery
+from holdfast.runtime.turns.outbox import Owed, Receipt
 
 if TYPE_CHECKING:
-    from holdfast.engine.upkeep import Backup, Problem, StoreInfo
-    from holdfast.runtime.agents import AgentCache
+    from holdfast.engine.store_info import Backup, Problem, StoreInfo
+    from holdfast.runtime.agent_cache import AgentCache
     from holdfast.runtime.aio import (
         AsyncOwed,
         AsyncSession,
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
         StartingTurn,
         open_async,
     )
-    from holdfast.runtime.aio_delivery import AsyncDelivery
-    from holdfast.runtime.carrying import Difference
-    from holdfast.runtime.compacting import Compaction, Summary
-    from holdfast.runtime.copying import Copied, Progress, Salvaged, copy
-    from holdfast.runtime.erasing import Erasure
-    from holdfast.runtime.listing import Listed, Page
-    from holdfast.runtime.pending import PendingMessage
-    from holdfast.runtime.recording import Recorded
-    from holdfast.runtime.searching import Hit
+    from holdfast.runtime.catalog.list_sessions import Listed, Page
+    from holdfast.runtime.catalog.pending import PendingMessage
+    from holdfast.runtime.catalog.search import Hit
+    from holdfast.runtime.changes.compact import Compaction, Summary
+    from holdfast.runtime.changes.erase import Erasure
+    from holdfast.runtime.changes.record import Recorded
+    from holdfast.runtime.transfer.copy_session import Difference
+    from holdfast.runtime.transfer.copy_store import Copied, Progress, Salvaged, copy
+    from holdfast.runtime.turns.delivery_async import AsyncDelivery
 
 __version__ = "0.1.0"
 
@@ -112,30 +112,30 @@ __all__ = [
 ]
 
 _LATER = {
-    "AgentCache": "runtime.agents",
-    "AsyncDelivery": "runtime.aio_delivery",
+    "AgentCache": "runtime.agent_cache",
+    "AsyncDelivery": "runtime.turns.delivery_async",
     "AsyncOwed": "runtime.aio",
     "AsyncSession": "runtime.aio",
     "AsyncStore": "runtime.aio",
     "AsyncTurn": "runtime.aio",
-    "Backup": "engine.upkeep",
-    "Compaction": "runtime.compacting",
-    "Copied": "runtime.copying",
-    "Difference": "runtime.carrying",
-    "Erasure": "runtime.erasing",
-    "Hit": "runtime.searching",
-    "Listed": "runtime.listing",
+    "Backup": "engine.store_info",
+    "Compaction": "runtime.changes.compact",
+    "Copied": "runtime.transfer.copy_store",
+    "Difference": "runtime.transfer.copy_session",
+    "Erasure": "runtime.changes.erase",
+    "Hit": "runtime.catalog.search",
+    "Listed": "runtime.catalog.list_sessions",
     "OpeningStore": "runtime.aio",
-    "Page": "runtime.listing",
-    "PendingMessage": "runtime.pending",
-    "Problem": "engine.upkeep",
-    "Progress": "runtime.copying",
-    "Recorded": "runtime.recording",
-    "Salvaged": "runtime.copying",
+    "Page": "runtime.catalog.list_sessions",
+    "PendingMessage": "runtime.catalog.pending",
+    "Problem": "engine.store_info",
+    "Progress": "runtime.transfer.copy_store",
+    "Recorded": "runtime.changes.record",
+    "Salvaged": "runtime.transfer.copy_store",
     "StartingTurn": "runtime.aio",
-    "StoreInfo": "engine.upkeep",
-    "Summary": "runtime.compacting",
-    "copy": "runtime.copying",
+    "StoreInfo": "engine.store_info",
+    "Summary": "runtime.changes.compact",
+    "copy": "runtime.transfer.copy_store",
     "open_async": "runtime.aio",
 }
 

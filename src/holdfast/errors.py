@@ -31,7 +31,7 @@ import re
 from typing import Any, ClassVar
 
 
-class _Told(Exception):
+class _Coded(Exception):
     """What has a code, fields, and a sentence made of them."""
 
     code: ClassVar[str]
@@ -46,17 +46,17 @@ class _Told(Exception):
         return _revive, (type(self), self.fields)
 
 
-def _revive(kind: type[_Told], fields: dict[str, Any]) -> _Told:
+def _revive(kind: type[_Coded], fields: dict[str, Any]) -> _Coded:
     return kind(**fields)
 
 
-def _sentence(kind: type[_Told], fields: dict[str, Any]) -> str:
+def _sentence(kind: type[_Coded], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
     told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))), text)
     return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
 
 
-class HoldfastError(_Told):
+class HoldfastError(_Coded):
     """Something went wrong in Holdfast."""
 
     code = "holdfast_error"
@@ -220,7 +220,7 @@ class CursorExpired(ReaderBehind):
     resume: str
 
 
-class WeaklyReplicated(_Told, UserWarning):
+class WeaklyReplicated(_Coded, UserWarning):
     """The store at `{where}` is not as safe as it was meant to be: {problem}. {remedy}."""
 
     code = "weakly_replicated"
@@ -229,7 +229,7 @@ class WeaklyReplicated(_Told, UserWarning):
     remedy: str
 
 
-class OpenToOthers(_Told, UserWarning):
+class OpenToOthers(_Coded, UserWarning):
     """Every user of this machine may use `{where}` (its mode is {mode}). {remedy}."""
 
     code = "open_to_others"

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from commanding import command, on_terminal, process, surroundings
 from goose_stores import built, one_call
-from holdfast.cli.commands import COMMANDS
+from holdfast.cli.command_table import COMMANDS
 
 ANSI = re.compile(r"\x1b\[")
 

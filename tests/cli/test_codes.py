@@ -11,7 +11,7 @@ import holdfast
 from commanding import SOURCE, command, process, surroundings
 from holdfast import errors
 from holdfast.cli import codes
-from holdfast.cli.commands import COMMANDS, GROUPS
+from holdfast.cli.command_table import COMMANDS, GROUPS
 from tidy.faces import error_classes
 
 

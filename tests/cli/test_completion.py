@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from commanding import command
-from holdfast.cli.commands import COMMANDS, below
+from holdfast.cli.command_table import COMMANDS, below
 from holdfast.cli.parser import parser_of
 
 

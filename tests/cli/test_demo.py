@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.cli import demo_model, demo_story
+from holdfast.cli.demo import model, scenario
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ANSI = re.compile(r"\x1b\[")
@@ -42,16 +42,16 @@ def told(tmp_path_factory: pytest.TempPathFactory):
 
 def test_every_promise_is_kept_and_the_exit_code_says_so(told):
     assert told["schema"] == "holdfast.demo/1"
-    assert told["checks"] == dict.fromkeys(demo_story.CHECKS, True)
+    assert told["checks"] == dict.fromkeys(scenario.CHECKS, True)
     assert told["held"] is True
 
 
 def test_the_process_was_killed_in_the_middle_and_what_was_seen_is_a_prefix_of_what_is_stored(told):
     """I-5, by the words themselves and not by the demo's own judgement."""
     assert told["exit_code"] == -9
-    assert demo_model.MIDDLE in told["seen"]
-    assert demo_model.ANSWER.startswith(told["seen"])
-    assert told["seen"] != demo_model.ANSWER
+    assert model.MIDDLE in told["seen"]
+    assert model.ANSWER.startswith(told["seen"])
+    assert told["seen"] != model.ANSWER
     assert told["stored"]["text"].startswith(told["seen"])
     assert told["stored"]["messages"][-1]["state"] == "partial"
 
@@ -114,10 +114,10 @@ def test_the_show_is_in_colour_where_it_is_wanted():
     ids=["lost words", "not killed", "doubled", "two ends", "open call", "forgotten", "invalid", "no second turn"],
 )
 def test_a_broken_promise_would_be_seen(told, change):
-    facts = msgspec.convert(told, demo_story.Facts)
-    assert all(demo_story.check(facts).values())
+    facts = msgspec.convert(told, scenario.Facts)
+    assert all(scenario.check(facts).values())
     change(facts)
-    assert not all(demo_story.check(facts).values())
+    assert not all(scenario.check(facts).values())
 
 
 def test_its_help_says_what_will_be_seen():

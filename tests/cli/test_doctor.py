@@ -11,8 +11,8 @@ import hermes_stores
 import holdfast
 import item_stores
 from commanding import command, on_terminal
-from holdfast.doctor.page import page
 from holdfast.doctor.rulebook import rulebook
+from holdfast.doctor.rules_page import page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FIELDS = ["rule", "session", "place", "severity", "cause", "measured", "expected", "remedy", "policy"]

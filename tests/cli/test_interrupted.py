@@ -10,7 +10,7 @@ import pytest
 import goose_stores
 import holdfast
 from commanding import command
-from holdfast.foreign import private
+from holdfast.importers import private_copy
 from procs import child
 
 HELD = """
@@ -38,7 +38,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("holdfast.foreign.own_folder._swept", set())
+    monkeypatch.setattr("holdfast.importers.own_folder._swept", set())
     return folder
 
 
@@ -123,9 +123,9 @@ def test_a_temporary_folder_that_gets_full_meanwhile_is_told_as_such(
         os.close(number)
         return open("/dev/full", mode)
 
-    monkeypatch.setattr(private, "open", full, raising=False)
-    with pytest.raises(private.NoRoom, match="no room for a private copy"):
-        private.PrivateCopy(goose)
+    monkeypatch.setattr(private_copy, "open", full, raising=False)
+    with pytest.raises(private_copy.NoRoom, match="no room for a private copy"):
+        private_copy.PrivateCopy(goose)
     assert list(temporary.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ import holdfast
 import item_stores
 import openviking_stores
 from commanding import command
-from holdfast.foreign.openviking.shelf import OpenVikingShelf
+from holdfast.importers.openviking.reader import OpenVikingReader
 from item_stores import Agents, Claude, Codex
 
 KINDS = {"agents", "claude", "codex", "goose", "hermes", "openviking"}
@@ -77,7 +77,7 @@ def test_a_mixed_folder_is_healed_each_store_at_its_place(mixed: Path, tmp_path:
 
 def test_sessions_alone_are_copied_of_a_folder_that_holds_other_things(mixed: Path) -> None:
     (mixed / "film.mkv").write_bytes(b"x" * 1000)
-    shelf = OpenVikingShelf(mixed)
+    shelf = OpenVikingReader(mixed)
     try:
         copied = {path.name for path in shelf._copy.path.rglob("*") if path.is_file()}
         assert copied == {"messages.jsonl", ".meta.json"} and len(list(shelf.sessions())) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from commanding import command
 from holdfast.cli import codes
-from holdfast.cli.commands import COMMANDS
+from holdfast.cli.command_table import COMMANDS
 from holdfast.cli.parser import parser_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"

@@ -12,9 +12,9 @@ import hermes_stores
 import holdfast
 import openviking_stores
 from holdfast.doctor import exam
-from holdfast.doctor.kinds import open_patient
-from holdfast.foreign.kinds import open_shelf
-from holdfast.runtime.bringing import bring
+from holdfast.doctor.detect import open_subject
+from holdfast.importers.detect import open_shelf
+from holdfast.runtime.transfer.import_store import bring
 from holdfast.testing.oracle import judge
 
 Case = tuple[str, Callable[..., Any]]
@@ -56,7 +56,7 @@ def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
             shelf.close()
         assert (brought.new, brought.messages, brought.labels, brought.summaries) == (0, 0, 0, 0)
         found = judge(store)
-    patient = open_patient(kind, str(path))
+    patient = open_subject(kind, str(path))
     with holdfast.open(tmp_path / "healed.db", durability="process") as store:
         bring(store, patient.healed(exam.accepting(["*"])).sessions())
         found += judge(store)

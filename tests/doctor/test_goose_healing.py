@@ -47,21 +47,21 @@ from goose_stores import (
     unreadable_record,
 )
 from holdfast.doctor.exam import accepting
-from holdfast.doctor.goose.chart import Chart
-from holdfast.doctor.goose.healing import heal
-from holdfast.doctor.goose.patient import GoosePatient
-from holdfast.doctor.goose.signs import findings_of
+from holdfast.doctor.goose.case import GooseCase
+from holdfast.doctor.goose.detect.all import findings_of
+from holdfast.doctor.goose.heal.session import heal
+from holdfast.doctor.goose.subject import GooseSubject
 from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.goose.records import Row, Session
 from holdfast.formats import registry
+from holdfast.importers.goose.records import GooseRow, GooseSession
 
 EVERYTHING = ("*",)
 
 
 def healed(path, out, *accepted):
     """Heals a store into `out`; what was changed."""
-    patient = GoosePatient(path)
+    patient = GooseSubject(path)
     try:
         copy = patient.healed(accepting(accepted))
         copy.write(str(out))
@@ -78,7 +78,7 @@ def findings(out):
     """What is still wrong with a healed copy, by policy."""
     found = []
     for file in files(out):
-        patient = GoosePatient(file)
+        patient = GooseSubject(file)
         found += [(finding.policy, finding) for one in patient.examine() for finding in one.findings]
         patient.close()
     return found
@@ -133,7 +133,7 @@ def test_healthy_sessions_are_copied_and_not_changed(tmp_path):
     path = built(tmp_path / "sessions.db", *HEALTHY)
     assert healed(path, tmp_path / "out", *EVERYTHING) == []
     spoken = [said for file in files(tmp_path / "out") for said in json.loads(file.read_bytes())["conversation"]]
-    patient = GoosePatient(path)
+    patient = GooseSubject(path)
     stories = list(patient.healed(accepting(())).sessions())
     assert spoken == [line.payload for story in stories for line in story.lines]
     patient.close()
@@ -335,7 +335,7 @@ def test_messages_without_a_session_come_back_when_that_is_accepted(tmp_path):
 
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_healed_stories_are_messages_of_their_format(tmp_path, case):
-    patient = GoosePatient(built(tmp_path / "sessions.db", case))
+    patient = GooseSubject(built(tmp_path / "sessions.db", case))
     copy = patient.healed(accepting(EVERYTHING))
     for story in copy.sessions():
         lines = list(story.lines)
@@ -372,7 +372,7 @@ def test_a_session_row_that_is_broken_still_gives_what_goose_asks_for(tmp_path):
     assert said["created_at"].startswith("2026-")
 
 
-SESSION = Session("20260921_1", "database", "sessions 20260921_1", {})
+SESSION = GooseSession("20260921_1", "database", "sessions 20260921_1", {})
 ids = st.sampled_from(["call_0", "call_0", "call_1"])
 blocks = st.one_of(
     st.sampled_from(["Hello.", "", " ", "/help", CONTEXT["text"]]).map(text),
@@ -407,9 +407,9 @@ row = st.builds(
 @given(rows=st.lists(row, max_size=8), accepted=st.sampled_from([(), EVERYTHING]))
 @settings(max_examples=200)
 def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):
-    found = [Row(number=number, place=f"row {number}", **one) for number, one in enumerate(rows, start=1)]
+    found = [GooseRow(number=number, place=f"row {number}", **one) for number, one in enumerate(rows, start=1)]
     found.sort(key=lambda row: (row.created or 0, row.number))
-    chart, _ = heal(Chart(SESSION, tuple(found)), accepting(accepted))
+    chart, _ = heal(GooseCase(SESSION, tuple(found)), accepting(accepted))
     assert [finding for finding in findings_of(chart) if finding.policy in ("auto", "mark")] == []
     assert heal(chart, accepting(accepted)) == (chart, [])
     times = [row.created for row in chart.rows]

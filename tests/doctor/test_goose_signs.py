@@ -34,15 +34,15 @@ from goose_stores import (
     two_prompts,
     unfinished_turn,
 )
-from holdfast.doctor.goose.chart import Chart
-from holdfast.doctor.goose.patient import GoosePatient
+from holdfast.doctor.goose.case import GooseCase
+from holdfast.doctor.goose.detect.all import findings_of
 from holdfast.doctor.goose.repeats import repeated_rows
 from holdfast.doctor.goose.rules import RULES
-from holdfast.doctor.goose.signs import findings_of
+from holdfast.doctor.goose.subject import GooseSubject
 from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.goose.records import Row
-from holdfast.foreign.goose.shelf import GooseShelf
+from holdfast.importers.goose.reader import GooseReader
+from holdfast.importers.goose.records import GooseRow
 
 APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
 """Healthy sessions that were only ever added to: a live store may stop anywhere in them."""
@@ -50,7 +50,7 @@ APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
 
 def examined(path):
     """The signs of a store, by session."""
-    patient = GoosePatient(path)
+    patient = GooseSubject(path)
     try:
         return {found.session: found.findings for found in patient.examine()}
     finally:
@@ -62,10 +62,10 @@ def rules_in(path):
 
 
 def charts(path, *, live=False):
-    shelf = GooseShelf(path)
+    shelf = GooseReader(path)
     try:
         return [
-            Chart(session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live)
+            GooseCase(session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live)
             for session in shelf.book.sessions()
         ]
     finally:
@@ -113,7 +113,7 @@ def test_every_beginning_of_a_healthy_session_is_left_in_peace_while_it_is_under
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
         paid = tuple(one for one in chart.usage_rows if rows and one.created <= rows[-1].created)
-        assert findings_of(Chart(chart.session, rows, paid, live=True)) == ()
+        assert findings_of(GooseCase(chart.session, rows, paid, live=True)) == ()
 
 
 @pytest.mark.parametrize("case", APPENDED, ids=lambda case: case.__name__)
@@ -122,7 +122,7 @@ def test_of_a_beginning_at_rest_only_its_open_end_is_told(tmp_path, case):
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
         paid = tuple(one for one in chart.usage_rows if rows and one.created <= rows[-1].created)
-        for finding in findings_of(Chart(chart.session, rows, paid)):
+        for finding in findings_of(GooseCase(chart.session, rows, paid)):
             assert finding.rule.name in (
                 "goose/orphan-tool-request",
                 "goose/unfinished-turn",
@@ -135,7 +135,7 @@ def test_what_follows_a_compaction_is_healthy_at_every_length(tmp_path):
     (chart,) = charts(built(tmp_path / "sessions.db", compacted))
     first = next(place for place, row in enumerate(chart.rows) if row.metadata["agentVisible"])
     for length in range(first + 1, len(chart.rows) + 1):
-        assert findings_of(Chart(chart.session, chart.rows[:length], chart.usage_rows[:4], live=True)) == ()
+        assert findings_of(GooseCase(chart.session, chart.rows[:length], chart.usage_rows[:4], live=True)) == ()
 
 
 @pytest.mark.parametrize("case", [orphan_at_the_end, unfinished_turn, cut_stream], ids=lambda case: case.__name__)
@@ -268,7 +268,7 @@ def test_files_are_examined_like_databases(tmp_path):
 
 def test_one_session_can_be_asked_for(tmp_path):
     path = built(tmp_path / "sessions.db", two_prompts, unfinished_turn)
-    patient = GoosePatient(path)
+    patient = GooseSubject(path)
     found = list(patient.examine("20260921_2"))
     patient.close()
     assert [(one.session, one.messages, len(one.findings)) for one in found] == [("20260921_2", 4, 1)]
@@ -349,7 +349,7 @@ def test_rows_for_the_model_that_goose_adds_are_no_summaries(tmp_path):
 def test_a_row_is_a_repetition_only_if_it_says_the_same():
     """Some releases gave one id to messages that are not one."""
     rows = [
-        Row(number, f"row {number}", "m1", "user", [{"type": "text", "text": text}], number, None)
+        GooseRow(number, f"row {number}", "m1", "user", [{"type": "text", "text": text}], number, None)
         for number, text in enumerate(("one", "two", "one"), 1)
     ]
     assert repeated_rows(rows) == [2]

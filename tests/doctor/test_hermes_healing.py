@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from hermes_stores import DAMAGE, KEY, START, SUMMARY, Book, damaged, healthy, plain
 from holdfast.doctor.finding import Change, Rule
-from holdfast.doctor.hermes.case import HARNESS_STARTS, Case
-from holdfast.doctor.hermes.healing import heal as heal_case
-from holdfast.doctor.hermes.patient import HermesPatient
+from holdfast.doctor.hermes.case import HARNESS_STARTS, HermesCase
+from holdfast.doctor.hermes.detect.all import findings_of
+from holdfast.doctor.hermes.heal.session import heal as heal_case
 from holdfast.doctor.hermes.rules import RULES
-from holdfast.doctor.hermes.signs import findings_of
+from holdfast.doctor.hermes.subject import HermesSubject
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.hermes.records import Row, Session
-from holdfast.foreign.hermes.shelf import HermesShelf
-from holdfast.foreign.story import Line, Story
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
+from holdfast.importers.hermes.reader import HermesReader
+from holdfast.importers.hermes.records import HermesRow, HermesSession
 
 USUAL = ("auto", "mark")
 REWRITTEN = {
@@ -37,7 +37,7 @@ def accepts(*policies: str):
 
 
 def heal(path: Path, out: Path, *policies: str) -> list[Change]:
-    patient = HermesPatient(path)
+    patient = HermesSubject(path)
     try:
         healed = patient.healed(accepts(*policies))
         healed.write(str(out))
@@ -47,7 +47,7 @@ def heal(path: Path, out: Path, *policies: str) -> list[Change]:
 
 
 def left(path: Path) -> set[str]:
-    patient = HermesPatient(path)
+    patient = HermesSubject(path)
     try:
         return {finding.rule.name for examined in patient.examine() for finding in examined.findings}
     finally:
@@ -63,13 +63,13 @@ def live(path: Path, session: str = "sick") -> list[tuple[Any, ...]]:
     return rows
 
 
-def said(stories: list[Story]) -> dict[str, list[Any]]:
+def said(stories: list[ForeignSession]) -> dict[str, list[Any]]:
     """What the model would see of each story."""
     return {
         story.id: [
-            line.payload["content"] if isinstance(line, Line) else (line.text, len(line.keeps))
+            line.payload["content"] if isinstance(line, ForeignMessage) else (line.text, len(line.keeps))
             for line in story.lines
-            if not isinstance(line, Line) or line.labels.get("visible_to_model", True)
+            if not isinstance(line, ForeignMessage) or line.labels.get("visible_to_model", True)
         ]
         for story in stories
     }
@@ -107,12 +107,12 @@ def test_healing_twice_gives_the_same_bytes_for_its_owner_alone(tmp_path, name):
 @pytest.mark.parametrize("name", DAMAGE)
 def test_the_healed_copy_tells_what_healing_tells(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
-    patient = HermesPatient(path)
+    patient = HermesSubject(path)
     healed = patient.healed(accepts(*USUAL, "ask"))
     told = said(list(healed.sessions()))
     healed.write(str(tmp_path / "healed.db"))
     patient.close()
-    shelf = HermesShelf(tmp_path / "healed.db")
+    shelf = HermesReader(tmp_path / "healed.db")
     written = said(list(shelf.sessions()))
     shelf.close()
     if name == "repeated_tail":  # the old generation's copies are gone from the file
@@ -194,7 +194,7 @@ def test_a_call_that_was_stored_twice_is_there_once_with_an_outcome(tmp_path):
 
 def test_calls_that_are_not_json_keep_their_text_and_their_results(tmp_path):
     heal(damaged(tmp_path / "state.db", "tool_calls_not_json"), tmp_path / "healed.db", *USUAL)
-    shelf = HermesShelf(tmp_path / "healed.db")
+    shelf = HermesReader(tmp_path / "healed.db")
     (story,) = shelf.sessions("sick")
     asked = list(story.lines)[1].payload["tool_calls"]
     shelf.close()
@@ -287,7 +287,7 @@ def test_a_session_that_a_compaction_ended_goes_on(tmp_path):
 
 
 def test_a_marked_answer_is_labelled_in_its_story(tmp_path):
-    patient = HermesPatient(damaged(tmp_path / "state.db", "partial_unmarked"))
+    patient = HermesSubject(damaged(tmp_path / "state.db", "partial_unmarked"))
     (story,) = [one for one in patient.healed(accepts(*USUAL)).sessions() if one.id == "sick"]
     labels = [line.labels for line in story.lines]
     patient.close()
@@ -350,7 +350,7 @@ def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(rows
         now += later
         speaks = role == "assistant"
         made.append(
-            Row(
+            HermesRow(
                 id=number,
                 session="any",
                 role=role,
@@ -363,8 +363,8 @@ def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(rows
                 compacted=compacted,
             )
         )
-    session = Session("any", 1, "cli", START, ended_at=now + 5 if has_ended else None, message_count=3)
-    healed, _ = heal_case(Case(session, made, has_stops=True, newest=now), accepts(*policies))
+    session = HermesSession("any", 1, "cli", START, ended_at=now + 5 if has_ended else None, message_count=3)
+    healed, _ = heal_case(HermesCase(session, made, has_stops=True, newest=now), accepts(*policies))
     assert not [finding for finding in findings_of(healed) if finding.policy in policies]
     assert {row.id for row in made} <= {row.id for row in healed.rows}
 
@@ -386,7 +386,7 @@ def test_a_child_is_healed_beside_its_healed_parent(tmp_path):
     book.turn(child, "Go on.", "It has nine berths.")
     heal(book.close(), tmp_path / "healed.db", *USUAL)
     assert left(tmp_path / "healed.db") == set()
-    shelf = HermesShelf(tmp_path / "healed.db")
+    shelf = HermesReader(tmp_path / "healed.db")
     stories = said(list(shelf.sessions()))
     shelf.close()
     assert stories["before"][:2] == ["Tell me all.", "It was 1871."]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hermes_stores import DAMAGE, HEALTHY, Book, ask, damaged, healthy, plain
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.hermes.patient import HermesPatient
 from holdfast.doctor.hermes.rules import RULES
+from holdfast.doctor.hermes.subject import HermesSubject
 from holding import kept_open
 
 ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -19,7 +19,7 @@ ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.functio
 
 def examine(path: Path, session: str | None = None) -> list[Finding]:
     """What is found, having told every story besides."""
-    patient = HermesPatient(path)
+    patient = HermesSubject(path)
     try:
         found = [finding for examined in patient.examine(session) for finding in examined.findings]
         if not any(finding.rule.name == "hermes/unreadable-store" for finding in found):
@@ -72,7 +72,7 @@ def test_a_call_that_a_session_ends_on_is_open_when_no_program_has_the_store(tmp
 
 def test_a_route_to_a_lost_session_is_told_when_that_session_or_its_chat_is_asked_for(tmp_path):
     path = damaged(tmp_path / "state.db", "ghost_route")
-    patient = HermesPatient(path)
+    patient = HermesSubject(path)
     [ghost] = [
         finding for one in patient.examine() for finding in one.findings if finding.rule.name == "hermes/ghost-route"
     ]

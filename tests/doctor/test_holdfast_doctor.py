@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.doctor import exam, kinds
+from holdfast.doctor import detect, exam
 from holdfast.doctor.holdfast.rules import RULES
 from holdfast.testing.oracle import judge
 
@@ -47,12 +47,12 @@ def path(healthy: Path, tmp_path: Path) -> Path:
 
 
 def rules(path: Path) -> set[str]:
-    [(kind, where)] = kinds.stores_at(str(path))
+    [(kind, where)] = detect.stores_at(str(path))
     return {finding.rule.name for finding in exam.examine(kind, where).findings}
 
 
 def heal(path: Path, out: Path) -> list[str]:
-    patient = kinds.open_patient("holdfast", str(path))
+    patient = detect.open_subject("holdfast", str(path))
     try:
         healed = patient.healed(exam.accepting(()))
         healed.write(str(out))
@@ -197,7 +197,7 @@ def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(path: Path
 @pytest.mark.parametrize("data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10])
 def test_what_is_no_store_is_a_finding(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "thing.db").write_bytes(data)
-    [(kind, path)] = kinds.stores_at(str(tmp_path / "thing.db"))
+    [(kind, path)] = detect.stores_at(str(tmp_path / "thing.db"))
     report = exam.examine(kind, path)
     assert report.is_unreadable and report.findings
 
@@ -205,7 +205,7 @@ def test_what_is_no_store_is_a_finding(tmp_path: Path, data: bytes) -> None:
 def test_a_store_that_can_t_be_opened_is_a_finding(path: Path) -> None:
     with open(path, "r+b") as file:
         file.truncate(8192)
-    [(kind, where)] = kinds.stores_at(str(path))
+    [(kind, where)] = detect.stores_at(str(path))
     assert [finding.rule.name for finding in exam.examine(kind, where).findings] == ["holdfast/unreadable-store"]
 
 

@@ -15,9 +15,9 @@ import goose_stores
 import hermes_stores
 from commanding import command, surroundings
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign import guarding
-from holdfast.foreign.goose.files import _elements
-from holdfast.foreign.sqlite_file import SqliteFile
+from holdfast.importers import guarded_sqlite
+from holdfast.importers.goose.files import _elements
+from holdfast.importers.sqlite_file import SqliteFile
 from procs import child
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "hermes-0.19.0.db.gz"
@@ -154,7 +154,7 @@ def test_columns_that_are_computed_are_not_read(real: Path) -> None:
 
 
 def test_work_without_a_row_ends(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "LOOKS_MAX", 20)
+    monkeypatch.setattr(guarded_sqlite, "LOOKS_MAX", 20)
     file = SqliteFile(real)
     with pytest.raises(StoreUnavailable, match="does not come to an end"):
         crossed = ", ".join(f"messages AS m{number}" for number in range(12))
@@ -164,7 +164,7 @@ def test_work_without_a_row_ends(real: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_more_than_a_file_can_hold_does_not_come_out_of_it(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = SqliteFile(real)
-    monkeypatch.setattr(guarding, "PASSES_MAX", 0)
+    monkeypatch.setattr(guarded_sqlite, "PASSES_MAX", 0)
     with pytest.raises(StoreUnavailable, match="than a file of its size"):
         file.connection.execute("SELECT content FROM messages").fetchall()
     file.close()
@@ -174,7 +174,7 @@ def test_ctrl_c_is_seen_while_sqlite_works(real: Path) -> None:
     script = """
     import signal
     from pathlib import Path
-    from holdfast.foreign.sqlite_file import SqliteFile
+    from holdfast.importers.sqlite_file import SqliteFile
     signal.signal(signal.SIGINT, signal.default_int_handler)
     file = SqliteFile(Path(sys.argv[1]))
     crossed = ", ".join(f"messages AS m{number}" for number in range(12))

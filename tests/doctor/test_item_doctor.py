@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 import item_stores as stores
-from holdfast.doctor.items.signs import item_findings, looked_at
-from holdfast.doctor.kinds import open_patient
+from holdfast.doctor.detect import open_subject
+from holdfast.doctor.items.detect import item_findings, looked_at
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.foreign.items import Item
-from holdfast.foreign.story import Line
+from holdfast.importers.foreign_session import ForeignMessage
+from holdfast.importers.item_store import Item
 from holding import kept_open
 
 programs = pytest.mark.parametrize("program", stores.PROGRAMS, ids=lambda program: program.kind)
@@ -28,7 +28,7 @@ def patients(tmp_path):
     opened = []
 
     def patient(program, records):
-        opened.append(open_patient(program.kind, str(stores.made(program, tmp_path, records))))
+        opened.append(open_subject(program.kind, str(stores.made(program, tmp_path, records))))
         return opened[-1]
 
     yield patient
@@ -120,7 +120,7 @@ def test_a_file_without_a_message_is_unreadable(tmp_path, program):
     for raw in (b"", b"no words\n\xff\xfe\n", b"SQLite format 3\x00" + b"\x00" * 200):
         path.write_bytes(raw)
         try:
-            patient = open_patient(program.kind, str(path))
+            patient = open_subject(program.kind, str(path))
         except StoreUnavailable:
             continue
         assert rules_of(patient) == [f"{program.kind}/unreadable-store"]
@@ -136,7 +136,7 @@ def test_items_that_say_nothing_do_not_close_a_call(program):
 
 
 def _lines(count):
-    return [Line(f"o{n}", f"p{n}", "assistant", {}, "holdfast") for n in range(count)]
+    return [ForeignMessage(f"o{n}", f"p{n}", "assistant", {}, "holdfast") for n in range(count)]
 
 
 def test_messages_with_one_id_and_other_words_are_other_messages(patients):

@@ -6,11 +6,11 @@ import os
 import pytest
 
 import openviking_stores as stores
-from holdfast.doctor.openviking.patient import OpenVikingPatient
 from holdfast.doctor.openviking.rules import RULES
+from holdfast.doctor.openviking.subject import OpenVikingSubject
 from holdfast.errors import StoreUnavailable
-from holdfast.foreign.openviking.shelf import recognises
-from holdfast.foreign.story import Summary
+from holdfast.importers.foreign_session import Summary
+from holdfast.importers.openviking.reader import recognises
 
 POLICY = {rule.name: rule.policy for rule in RULES}
 
@@ -25,7 +25,7 @@ def every(rule):
 
 def healed(path, out, accepts=usual):
     """Writes a healed copy; its changes and its stories, lines in memory."""
-    patient = OpenVikingPatient(path)
+    patient = OpenVikingSubject(path)
     copy = patient.healed(accepts)
     copy.write(str(out))
     changes = copy.changes()
@@ -35,7 +35,7 @@ def healed(path, out, accepts=usual):
 
 
 def rules_at(path):
-    patient = OpenVikingPatient(path)
+    patient = OpenVikingSubject(path)
     found = {finding.rule.name for one in patient.examine() for finding in one.findings}
     patient.close()
     return found

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 import openviking_stores as stores
-from holdfast.doctor.openviking.patient import OpenVikingPatient
 from holdfast.doctor.openviking.rules import RULES
+from holdfast.doctor.openviking.subject import OpenVikingSubject
 
 
 def examined(path):
-    patient = OpenVikingPatient(path)
+    patient = OpenVikingSubject(path)
     try:
         return list(patient.examine())
     finally:
@@ -74,7 +74,7 @@ def test_a_tree_is_looked_at_session_by_session(tmp_path):
 def test_one_session_can_be_asked_for(tmp_path):
     stores.lost_clear(tmp_path)
     stores.torn_tail(tmp_path)
-    patient = OpenVikingPatient(tmp_path)
+    patient = OpenVikingSubject(tmp_path)
     assert [one.session for one in patient.examine("torn-tail")] == ["torn-tail"]
     patient.close()
 

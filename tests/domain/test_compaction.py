@@ -4,20 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.domain.compaction import boundaries, cut
+from holdfast.domain.log.compaction import boundaries, cut
 from holdfast.domain.message import CallNote, MessageNote
-from holdfast.domain.repair import Seen, pair
+from holdfast.domain.repair import StoredMessage, pair
 
 
-def seen(seq: int, role: str, turn: int | None = None, *, calls: str = "", answers: str = "") -> Seen:
+def seen(seq: int, role: str, turn: int | None = None, *, calls: str = "", answers: str = "") -> StoredMessage:
     notes = tuple(CallNote(call, "tool") for call in calls)
     note = MessageNote(role=role, plain=not calls and not answers, calls=notes, answers=tuple(answers))  # type: ignore[arg-type]
-    return Seen(f"{seq:032x}", seq, turn, note, b"{}")
+    return StoredMessage(f"{seq:032x}", seq, turn, note, b"{}")
 
 
-def turns(count: int) -> list[Seen]:
+def turns(count: int) -> list[StoredMessage]:
     """Turns of a question, a call, its result and an answer; all calls have the same id, as some providers do it."""
-    out: list[Seen] = []
+    out: list[StoredMessage] = []
     for turn in range(1, count + 1):
         for role, marks in (("user", {}), ("assistant", {"calls": "c"}), ("tool", {"answers": "c"}), ("assistant", {})):
             out.append(seen(len(out) + 1, role, turn, **marks))
@@ -28,7 +28,7 @@ kinds = st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.sampled_fro
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Seen]:
+def histories(draw: st.DrawFn) -> list[StoredMessage]:
     """Any messages at all, in any number of turns and outside of them: open calls, strays, repeated ids."""
     out = []
     turn = 0
@@ -40,7 +40,7 @@ def histories(draw: st.DrawFn) -> list[Seen]:
 
 
 @given(order=histories(), keep=st.integers(0, 8))
-def test_a_cut_never_separates_a_result_from_its_call(order: list[Seen], keep: int) -> None:
+def test_a_cut_never_separates_a_result_from_its_call(order: list[StoredMessage], keep: int) -> None:
     """D1, whatever the history is."""
     index = cut(order, keep_turns=keep)
     assert 0 <= index <= len(order)
@@ -49,7 +49,7 @@ def test_a_cut_never_separates_a_result_from_its_call(order: list[Seen], keep: i
 
 
 @given(order=histories())
-def test_keeping_more_turns_never_covers_more(order: list[Seen]) -> None:
+def test_keeping_more_turns_never_covers_more(order: list[StoredMessage]) -> None:
     cuts = [cut(order, keep_turns=keep) for keep in range(12)]
     assert cuts == sorted(cuts, reverse=True)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.domain.edited import is_edit, is_shortened
-from holdfast.domain.fingerprint import Fingerprint
+from holdfast.domain.record.edits import is_edit, is_shortened
+from holdfast.domain.record.fingerprint import Fingerprint
 
 LONG = "The quick brown fox jumps over the lazy dog."
 

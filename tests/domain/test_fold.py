@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.domain.compaction import covering, cut
 from holdfast.domain.entry import (
     Asked,
     Closed,
@@ -21,10 +20,11 @@ from holdfast.domain.entry import (
     note_of,
     noted,
 )
-from holdfast.domain.fold import Log
-from holdfast.domain.line import back_to
+from holdfast.domain.log.compaction import covering, cut
+from holdfast.domain.log.fold import Log
+from holdfast.domain.log.path import back_to
+from holdfast.domain.log.view import ranges
 from holdfast.domain.message import CallNote, MessageNote, freeze, target_of, thaw
-from holdfast.domain.view import ranges
 
 
 class Telling:

@@ -2,8 +2,8 @@
 
 import holdfast
 from copies import fill
-from holdfast.domain.fold import Log
 from holdfast.domain.inbox import Inbox
+from holdfast.domain.log.fold import Log
 
 
 def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.message import Payload
-from holdfast.domain.reconcile import Remembered, Shown, reconcile
+from holdfast.domain.record.reconcile import Remembered, Shown, reconcile
 
 IDS = [f"id{number}" for number in range(6)]
 

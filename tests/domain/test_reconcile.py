@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast.domain.fingerprint import fingerprint
-from holdfast.domain.reconcile import Reconciled, Remembered, Shown, reconcile, remember
+from holdfast.domain.record.fingerprint import fingerprint
+from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import INTERRUPTED
 
 FIELDS = ["role", "content", "parts", "type", "text", "tool_calls", "id", "function", "tool_call_id", "_x", "refusal"]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.message import Call, Result, Text, Thinking, freeze
-from holdfast.domain.repair import INTERRUPTED, RUNNING, WAITING, Seen, may_cut, repair
+from holdfast.domain.repair import INTERRUPTED, RUNNING, WAITING, StoredMessage, may_cut, repair
 from holdfast.formats import registry
 
 
@@ -28,7 +28,7 @@ def result(call_id, content="found"):
 def view(*payloads, turn=1, format_name="openai.chat", **facts):
     form = registry.get(format_name)
     return [
-        Seen(f"m{seq}", seq, turn, form.note(payload), freeze(payload), **facts)
+        StoredMessage(f"m{seq}", seq, turn, form.note(payload), freeze(payload), **facts)
         for seq, payload in enumerate(payloads, 1)
     ]
 
@@ -207,7 +207,7 @@ def test_a_cut_may_fall_between_an_answer_and_the_next_question_only():
 def test_a_user_message_that_only_thinks_shows_nothing():
     payload = {"role": "user", "parts": [{"type": "thinking", "text": "Hm.", "signed": True}]}
     note = registry.get("holdfast").note(payload)
-    seen = [Seen("a", 1, None, note, freeze(payload))]
+    seen = [StoredMessage("a", 1, None, note, freeze(payload))]
     assert repair(seen, registry.read) == []
 
 

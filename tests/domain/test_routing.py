@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.routing import Daily, Idle, Policy
+from holdfast.domain.reset_policy import Daily, Idle, Policy
 from holdfast.errors import BadArgument
 from worlds import local_ms
 

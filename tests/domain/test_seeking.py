@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.seeking import SNIPPET_MAX, Asked, Sought, Words, answers, asked, places, snippet
-from holdfast.domain.wording import words_in
+from holdfast.domain.search.query import (
+    SNIPPET_MAX,
+    SearchableText,
+    SearchQuestion,
+    SearchScope,
+    answers,
+    asked,
+    places,
+    snippet,
+)
+from holdfast.domain.search.tokenize import words_in
 
 ANY = st.characters()
 """Lone surrogates too."""
@@ -56,10 +65,10 @@ def test_no_character_is_a_command(question: str) -> None:
 
 
 def test_a_filter_is_for_what_a_message_is() -> None:
-    words = Words("hello", "assistant", partial=True, tools=("look",))
+    words = SearchableText("hello", "assistant", partial=True, tools=("look",))
 
     def passes(**filters: object) -> bool:
-        return answers(words, Sought("t", asked("hello"), **filters)) is not None  # type: ignore[arg-type]
+        return answers(words, SearchScope("t", asked("hello"), **filters)) is not None  # type: ignore[arg-type]
 
     assert passes(role="assistant") and passes(tool="look") and passes(partial=True)
     assert not passes(role="user") and not passes(tool="Look") and not passes(partial=False)
@@ -98,6 +107,6 @@ def test_a_snippet_can_be_shown_anywhere_and_its_marks_lie_in_it(text: str, star
 @given(st.text(ANY), st.text(ANY))
 def test_a_question_has_an_answer_or_none_but_never_an_error(text: str, question: str) -> None:
     wanted = asked(question)
-    assert isinstance(wanted, Asked)
+    assert isinstance(wanted, SearchQuestion)
     hits = places(text, wanted)
     assert hits is None or all(0 <= start < end <= len(text) for start, end in hits)

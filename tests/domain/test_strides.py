@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.domain import reconcile as module
-from holdfast.domain.reconcile import Reconciled, Remembered, Shown
+from holdfast.domain.record import reconcile as module
+from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown
 
 WORDS = st.sampled_from(["yes", "no", "", "yes"])
 REFS = st.sampled_from([("a",), ("b",), ("b", "c"), ()])

@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.entry import Shape
+from holdfast.domain.log.view import Ties, ranges, shaped, stands_alone
 from holdfast.domain.message import CallNote, MessageNote, target_of
-from holdfast.domain.repair import Seen
-from holdfast.domain.view import Ties, ranges, shaped, stands_alone
+from holdfast.domain.repair import StoredMessage
 
 
-def seen(seq: int) -> Seen:
-    return Seen(f"{seq:032x}", seq, None, MessageNote(), b"{}")
+def seen(seq: int) -> StoredMessage:
+    return StoredMessage(f"{seq:032x}", seq, None, MessageNote(), b"{}")
 
 
-def seqs(messages: list[Seen]) -> list[int]:
+def seqs(messages: list[StoredMessage]) -> list[int]:
     return [message.seq for message in messages]
 
 
@@ -62,16 +62,16 @@ def test_a_late_message_of_an_early_turn_stands_in_a_range_only_if_it_was_there(
     assert sorted(seqs(shaped(natural, shape, after=10))) == [1, 2, 5, 12]
 
 
-def calls(name: str, turn: int, *ids: str) -> Seen:
+def calls(name: str, turn: int, *ids: str) -> StoredMessage:
     notes = tuple(CallNote(id, "rm") for id in ids)
-    return Seen(name, 1, turn, MessageNote(role="assistant", plain=False, calls=notes), b"")
+    return StoredMessage(name, 1, turn, MessageNote(role="assistant", plain=False, calls=notes), b"")
 
 
-def answers(name: str, turn: int, *ids: str, target: str | None = None) -> Seen:
-    return Seen(name, 1, turn, MessageNote(role="tool", plain=False, answers=ids, target=target), b"")
+def answers(name: str, turn: int, *ids: str, target: str | None = None) -> StoredMessage:
+    return StoredMessage(name, 1, turn, MessageNote(role="tool", plain=False, answers=ids, target=target), b"")
 
 
-def tied(*messages: Seen) -> Ties:
+def tied(*messages: StoredMessage) -> Ties:
     ties = Ties()
     ties.add(messages)
     return ties

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.wording import LETTERS_MAX, places_in, spaced, words_in
+from holdfast.domain.search.tokenize import LETTERS_MAX, places_in, spaced, words_in
 
 WORDS = {
     "Hello, World_2!": ["hello", "world", "2"],

@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import holdfast
 from commanding import command
-from holdfast.engine.addressing import is_postgres, shown
+from holdfast.engine.address import is_postgres, shown
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 SECRET = "s3cr3t"

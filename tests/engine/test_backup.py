@@ -10,9 +10,9 @@ import pytest
 import holdfast
 import procs
 from holdfast import Store
-from holdfast.engine.sqlite import backup as backing
+from holdfast.engine.sqlite.maintenance import backup as backing
 from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.testing.faults import LASTING, Faults
+from holdfast.testing.faults.disk import LASTING, Faults
 from holdfast.testing.oracle import judge
 
 PAGE = 4096

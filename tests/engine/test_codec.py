@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine import codec
+from holdfast.engine import blobs
 
-LONG = codec.PART_BYTES_MIN
+LONG = blobs.PART_BYTES_MIN
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 3)), max_size=6), st.binary(max_size=20))
@@ -19,34 +19,34 @@ def test_a_body_that_was_split_joins_to_the_same_bytes(pieces, noise):
         json.dumps(list(said.values())).encode() + noise,
         noise + b'"' * 3 + b"x" * LONG,
     ):
-        skeleton, parts = codec.split(body)
-        assert codec.join(skeleton, parts.get) == body
-        assert set(codec.names_in(skeleton)) == set(parts)
+        skeleton, parts = blobs.split(body)
+        assert blobs.join(skeleton, parts.get) == body
+        assert set(blobs.names_in(skeleton)) == set(parts)
         assert all(len(part) >= LONG for part in parts.values())
 
 
 def test_a_string_is_cut_out_exactly_when_it_is_long():
     for length in (LONG - 1, LONG, LONG + 1):
         body = json.dumps({"role": "user", "content": "x" * length}).encode()
-        skeleton, parts = codec.split(body)
+        skeleton, parts = blobs.split(body)
         assert [len(part) for part in parts.values()] == ([length] if length >= LONG else [])
         assert (len(skeleton) < 200) == bool(parts)
 
 
 def test_equal_parts_have_one_name_and_different_ones_have_different_names():
     body = json.dumps(["x" * LONG, "x" * LONG, "y" * LONG]).encode()
-    skeleton, parts = codec.split(body)
-    assert len(parts) == 2 and len(codec.names_in(skeleton)) == 3
+    skeleton, parts = blobs.split(body)
+    assert len(parts) == 2 and len(blobs.names_in(skeleton)) == 3
 
 
 def test_a_missing_part_leaves_json_that_says_so():
     body = json.dumps({"content": "x" * LONG, "after": 1}).encode()
-    skeleton, _ = codec.split(body)
-    told = json.loads(codec.join(skeleton, lambda name: None))
+    skeleton, _ = blobs.split(body)
+    told = json.loads(blobs.join(skeleton, lambda name: None))
     assert "missing" in told["content"] and told["after"] == 1
 
 
 @given(st.text(), st.text(), st.text(), st.text())
 def test_an_event_is_known_by_its_scope_and_its_id_together(scope, event, other_scope, other_event):
     same = (scope, event) == (other_scope, other_event)
-    assert (codec.event_name(scope, event) == codec.event_name(other_scope, other_event)) == same
+    assert (blobs.event_name(scope, event) == blobs.event_name(other_scope, other_event)) == same

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine import writer
 from holdfast.engine.open import open_engine
-from holdfast.engine.postgres import ledger as postgres_ledger
+from holdfast.engine.postgres import batch as postgres_ledger
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import (
     Chunk,
@@ -36,10 +36,10 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.sqlite import apply_commit
 from holdfast.engine.sqlite import engine as sqlite_engine
-from holdfast.engine.sqlite import ledger
+from holdfast.testing.conformance.builders import mint, named
 from holdfast.testing.reference import ReferenceEngine, Ticks
-from holdfast.testing.telling import mint, named
 
 SESSIONS = [named(number) for number in (0xA1, 0xA2, 0xB1, 0xC1)]
 TENANTS = ("red", "blue")
@@ -325,7 +325,7 @@ def test_sqlite_and_the_reference_agree_on_every_story() -> None:
 def test_they_agree_when_every_limit_is_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches overflow, batches are cut and journal generations turn over within a few steps."""
     monkeypatch.setattr(sqlite_engine, "GENERATION_ROWS_MAX", 3)
-    monkeypatch.setattr(ledger.Ledger, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(apply_commit.CommitApplier, "SESSIONS_MAX", 2)
     monkeypatch.setattr(writer, "BATCH_MAX", 2)
     run_state_machine_as_test(TwoEngines, settings=STORIES)
 
@@ -347,7 +347,7 @@ def test_they_agree_when_every_limit_is_met_at_once_there_too(
     with_a_server: type[TwoEnginesAndAServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caches overflow and batches are cut within a few steps; all on one writer."""
-    monkeypatch.setattr(postgres_ledger.Ledger, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(postgres_ledger.BatchState, "SESSIONS_MAX", 2)
     monkeypatch.setattr(writer, "BATCH_MAX", 2)
     monkeypatch.setattr(with_a_server, "writers", 1)
     run_state_machine_as_test(with_a_server, settings=SHORTER)

@@ -29,12 +29,12 @@ from aftermath import EXPLORE, Later, fresh, wrong
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine.protocol import Chunk, Opening, Start, Write, Written
 from holdfast.engine.sqlite import engine as sqlite_engine
-from holdfast.engine.sqlite import lock
 from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.sqlite.file_guard import fair_lock
 from holdfast.errors import HoldfastError, OperatorNeeded
-from holdfast.testing.faults import LASTING, LOCKING, READING, WRITING, Faults, Struck, Trouble, fail_each
-from holdfast.testing.life import Life
-from holdfast.testing.telling import mint, named
+from holdfast.testing.conformance.builders import mint, named
+from holdfast.testing.faults.disk import LASTING, LOCKING, READING, WRITING, Faults, Struck, Trouble, fail_each
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 
 # A connection that was never closed, because opening it failed, fails once more when it is thrown away.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -51,7 +51,7 @@ import json
 from pathlib import Path
 import holdfast
 from aftermath import wrong
-from holdfast.testing.life import Life
+from holdfast.testing.faults.scripted_workload import Life
 facts = json.load(open(sys.argv[2]))
 life = Life()
 life.tried, life.secrets = facts["tried"], facts["secrets"]
@@ -72,7 +72,7 @@ def is_log(path: str) -> bool:
     return "-search" not in path
 
 
-def survive(folder: Path, faults: Faults, *, run: int) -> Life:
+def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
     """Lives a life on a disk that fails, and looks at what it left; after some runs, another process does."""
     place, crash = folder / "agent.db", folder / "crash"
     told_at_crash: list[Any] = []
@@ -83,7 +83,7 @@ def survive(folder: Path, faults: Faults, *, run: int) -> Life:
             copy(place, crash)
         faults.heal()
 
-    life = Life(heal=heal, large_bytes=40_000 if EXPLORE else 0)
+    life = ScriptedWorkload(heal=heal, large_bytes=40_000 if EXPLORE else 0)
     life.live(place)
     faults.heal()
     if (crash / place.name).exists() and (run % 3 == 0 or EXPLORE):
@@ -144,7 +144,7 @@ def test_whatever_lock_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
 
 def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(tmp_path: Path) -> None:
     """I-17, G10. Erasing is not done while words may lie in the search file."""
-    lives: list[Life] = []
+    lives: list[ScriptedWorkload] = []
     runs, struck = itertools.count(1), 0
     for faults in fail_each(
         lambda faults: lives.append(survive(fresh(tmp_path / "life"), faults, run=next(runs))),
@@ -213,10 +213,10 @@ def test_whatever_fails_at_the_fair_lock_is_told_and_the_store_goes_on(
     """I-3, F8: the lock has a file of its own; no room for it, no lock to be had, no rights."""
     for at in itertools.count(1, 1 if EXPLORE else 17):
         calls = Calls(call, at=at, times=times)
-        monkeypatch.setattr(lock, "os", calls.of(os))
-        monkeypatch.setattr(lock, "fcntl", calls.of(fcntl))
+        monkeypatch.setattr(fair_lock, "os", calls.of(os))
+        monkeypatch.setattr(fair_lock, "fcntl", calls.of(fcntl))
         place = fresh(tmp_path / "life") / "agent.db"
-        life = Life(heal=calls.heal)
+        life = ScriptedWorkload(heal=calls.heal)
         life.live(place)
         calls.heal()
         assert wrong(place, life.told, life) == []

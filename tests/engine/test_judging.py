@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.engine.judging import CLOSED, ERASED, judge, judge_opening
+from holdfast.engine.guards import CLOSED, ERASED, judge, judge_opening
 from holdfast.engine.protocol import Accepted, Opening, Refusal, SessionState, Write
 
 ACCEPTED = Accepted("s", 3, b"m")

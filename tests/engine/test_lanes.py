@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast.domain.entry import Draft
-from holdfast.engine.postgres.lanes import Apply, Lanes
+from holdfast.engine.postgres.writer_pool import Apply, WriterPool
 from holdfast.engine.protocol import Commit, Write, Written
 from holdfast.engine.writer import Writer
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.telling import PATIENCE_S
+from holdfast.testing.conformance.builders import PATIENCE_S
 
 SESSIONS = [f"session {number}" for number in range(64)]
 
@@ -22,7 +22,7 @@ class Recording:
     def __init__(self, count: int, *, spread_at: int) -> None:
         self.done: list[tuple[int, str, int]] = []
         self.first = threading.Event()
-        self.lanes = Lanes("nowhere", [self._apply(lane) for lane in range(count)], _writer, spread_at=spread_at)
+        self.lanes = WriterPool("nowhere", [self._apply(lane) for lane in range(count)], _writer, spread_at=spread_at)
 
     def _apply(self, lane: int) -> Apply:
         def apply(commits: Sequence[Commit]) -> list[Any]:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import procs
-from holdfast.engine.sqlite.lock import FairLock
+from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 
 LIMIT_S = 60
 
 HOLDER = """
-    from holdfast.engine.sqlite.lock import FairLock
+    from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
     lock = FairLock(sys.argv[1])
     while True:
         word = hear()

@@ -7,10 +7,11 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.engine.sqlite import migrating, queries
+from holdfast.engine.sqlite import queries
 from holdfast.engine.sqlite.connection import APPLICATION_ID
+from holdfast.engine.sqlite.maintenance import migrate
 from holdfast.errors import AlreadyAccepted, SchemaMismatch, StoreUnavailable
-from holdfast.runtime import upkeep
+from holdfast.runtime.catalog import maintenance
 
 SESSION = "11111111-0000-4000-8000-000000000000"
 FORK = "{0}{0}{0}{0}{0}{0}{0}{0}-0000-4000-8000-000000000000"
@@ -60,7 +61,7 @@ def test_a_store_of_version_1_is_read_and_goes_on(path):
         assert [message.text for message in session.transcript()] == ["asked", "answered"]
         session.append("more")
         assert [payload["content"] for payload in session.context()] == ["asked", "answered", "more"]
-    assert apsw.Connection(str(path)).execute("PRAGMA user_version").get == migrating.SCHEMA_VERSION
+    assert apsw.Connection(str(path)).execute("PRAGMA user_version").get == migrate.SCHEMA_VERSION
 
 
 def test_an_event_that_version_1_accepted_is_still_accepted_once(path):
@@ -90,10 +91,10 @@ def test_a_fork_in_an_old_store_knows_its_parent(path):
 
 
 def test_a_migration_can_be_asked_for_and_says_what_it_did(path):
-    assert upkeep.migrate(path) == upkeep.Migrated(1, migrating.SCHEMA_VERSION)
-    assert upkeep.migrate(path) == upkeep.Migrated(migrating.SCHEMA_VERSION, migrating.SCHEMA_VERSION)
+    assert maintenance.migrate(path) == maintenance.Migrated(1, migrate.SCHEMA_VERSION)
+    assert maintenance.migrate(path) == maintenance.Migrated(migrate.SCHEMA_VERSION, migrate.SCHEMA_VERSION)
     with pytest.raises(StoreUnavailable):
-        upkeep.migrate(path.with_name("nothing.db"))
+        maintenance.migrate(path.with_name("nothing.db"))
     assert not path.with_name("nothing.db").exists()
 
 
@@ -107,7 +108,7 @@ def test_several_processes_that_open_an_old_store_at_once_migrate_it_once(path):
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
     broken = {2: queries.MIGRATIONS[2], 3: queries.MIGRATIONS[3] + "; BROKEN"}
-    monkeypatch.setattr(migrating, "MIGRATIONS", broken)
+    monkeypatch.setattr(migrate, "MIGRATIONS", broken)
     before = apsw.Connection(str(path)).execute("SELECT * FROM sqlite_master ORDER BY name").fetchall()
     with pytest.raises(holdfast.HoldfastError):
         holdfast.open(path)
@@ -129,10 +130,10 @@ def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_not_written(t
         session = store.session("k")
         session.append("Before.")
         other = apsw.Connection(str(place))
-        newer = migrating.SCHEMA_VERSION + 1
+        newer = migrate.SCHEMA_VERSION + 1
         other.execute(f"PRAGMA user_version={newer}").fetchall()
         with pytest.raises(SchemaMismatch):
             session.append("After.")
-        other.execute(f"PRAGMA user_version={migrating.SCHEMA_VERSION}").fetchall()
+        other.execute(f"PRAGMA user_version={migrate.SCHEMA_VERSION}").fetchall()
         other.close()
         assert [message.text for message in session.transcript()] == ["Before."]

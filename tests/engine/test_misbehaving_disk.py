@@ -14,9 +14,9 @@ import pytest
 import holdfast
 import procs
 from holdfast import Session
-from holdfast.engine.sqlite.migrating import SCHEMA_VERSION
+from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
-from holdfast.testing.faults import LASTING, READING, WRITING, Faults, Trouble
+from holdfast.testing.faults.disk import LASTING, READING, WRITING, Faults, Trouble
 from looking import patient
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engine.sqlite import mounts
-from holdfast.engine.sqlite.mounts import REMOTE, Mount, mount_of
+from holdfast.engine.sqlite.file_guard import mounts
+from holdfast.engine.sqlite.file_guard.mounts import REMOTE, Mount, mount_of
 from holdfast.errors import StoreUnavailable
 
 LOCAL = """\

@@ -13,9 +13,9 @@ import pytest
 import holdfast
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Chunk, Opening, Start, Write
-from holdfast.foreign import private
+from holdfast.importers import private_copy
+from holdfast.testing.conformance.builders import did, drafts, named
 from holdfast.testing.reference import Ticks
-from holdfast.testing.telling import did, drafts, named
 
 
 def test_a_private_copy_is_of_one_moment_though_the_store_is_written_meanwhile(
@@ -25,7 +25,7 @@ def test_a_private_copy_is_of_one_moment_though_the_store_is_written_meanwhile(
     source, log = tmp_path / "store.db", tmp_path / "store.db-wal"
     source.write_bytes(b"database, first")
     log.write_bytes(b"log, first")
-    copy_file = private._copy_file
+    copy_file = private_copy._copy_file
 
     def written_meanwhile(given: Path, target: Path) -> None:
         copy_file(given, target)
@@ -33,8 +33,8 @@ def test_a_private_copy_is_of_one_moment_though_the_store_is_written_meanwhile(
             source.write_bytes(b"database, second moment")
             log.write_bytes(b"log, second moment")
 
-    monkeypatch.setattr(private, "_copy_file", written_meanwhile)
-    with private.PrivateCopy(source) as copy:
+    monkeypatch.setattr(private_copy, "_copy_file", written_meanwhile)
+    with private_copy.PrivateCopy(source) as copy:
         found = copy.path.read_bytes(), Path(f"{copy.path}-wal").read_bytes()
     assert found == (b"database, second moment", b"log, second moment")
 

@@ -14,14 +14,24 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from clusters import Cluster
 from deaf_proxy import DeafProxy, answers, asks
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.domain.seeking import Words
+from holdfast.domain.search.query import SearchableText
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.postgres.migrating import SCHEMA_VERSION
+from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.postgres.queries import MIGRATIONS, SCHEMA
 from holdfast.engine.protocol import Chunk, Commit, Engine, Opening, Owing, Refused, Start, Waiting, Write, Written
 from holdfast.errors import InvalidMessage, SchemaMismatch, StoreUnavailable, WeaklyReplicated
+from holdfast.testing.conformance.builders import (
+    PATIENCE_S,
+    as_entries,
+    did,
+    drafts,
+    mint,
+    named,
+    opened,
+    started,
+    state,
+)
 from holdfast.testing.reference import Ticks
-from holdfast.testing.telling import PATIENCE_S, as_entries, did, drafts, mint, named, opened, started, state
 
 Open = Callable[..., PostgresEngine]
 
@@ -492,7 +502,7 @@ def test_what_was_migrated_meanwhile_is_not_read_for_words_and_those_who_watch_a
     place: str, opening: Open
 ) -> None:
     """Reading words is writing too. A poller that can't look wakes all, who look and are told."""
-    engine = opening(place, writers=1, words_of=lambda *entry: Words("hello", "user"))
+    engine = opening(place, writers=1, words_of=lambda *entry: SearchableText("hello", "user"))
     session = opened(engine, 1)
     ask(place, "UPDATE store SET value = '99'")
     for _ in range(2):

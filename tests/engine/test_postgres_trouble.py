@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from holdfast.engine.postgres.trouble import translate, verdict
+from holdfast.engine.postgres.server.driver_errors import translate, verdict
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 CLASSES = sorted(

@@ -14,10 +14,10 @@ import holdfast
 from aftermath import EXPLORE, FORMATS, Later, fresh, unsound, wrong
 from holdfast import Store
 from holdfast.engine.sqlite import engine as sqlite_engine
-from holdfast.testing.faults import Faults
-from holdfast.testing.life import Life, go_on
-from holdfast.testing.oracle import Ledger, judge
-from holdfast.testing.power import Cut, Disk, Event, How, Tape
+from holdfast.testing.faults.disk import Faults
+from holdfast.testing.faults.power_cut import Cut, Disk, DiskEvent, How, Tape
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload, go_on
+from holdfast.testing.oracle import Acknowledged, judge
 
 SEEDS = range(1, 9) if EXPLORE else range(1, 2)
 Logs = dict[str, list[tuple[int, str, bytes]]]
@@ -30,9 +30,9 @@ def quick() -> Iterator[None]:
         yield
 
 
-def lived(place: Path, **options: Any) -> tuple[Tape, Life]:
+def lived(place: Path, **options: Any) -> tuple[Tape, ScriptedWorkload]:
     """A life on the tape."""
-    life = Life(large_bytes=40_000)
+    life = ScriptedWorkload(large_bytes=40_000)
     with Tape(moment=lambda: len(life.told), only=lambda path: "-search" not in path) as tape:
         life.live(place, **options)
     assert life.troubles == []
@@ -109,7 +109,7 @@ def test_with_durability_process_a_power_cut_leaves_a_beginning(tmp_path: Path, 
     for cut, place in laid(tmp_path, tape.cuts(seed=seed, every_telling=True)):
         with holdfast.open(place, durability="process", world=Later()) as store:
             assert strays(store, whole) == [], str(cut)  # before the judge settles a turn
-            found = judge(store, Ledger(life.told[: cut.told]), formats=FORMATS)
+            found = judge(store, Acknowledged(life.told[: cut.told]), formats=FORMATS)
             missing = [sentence for sentence in found if sentence.startswith("acknowledged")]
             assert found == missing, str(cut)
             lost += missing != []
@@ -156,7 +156,7 @@ def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) 
     losses = 0
     for cut, place in laid(tmp_path, tape.cuts(every_telling=True, ways=["dropped"])):
         with holdfast.open(place, durability="process", world=Later()) as store:
-            losses += any("acknowledged" in loss for loss in judge(store, Ledger(life.told[: cut.told]), formats=()))
+            losses += any("acknowledged" in loss for loss in judge(store, Acknowledged(life.told[: cut.told]), formats=()))
     assert losses > 10
 
 
@@ -189,21 +189,21 @@ def test_a_tape_played_to_its_end_gives_the_files_as_they_are(tmp_path: Path) ->
     assert disk.left("kept", "") == real
 
 
-def left(events: Sequence[Event], how: How = "dropped", seed: str = "") -> dict[str, bytes]:
+def left(events: Sequence[DiskEvent], how: How = "dropped", seed: str = "") -> dict[str, bytes]:
     disk = Disk()
     for event in events:
         disk.take(event)
     return disk.left(how, seed)
 
 
-MADE = Event("make", "a", 1, 0, folder=True)
+MADE = DiskEvent("make", "a", 1, 0, folder=True)
 
 
-def written(data: bytes, offset: int = 0) -> Event:
-    return Event("write", "a", 1, 0, offset=offset, data=data)
+def written(data: bytes, offset: int = 0) -> DiskEvent:
+    return DiskEvent("write", "a", 1, 0, offset=offset, data=data)
 
 
-SYNC = Event("sync", "a", 1, 0)
+SYNC = DiskEvent("sync", "a", 1, 0)
 
 
 def test_what_was_not_synced_is_dropped_and_what_was_is_kept() -> None:
@@ -214,23 +214,30 @@ def test_what_was_not_synced_is_dropped_and_what_was_is_kept() -> None:
 
 
 def test_a_length_that_was_not_synced_comes_back() -> None:
-    events = [MADE, written(b"secret"), SYNC, Event("truncate", "a", 1, 0, offset=0)]
+    events = [MADE, written(b"secret"), SYNC, DiskEvent("truncate", "a", 1, 0, offset=0)]
     assert left(events) == {"a": b"secret"}
     assert left([*events, SYNC]) == {"a": b""}
 
 
 def test_a_name_is_there_once_its_folder_was_synced() -> None:
-    made = Event("make", "a", 1, 0)
+    made = DiskEvent("make", "a", 1, 0)
     assert left([made, written(b"one"), SYNC]) == {}, "the file is synced, its name is not"
-    assert left([made, written(b"one"), Event("sync", "a", 1, 0, folder=True)]) == {"a": b"one"}
-    gone = Event("delete", "a", 1, 0)
+    assert left([made, written(b"one"), DiskEvent("sync", "a", 1, 0, folder=True)]) == {"a": b"one"}
+    gone = DiskEvent("delete", "a", 1, 0)
     assert left([MADE, written(b"one"), SYNC, gone]) == {"a": b"one"}
     assert left([MADE, written(b"one"), SYNC, gone._replace(folder=True)]) == {}
 
 
 def test_another_file_of_the_same_name_is_another_file() -> None:
-    again = Event("make", "a", 2, 0)
-    events = [MADE, written(b"old"), SYNC, Event("delete", "a", 1, 0), again, Event("write", "a", 2, 0, data=b"new")]
+    again = DiskEvent("make", "a", 2, 0)
+    events = [
+        MADE,
+        written(b"old"),
+        SYNC,
+        DiskEvent("delete", "a", 1, 0),
+        again,
+        DiskEvent("write", "a", 2, 0, data=b"new"),
+    ]
     assert left(events) == {"a": b"old"}
     assert left(events, "kept") == {"a": b"new"}
     assert {content for seed in "abcdefghij" for content in left(events, "torn", seed).values()} >= {b"old"}

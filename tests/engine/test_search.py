@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 import procs
 from holdfast.domain.entry import Draft, noted
 from holdfast.domain.message import MessageNote, freeze
-from holdfast.domain.seeking import Sought, asked
+from holdfast.domain.search.query import SearchScope, asked
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, Write
-from holdfast.engine.sqlite import search, search_feed
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.lock import FairLock
-from holdfast.engine.sqlite.search import SearchIndex
+from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
+from holdfast.engine.sqlite.search import feed
+from holdfast.engine.sqlite.search import index as search
+from holdfast.engine.sqlite.search.index import SearchIndex
 from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.runtime.searching import words_of
+from holdfast.runtime.catalog.search import words_of
+from holdfast.testing.conformance.builders import did, mint, named, opened
 from holdfast.testing.reference import ReferenceEngine, Ticks
-from holdfast.testing.telling import did, mint, named, opened
 
 LIMIT_S = 60.0
 HERE = Path(__file__).parent
@@ -66,7 +67,7 @@ def say(engine: Engine, session: str, *texts: str, at: int = 1_000) -> None:
 
 def look(engine: Engine, text: str, *, limit: int = 1000, **filters: Any) -> list[str]:
     """The texts that answer, newest first."""
-    found = engine.search(Sought("t", asked(text), **filters), limit=limit)
+    found = engine.search(SearchScope("t", asked(text), **filters), limit=limit)
     return [one.words.text for one in found]
 
 
@@ -122,7 +123,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
 ) -> None:
     reference = ReferenceEngine(words_of=words_of)
     with at(str(tmp_path_factory.mktemp("search") / "agent.db")) as ours, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_feed, "VOLUME", 8)
+        patch.setattr(feed, "VOLUME", 8)
         for number in (1, 2, 3):
             for engine in (reference, ours):
                 opened(engine, number, tenant="t" if number < 3 else "other")
@@ -131,7 +132,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
             did(reference, write)
             did(ours, write)
         for text in asks:
-            wanted = Sought("t", asked(text), role=role)
+            wanted = SearchScope("t", asked(text), role=role)
             assert ours.search(wanted, limit=5) == reference.search(wanted, limit=5)
             assert ours.search(wanted, limit=100) == reference.search(wanted, limit=100)
             assert ours.matching(wanted, limit=2) == reference.matching(wanted, limit=2)
@@ -157,7 +158,7 @@ def test_a_time_is_looked_for_in_the_volumes_that_have_it(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clocks step back: the order of arrival is not that of times."""
-    monkeypatch.setattr(search_feed, "VOLUME", 4)
+    monkeypatch.setattr(feed, "VOLUME", 4)
     session = opened(engine, 1)
     times = [10, 20, 30, 25, 5, 40, 40, 7, 60, 50, 15, 70]
     for time in times:
@@ -387,7 +388,7 @@ def test_an_entry_that_cannot_be_read_hides_no_other(path: str, engine: SqliteEn
         return rows
 
     index = SearchIndex(path + "-search", read=read, whole=bytes, words_of=words_of, lock_s=5)
-    found = index.search(Sought("t", asked("kelp")), limit=100)
+    found = index.search(SearchScope("t", asked("kelp")), limit=100)
     assert [one.words.text for one in found] == [f"kelp {number}" for number in (8, 7, 6, 5, 4, 3, 1, 0)]
     index.close()
     assert len(look(engine, "kelp")) == 8, "what was passed over is not looked at again"
@@ -411,7 +412,7 @@ def test_a_short_log_is_searched_without_an_index(engine: SqliteEngine, monkeypa
     say(engine, session, *(f"kelp {number}" for number in range(20)))
     assert look(engine, "kelp") == [f"kelp {number}" for number in range(19, -1, -1)]
     assert look(engine, "kelp", limit=3, until=1) == []
-    assert engine.matching(Sought("t", asked("kelp")), limit=9) == [session]
+    assert engine.matching(SearchScope("t", asked("kelp")), limit=9) == [session]
 
 
 @pytest.mark.usefixtures("in_the_way")
@@ -504,7 +505,7 @@ CATCHING_UP = """
     sys.path.insert(0, tests)
     import test_search as telling
     from holdfast.engine.sqlite import search
-    from holdfast.runtime.searching import words_of
+    from holdfast.runtime.catalog.search import words_of
 
     search.BATCH = 20
     read = 0
@@ -555,7 +556,7 @@ def test_what_is_forgotten_is_in_no_byte_of_the_file(
     path: str, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I-21. FAULTS K7."""
-    monkeypatch.setattr(search_feed, "VOLUME", 200)
+    monkeypatch.setattr(feed, "VOLUME", 200)
     monkeypatch.setattr(search, "BATCH", 16)
     kept, gone, later = opened(engine, 1), opened(engine, 2), opened(engine, 3)
     for number in range(150):

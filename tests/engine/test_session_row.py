@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.domain.entry import Draft
-from holdfast.engine.judging import CLOSED, ERASED
+from holdfast.engine.guards import CLOSED, ERASED
 from holdfast.engine.protocol import Laid, Start, Write
 from holdfast.engine.session_row import advance, advances
 

@@ -15,7 +15,7 @@ from holdfast.domain.entry import Draft
 from holdfast.engine import writer
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Opening, Start, Write, Written
-from holdfast.engine.sqlite.lock import FairLock
+from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 
 
 class Notes:
@@ -78,14 +78,14 @@ def notes(monkeypatch):
     taken = Notes()
     usual = apsw.vfs_names()[0]
     vfs = noting_vfs("noting", usual, taken)
-    answer = writer.Ticket.answer
+    answer = writer.WriterTicket.answer
 
     def noted(ticket, outcome):
         if isinstance(outcome, Written):
             taken.add("answer", outcome)
         answer(ticket, outcome)
 
-    monkeypatch.setattr(writer.Ticket, "answer", noted)
+    monkeypatch.setattr(writer.WriterTicket, "answer", noted)
     yield taken
     apsw.set_default_vfs(usual)
     vfs.unregister()

@@ -3,7 +3,7 @@
 import apsw
 import pytest
 
-from holdfast.engine.sqlite.trouble import translate
+from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 CLASSES = sorted(

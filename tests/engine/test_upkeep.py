@@ -14,9 +14,9 @@ import pytest
 import holdfast
 import procs
 from holdfast import Store
-from holdfast.engine.sqlite import checking
-from holdfast.engine.upkeep import Problem, StoreInfo
-from holdfast.runtime import upkeep as maintenance
+from holdfast.engine.sqlite.maintenance import check
+from holdfast.engine.store_info import Problem, StoreInfo
+from holdfast.runtime.catalog import maintenance
 
 PAGE = 4096
 
@@ -225,7 +225,7 @@ def test_looking_takes_no_more_memory_than_a_page(tmp_path: Path) -> None:
 
 def test_no_more_problems_are_told_than_somebody_can_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meddle(path, f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST}")
-    for module in (checking, maintenance):
+    for module in (check, maintenance):
         monkeypatch.setattr(module, "PROBLEMS_MAX", 3)
     with holdfast.open(path) as store:
         assert len(store.check()) == 3
@@ -236,7 +236,7 @@ def test_a_check_does_not_keep_writers_waiting(path: Path, store: Store) -> None
     meddle(path, f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST} AND seq = 6")
     with store._work.engine._readers.alone() as reader:  # type: ignore[attr-defined]
         reader.execute("BEGIN")
-        looking = checking._problems(reader, str(path))
+        looking = check._problems(reader, str(path))
         first = next(looking)
         for number in range(50):
             store.session("busy").append(f"{number}" * 1000)

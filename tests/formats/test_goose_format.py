@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from goose_stores import call, result, text, thinking
 from holdfast.domain.message import Call, Image, Other, Result, Text, Thinking, freeze
-from holdfast.domain.repair import Seen, may_cut, repair
+from holdfast.domain.repair import StoredMessage, may_cut, repair
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.testing.providers import check
@@ -22,7 +22,7 @@ def message(role, *blocks, **more):
 
 def seen(*payloads):
     return [
-        Seen(id=f"m{n}", seq=n, turn=None, note=goose.note(payload), body=freeze(payload), at=n * 1000)
+        StoredMessage(id=f"m{n}", seq=n, turn=None, note=goose.note(payload), body=freeze(payload), at=n * 1000)
         for n, payload in enumerate(payloads, start=1)
     ]
 
@@ -92,7 +92,7 @@ def test_what_others_said_is_put_in_gooses_words():
         {"role": "tool", "tool_call_id": "c1", "content": "saw"},
     )
     messages = [
-        Seen(id=f"m{n}", seq=n, turn=None, note=openai.note(payload), body=freeze(payload), at=n * 1000)
+        StoredMessage(id=f"m{n}", seq=n, turn=None, note=openai.note(payload), body=freeze(payload), at=n * 1000)
         for n, payload in enumerate(spoken, start=1)
     ]
     asked, called, answered = context("goose", messages)

@@ -7,7 +7,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from holdfast.domain.chunk import pack, shown, unpack
 from holdfast.domain.message import freeze, thaw
-from holdfast.domain.repair import Seen, repair
+from holdfast.domain.repair import StoredMessage, repair
 from holdfast.formats import registry
 from holdfast.testing.providers import check
 
@@ -41,7 +41,7 @@ def contexts(format, *payloads):
     """The context in every format of a user's message, these, and one more of the user's; each valid."""
     form = registry.get(format)
     said = [form.say("user", "Hi."), *payloads, form.say("user", "And?")]
-    seen = [Seen(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
+    seen = [StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
     out = {}
     for target in FORMATS:
         shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
@@ -126,7 +126,7 @@ def test_keys_that_only_a_server_knows_are_kept_and_said_back(as_sent):
     assert payload["tool_calls"][0]["extra_content"] == signed
     form = registry.get("openai.chat")
     said = [form.say("user", "Hi."), payload, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
-    seen = [Seen(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
+    seen = [StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
     sent = [payload for payload, _ in form.shape(repair(seen, registry.read), used=set(), first=True)]
     assert sent[1] == payload
 
@@ -164,10 +164,25 @@ def test_deltas_of_an_odd_shape_are_kept_too(odd):
 SERVED = [
     {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
     {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"], "results": None},
-    {"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "1", "container_id": "c", "outputs": []},  # noqa: E501
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "status": "completed",
+        "code": "1",
+        "container_id": "c",
+        "outputs": [],
+    },
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"},
     {"type": "mcp_list_tools", "id": "ml_1", "server_label": "s", "tools": []},
-    {"type": "mcp_call", "id": "mc_1", "name": "n", "server_label": "s", "arguments": "{}", "output": "o", "error": None},  # noqa: E501
+    {
+        "type": "mcp_call",
+        "id": "mc_1",
+        "name": "n",
+        "server_label": "s",
+        "arguments": "{}",
+        "output": "o",
+        "error": None,
+    },
     {"type": "compaction", "id": "cm_1", "encrypted_content": "gAAA"},
 ]
 WORDS = {
@@ -235,7 +250,7 @@ def test_what_a_turn_answers_in_words_answers_such_a_call(name):
     result = {"role": "tool", "parts": [{"type": "result", "call_id": "c1", "content": "seen"}]}
     form, neutral = registry.get("openai.responses"), registry.get("holdfast")
     said = [(form, form.say("user", "Go.")), (form, [THOUGHT, RUN[name]]), (neutral, result)]
-    seen = [Seen(f"m{seq}", seq, 1, f.note(one), freeze(one)) for seq, (f, one) in enumerate(said, 1)]
+    seen = [StoredMessage(f"m{seq}", seq, 1, f.note(one), freeze(one)) for seq, (f, one) in enumerate(said, 1)]
     for target in FORMATS:
         shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
         payloads = [payload for payload, _ in shaped]
@@ -262,7 +277,13 @@ def words(text, **more):
     return {"type": "text", "text": text, **more}
 
 
-CITED = {"type": "web_search_result_location", "cited_text": "c", "encrypted_index": "e", "title": "A", "url": "https://a"}
+CITED = {
+    "type": "web_search_result_location",
+    "cited_text": "c",
+    "encrypted_index": "e",
+    "title": "A",
+    "url": "https://a",
+}
 
 
 def anthropic_events(blocks, stop="end_turn", **closing):

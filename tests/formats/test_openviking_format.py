@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.message import Call, Image, Other, Result, Text, freeze
-from holdfast.domain.repair import INTERRUPTED, Seen, repair
+from holdfast.domain.repair import INTERRUPTED, StoredMessage, repair
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.testing.providers import check
@@ -16,7 +16,7 @@ FORMAT = registry.get("openviking")
 
 def seen(*payloads):
     return [
-        Seen(id=f"m{index}", seq=index + 1, turn=None, note=FORMAT.note(payload), body=freeze(payload))
+        StoredMessage(id=f"m{index}", seq=index + 1, turn=None, note=FORMAT.note(payload), body=freeze(payload))
         for index, payload in enumerate(payloads)
     ]
 
@@ -105,7 +105,9 @@ def test_foreign_calls_become_parts_with_their_results():
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "x", "content": "2"},
     ]
-    messages = [Seen(id=f"m{n}", seq=n, turn=1, note=chat.note(one), body=freeze(one)) for n, one in enumerate(said)]
+    messages = [
+        StoredMessage(id=f"m{n}", seq=n, turn=1, note=chat.note(one), body=freeze(one)) for n, one in enumerate(said)
+    ]
     [(payload, ids)] = FORMAT.shape(repair(messages, registry.read), used=set(), first=True)
     assert payload["parts"] == [
         {

@@ -10,7 +10,8 @@ from anthropic.types import (
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses.response_input_param import ResponseInputItemParam
 
-from holdfast.testing import provider_anthropic, provider_responses, providers
+from holdfast.testing import providers
+from holdfast.testing.providers import anthropic, responses
 
 
 def declared(hint: Any) -> list[type]:
@@ -37,13 +38,13 @@ def _literals(hint: Any) -> list[str]:
 
 def test_items_of_the_responses_api_are_those_of_its_client():
     found = keys_by_kind(declared(ResponseInputItemParam))
-    assert {kind: set(keys.split()) for kind, keys in provider_responses.ITEMS.items()} == found
+    assert {kind: set(keys.split()) for kind, keys in responses.ITEMS.items()} == found
 
 
 def test_blocks_of_the_messages_api_are_those_of_its_client():
     contents = [typing_extensions.get_type_hints(one)["content"] for one in declared(MessageParam)]
     found = keys_by_kind([one for content in contents for one in declared(content)])
-    assert {kind: set(keys.split()) for kind, keys in provider_anthropic.BLOCKS.items()} == found
+    assert {kind: set(keys.split()) for kind, keys in anthropic.BLOCKS.items()} == found
 
 
 def test_messages_of_the_chat_api_are_those_of_its_client():

@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.domain.message import freeze
-from holdfast.domain.repair import INTERRUPTED, Seen, repair
+from holdfast.domain.repair import INTERRUPTED, StoredMessage, repair
 from holdfast.formats import registry
-from holdfast.formats.anthropic import EARLIER
+from holdfast.formats.anthropic.messages import EARLIER
 from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS, PNG
 
@@ -13,7 +13,7 @@ from holdfast.testing.strategies import FORMATS, PNG
 def seen_of(format_name, *payloads, turn=1, seq=1):
     form = registry.get(format_name)
     return [
-        Seen(f"m{place}", place, turn, form.note(payload), freeze(payload))
+        StoredMessage(f"m{place}", place, turn, form.note(payload), freeze(payload))
         for place, payload in enumerate(payloads, seq)
     ]
 
@@ -306,7 +306,7 @@ def test_a_partial_response_is_told_in_plain_words():
     ):
         assembly.fold(assembly.take(event))
     spoken = assembly.message()
-    seen = [Seen("m1", 1, 1, spoken.note, spoken.body)]
+    seen = [StoredMessage("m1", 1, 1, spoken.note, spoken.body)]
     assert context("openai.responses", seen) == [{"role": "assistant", "content": "Half a sen"}]
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.message import freeze
-from holdfast.domain.repair import Seen, may_cut, repair
+from holdfast.domain.repair import StoredMessage, may_cut, repair
 from holdfast.domain.turn import tool_calls
 from holdfast.formats import registry
 from holdfast.testing.providers import check
@@ -105,7 +105,9 @@ def said_by(role, source, *, words):
 
 def view_of(source, *payloads):
     form = registry.get(source)
-    return [Seen(f"m{seq}", seq, 1, form.note(payload), freeze(payload)) for seq, payload in enumerate(payloads, 1)]
+    return [
+        StoredMessage(f"m{seq}", seq, 1, form.note(payload), freeze(payload)) for seq, payload in enumerate(payloads, 1)
+    ]
 
 
 @pytest.mark.parametrize("target", FORMATS)

@@ -13,14 +13,14 @@ from copies import fill, told
 from deaf_proxy import DeafProxy, Fits, answers, any_answer
 from holdfast import copy
 from holdfast.errors import AlreadyAccepted
-from holdfast.runtime import comparing
+from holdfast.runtime.transfer import compare_logs
 from holdfast.testing.oracle import judge
 from procs import child
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "PAGE", 5)
+    monkeypatch.setattr(compare_logs, "PAGE", 5)
 
 
 @pytest.fixture

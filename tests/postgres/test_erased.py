@@ -6,7 +6,7 @@ import pytest
 import holdfast
 from carrying import CANARY, HOWS, PICTURE, carried
 from commanding import command
-from holdfast.runtime.upkeep import vacuum
+from holdfast.runtime.catalog.maintenance import vacuum
 from looking import HandWorld
 
 

@@ -14,14 +14,14 @@ from psycopg.conninfo import conninfo_to_dict
 import holdfast
 import procs
 from deaf_proxy import DeafProxy, asks
+from holdfast.engine.postgres.background.notifier import SESSIONS_MAX, is_meant, payload
+from holdfast.engine.postgres.background.poller import news
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.postgres.notifying import SESSIONS_MAX, is_meant, payload
-from holdfast.engine.postgres.polling import news
 from holdfast.engine.postgres.queries import QUERIES
 from holdfast.engine.protocol import Write
 from holdfast.errors import StoreUnavailable
+from holdfast.testing.conformance.builders import did, drafts, named, opened
 from holdfast.testing.reference import Ticks
-from holdfast.testing.telling import did, drafts, named, opened
 from pooling_proxy import PoolingProxy
 
 LIMIT_S = 60.0

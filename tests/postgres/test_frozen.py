@@ -21,17 +21,17 @@ FREEZES = """
     import holdfast
     from holdfast.engine.postgres import ledger
 
-    judge = ledger.Ledger.apply
+    judge = ledger.Acknowledged.apply
 
     def freezing(self, commit):
         if any(draft.body.find(b"FREEZE") >= 0 for write in commit for draft in write.drafts):
-            ledger.Ledger.apply = judge
+            ledger.Acknowledged.apply = judge
             say("frozen")
             os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(1)  # another thread may be the one that takes the signal, some moments later
         return judge(self, commit)
 
-    ledger.Ledger.apply = freezing
+    ledger.Acknowledged.apply = freezing
     store = holdfast.open(sys.argv[1])
     store.accept("k", "FREEZE me", event_id="e1")
     say("done")
@@ -163,7 +163,7 @@ def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, know
 
 def write(session: holdfast.Session, text: str) -> object:
     from holdfast.engine.protocol import Write
-    from holdfast.runtime.room import speak
+    from holdfast.runtime.live.session_log import speak
 
     room = session._work.room
     return Write(room.id, drafts=(room.message(speak(text, "openai.chat"), turn=None),))

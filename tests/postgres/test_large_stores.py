@@ -15,7 +15,7 @@ import holdfast
 from bench.large_postgres import fill, tenant_of
 from holdfast.engine.postgres import readers
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
-from holdfast.runtime import upkeep
+from holdfast.runtime.catalog import maintenance
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
 
@@ -109,19 +109,19 @@ def test_a_check_asks_about_many_sessions_at_once(large: str, monkeypatch: pytes
         asked = questions(monkeypatch)
         assert store.check() == []
     assert len(asked) <= 2 * TENANTS + 20 and asked.count("beginnings") == TENANTS
-    assert SESSIONS // TENANTS * 3 <= upkeep.ENTRIES_MAX
+    assert SESSIONS // TENANTS * 3 <= maintenance.ENTRIES_MAX
 
 
 def questions(patch: pytest.MonkeyPatch) -> list[str]:
     """What is asked of a server from now on, by name."""
     asked: list[str] = []
-    once = readers.Readers.once
+    once = readers.PostgresReaders.once
 
     def counted(self: Any, name: str, *given: Any, **options: Any) -> Any:
         asked.append(name)
         return once(self, name, *given, **options)
 
-    patch.setattr(readers.Readers, "once", counted)
+    patch.setattr(readers.PostgresReaders, "once", counted)
     return asked
 
 

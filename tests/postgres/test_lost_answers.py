@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 import holdfast
 from aftermath import EXPLORE
 from deaf_proxy import DeafProxy, Fits, answers, any_answer, asks
-from holdfast.testing.life import Life
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 from holdfast.testing.oracle import judge
 from loading import loading
 
@@ -25,7 +25,7 @@ def proxied(dsn: str) -> DeafProxy:
     return DeafProxy(int(parts["port"]), host=str(parts["host"]))
 
 
-class Steady(Life):
+class Steady(ScriptedWorkload):
     """A life that is never told of a lost answer, not when it opens a store either."""
 
     def manage(self, step: Callable[[], Any]) -> Any:

@@ -14,11 +14,11 @@ import pytest
 
 import holdfast
 import procs
-from holdfast.engine.postgres import migrating
-from holdfast.engine.postgres.migrating import SCHEMA_VERSION
+from holdfast.engine.postgres.maintenance import migrate as migrating
+from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
 from holdfast.errors import SchemaMismatch
-from holdfast.runtime.upkeep import Migrated, migrate
-from holdfast.testing.life import Life
+from holdfast.runtime.catalog.maintenance import Migrated, migrate
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 from holdfast.testing.oracle import judge
 from servers import waiting_until
 
@@ -27,7 +27,7 @@ SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AN
 
 MIGRATES = """
     import holdfast.engine.postgres.engine
-    from holdfast.runtime.upkeep import migrate
+    from holdfast.runtime.catalog.maintenance import migrate
     say("ready")
     while hear() == "migrate":
         migrated = migrate(sys.argv[1])
@@ -131,7 +131,7 @@ def rows_only(database: str) -> Iterator[str]:
 
 def test_a_role_with_rights_to_rows_only_lives_a_whole_life(database: str, rows_only: str):
     """Made by one role, run by another; migrating what is up to date needs no rights either."""
-    life = Life()
+    life = ScriptedWorkload()
     life.live(rows_only)
     now = SCHEMA_VERSION
     assert migrate(rows_only) == Migrated(now, now)

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from clusters import Cluster
 from holdfast.engine.postgres.engine import bring_up
-from holdfast.engine.postgres.trouble import refusal
+from holdfast.engine.postgres.server.driver_errors import refusal
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from clusters import Cluster
-from holdfast.engine.postgres.upkeep import TABLES
+from holdfast.engine.postgres.maintenance.sizes import TABLES
 from holdfast.testing.oracle import judge
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "postgres.md").read_text()

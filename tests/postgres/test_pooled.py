@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.life import Life
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 from holdfast.testing.oracle import judge
 from loading import loading
 from pooling_proxy import PoolingProxy
@@ -34,7 +34,7 @@ def test_a_pooler_gives_the_next_transaction_to_another_server(database: str, po
 
 
 def test_a_whole_life_through_a_pooler_is_as_it_was_told(database: str, pooler: PoolingProxy):
-    life = Life()
+    life = ScriptedWorkload()
     life.live(pooler.through(database))
     with holdfast.open(database) as store:
         assert judge(store, life.ledger) == []

@@ -20,7 +20,7 @@ from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import Write, Written
 from holdfast.errors import StoreUnavailable, WeaklyReplicated
 from holdfast.runtime.clock import RealWorld
-from holdfast.testing.telling import did, drafts, opened
+from holdfast.testing.conformance.builders import did, drafts, opened
 from pooling_proxy import PoolingProxy
 from servers import waiting_until
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.domain.seeking import Sought, asked
+from holdfast.domain.search.query import SearchScope, asked
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import Write
-from holdfast.runtime.searching import words_of
-from holdfast.testing.laws_of_searching import SCRIPTS, look, said, say
+from holdfast.runtime.catalog.search import words_of
+from holdfast.testing.conformance.builders import did, named, opened
+from holdfast.testing.conformance.search import SCRIPTS, look, said, say
 from holdfast.testing.reference import ReferenceEngine, Ticks
-from holdfast.testing.telling import did, named, opened
 
 LIMIT_S = 60.0
 
@@ -82,7 +82,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
         did(reference, write)
         did(engine, write)
     for text in asks:
-        wanted = Sought(tenant, asked(text), role=role)
+        wanted = SearchScope(tenant, asked(text), role=role)
         for limit in (5, 100):
             assert engine.search(wanted, limit=limit) == reference.search(wanted, limit=limit)
         assert engine.matching(wanted, limit=2) == reference.matching(wanted, limit=2)

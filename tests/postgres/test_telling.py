@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.engine.postgres.patience import Patience
+from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
@@ -64,7 +64,7 @@ def failing(database: str, statement: str) -> psycopg.Error:
 def tries(error: psycopg.Error, times: int = 6) -> None:
     """Something that meets this so many times, and is done then."""
     world = RealWorld()
-    patience = Patience("the store", 30.0, tick=world.tick, chance=lambda size: bytes(size))
+    patience = Retry("the store", 30.0, tick=world.tick, chance=lambda size: bytes(size))
     for _ in range(times):
         patience.pause(error)
     patience.over()
@@ -88,7 +88,7 @@ def test_a_connection_that_is_lost_is_told_in_words(database: str, caplog: pytes
 
 def _write(session: holdfast.Session, text: str) -> object:
     from holdfast.engine.protocol import Write
-    from holdfast.runtime.room import speak
+    from holdfast.runtime.live.session_log import speak
 
     room = session._work.room
     return (Write(room.id, drafts=(room.message(speak(text, "openai.chat"), turn=None),)),)

@@ -13,7 +13,7 @@ import holdfast
 import procs
 from clusters import Cluster
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.postgres.primary import Identity, Outdated, Primary
+from holdfast.engine.postgres.server.primary import Identity, Outdated, Primary
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store

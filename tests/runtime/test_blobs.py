@@ -3,7 +3,7 @@
 import apsw
 
 import holdfast
-from holdfast.engine import codec
+from holdfast.engine import blobs as codec
 from looking import other_handle
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 20_000}}

@@ -66,9 +66,7 @@ def refused(turn, euros=80):
 
 def made(*calls):
     """An assistant's message with these calls, each an id and its arguments."""
-    tool_calls = [
-        {"id": id, "type": "function", "function": {"name": "pay", "arguments": text}} for id, text in calls
-    ]
+    tool_calls = [{"id": id, "type": "function", "function": {"name": "pay", "arguments": text}} for id, text in calls]
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import Store
 from holdfast.domain.message import Usage
-from holdfast.foreign.story import HIDDEN, Line, Story, Summary
-from holdfast.runtime.bringing import bring
+from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
+from holdfast.runtime.transfer.import_store import bring
 from holdfast.testing.oracle import judge
 
 START = 1_700_000_000_000
@@ -30,17 +30,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
         assert not found, "\n".join(found)
 
 
-def line(number: int, text: str | None = None, **more: Any) -> Line:
+def line(number: int, text: str | None = None, **more: Any) -> ForeignMessage:
     role = "user" if number % 2 == 0 else "assistant"
     payload = {"role": role, "content": text or f"words {number}", "_row": {"as": "found"}}
-    return Line(str(number), f"row {number}", role, payload, "openai.chat", at=START + number * 1000, **more)
+    return ForeignMessage(str(number), f"row {number}", role, payload, "openai.chat", at=START + number * 1000, **more)
 
 
-def story(*lines: Line | Summary, id: str = "20260101_1", **facts: Any) -> Story:
-    return Story("hermes", id, "here", lines, **facts)
+def story(*lines: ForeignMessage | Summary, id: str = "20260101_1", **facts: Any) -> ForeignSession:
+    return ForeignSession("hermes", id, "here", lines, **facts)
 
 
-def lines(count: int) -> list[Line | Summary]:
+def lines(count: int) -> list[ForeignMessage | Summary]:
     return [line(number) for number in range(count)]
 
 
@@ -79,7 +79,7 @@ def test_bringing_again_adds_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("first", range(1, 8))
 def test_a_store_that_has_grown_adds_what_is_new(store: Store, first: int) -> None:
-    told: list[Line | Summary] = lines(8)
+    told: list[ForeignMessage | Summary] = lines(8)
     told.insert(5, Summary("s", "row s", "what was", keeps=("3", "4"), at=START + 4500))
     bring(store, [story(*told[:first])])
     bring(store, [story(*told)])
@@ -109,7 +109,7 @@ def test_what_the_model_does_not_see_stays_out_of_its_context(store: Store) -> N
 
 def test_generations_are_compactions_not_copies(store: Store) -> None:
     """I-11: every message once in the transcript, and shown or covered by one summary."""
-    told: list[Line | Summary] = lines(9)
+    told: list[ForeignMessage | Summary] = lines(9)
     told.insert(3, Summary("s1", "row s1", "the first part", at=START + 2500))
     told.insert(7, Summary("s2", "row s2", "the first two parts", keeps=("5",), at=START + 5500))
     bring(store, [story(*told)])
@@ -173,7 +173,7 @@ def test_a_session_that_is_carried_on_here_keeps_what_was_said_here(store: Store
 
 
 def test_what_no_format_can_read_is_kept_and_hidden(store: Store) -> None:
-    odd = Line("9", "row 9", "user", {"role": "wizard", "spell": [1, 2]}, "openai.chat", at=START)
+    odd = ForeignMessage("9", "row 9", "user", {"role": "wizard", "spell": [1, 2]}, "openai.chat", at=START)
     brought = bring(store, [story(odd, line(1))])
     assert brought.opaque == 1
     first = next(iter(only(store).transcript()))
@@ -189,7 +189,7 @@ def test_sessions_of_one_name_in_two_stores_stay_two(store: Store) -> None:
 
 
 def test_the_same_stories_make_the_same_bytes(tmp_path: Path) -> None:
-    told: list[Line | Summary] = lines(700)
+    told: list[ForeignMessage | Summary] = lines(700)
     told.append(Summary("s", "row s", "what was", keeps=("698", "699"), at=START + 700_000))
     digests = []
     for name in ("one.db", "two.db"):
@@ -202,8 +202,8 @@ def test_the_same_stories_make_the_same_bytes(tmp_path: Path) -> None:
 MORTAL = """
 import os, signal, sys
 import holdfast
-from holdfast.foreign.story import Line, Story
-from holdfast.runtime.bringing import bring
+from holdfast.importers.foreign_session import Line, Story
+from holdfast.runtime.transfer.import_store import bring
 
 def told():
     for number in range(5000):
@@ -283,7 +283,7 @@ def test_an_id_that_is_drawn_by_chance_is_known_wherever_its_store_lies(store: S
 
 
 @pytest.mark.parametrize("other", [line(1, "Go away."), replace(line(1), at=START + 1001)])
-def test_two_conversations_that_disagree_are_two(store: Store, other: Line) -> None:
+def test_two_conversations_that_disagree_are_two(store: Store, other: ForeignMessage) -> None:
     """The same place, id and first words: a store that was deleted and made anew, say."""
     bring(store, [story(line(0, "hi"), line(1, "Hello!"))])
     made_anew = story(line(0, "hi"), other, line(2, "Why?"))

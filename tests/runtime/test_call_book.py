@@ -1,7 +1,7 @@
 """What a turn knows of its calls: of several threads one starts a call, and an outcome finds its own (I-22)."""
 
 from holdfast.domain.message import CallNote, MessageNote
-from holdfast.runtime.calling import CallBook
+from holdfast.runtime.turns.turn_calls import CallBook
 
 
 def made(*ids: str) -> MessageNote:

@@ -12,7 +12,7 @@ from aftermath import left_over, unsound
 from copies import ODD, beside, fill, told
 from holdfast import copy
 from holdfast.errors import AlreadyAccepted, HoldfastError, StoreUnavailable
-from holdfast.runtime import comparing, copying
+from holdfast.runtime.transfer import compare_logs, copy_store
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is soon full, so that small sessions take several."""
-    monkeypatch.setattr(comparing, "PAGE", 5)
+    monkeypatch.setattr(compare_logs, "PAGE", 5)
 
 
 @pytest.fixture
@@ -159,13 +159,13 @@ def test_pages_and_what_is_under_way_make_no_difference(
 ) -> None:
     """One session at a time, one entry a page, turns longer than what is held back; and all of it at once."""
     fill(path)
-    monkeypatch.setattr(copying, "WIDTH", 1)
-    monkeypatch.setattr(comparing, "PAGE", 1)
-    monkeypatch.setattr(comparing, "HELD_MAX", 3)
+    monkeypatch.setattr(copy_store, "WIDTH", 1)
+    monkeypatch.setattr(compare_logs, "PAGE", 1)
+    monkeypatch.setattr(compare_logs, "HELD_MAX", 3)
     small = copy(path, target)
     assert told(target) == told(path)
-    monkeypatch.setattr(copying, "WIDTH", 1000)
-    monkeypatch.setattr(comparing, "PAGE", 1000)
+    monkeypatch.setattr(copy_store, "WIDTH", 1000)
+    monkeypatch.setattr(compare_logs, "PAGE", 1000)
     assert copy(path, beside(path, "large.db")).digest == small.digest
 
 

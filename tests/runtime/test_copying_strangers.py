@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from copies import beside
 from holdfast import copy
-from holdfast.runtime.vetting import vet_entry
+from holdfast.runtime.transfer.vet import vet_entry
 from holdfast.testing.oracle import judge
 
 SECRET = "the code is 4711"

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import StoreUnavailable, TurnInterrupted
-from holdfast.runtime.source import AHEAD_MAX
+from holdfast.runtime.plans.chunk_source import AHEAD_MAX
 from holdfast.testing.providers import check
 from looking import end_notes, ends, journal_rows, journaled, other_handle, patient, told
 from procs import child

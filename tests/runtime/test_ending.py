@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import Session, Store
 from holdfast.errors import AlreadyAccepted, HoldfastError, SessionBusy, SessionEnded
-from holdfast.runtime.drive import Read
+from holdfast.runtime.plans.plan import Read
 from holdfast.testing.oracle import judge
 from looking import ends, told
 

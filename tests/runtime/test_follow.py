@@ -19,9 +19,9 @@ from holdfast import Event, Session, Store
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
 from holdfast.errors import CursorExpired, TurnInterrupted
-from holdfast.runtime.drive import Listen, News, Plan, run
-from holdfast.runtime.follow import PAGE, Follower
-from holdfast.runtime.loop import arun
+from holdfast.runtime.live.follow import PAGE, Follower
+from holdfast.runtime.plans.plan import Listen, News, Plan, run
+from holdfast.runtime.plans.plan_asyncio import arun
 
 LIMIT_S = 60
 

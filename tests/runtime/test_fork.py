@@ -12,7 +12,7 @@ import procs
 from holdfast import Event, Session, Store
 from holdfast.domain.entry import note_of
 from holdfast.errors import Conflict, NotFound, SessionEnded
-from holdfast.runtime.follow import Follower
+from holdfast.runtime.live.follow import Follower
 from holdfast.testing.providers import check
 from looking import other_handle
 from talking import FORMATS, contexts, dialogue, named, talk, texts, told

@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 import procs
-from holdfast.engine.sqlite import forking
+from holdfast.engine.sqlite.file_guard import process_fork
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from looking import patient
@@ -108,7 +108,7 @@ def test_a_fork_waits_for_whoever_is_inside_sqlite(path: Path) -> None:
     def commit() -> bool:
         places.append("inside")
         inside.set()
-        while not forking._is_beginning and not over.is_set():  # until a fork has begun
+        while not process_fork._is_beginning and not over.is_set():  # until a fork has begun
             time.sleep(0.001)
         time.sleep(0.2)
         places.append("outside again")
@@ -351,30 +351,30 @@ def test_a_fork_waits_for_what_a_connection_does_that_was_being_made_when_it_beg
 
     class Readers:
         def __init__(self) -> None:
-            self.made: list[forking.Gate] = []
+            self.made: list[process_fork.Gate] = []
 
-        def gates(self) -> list[forking.Gate]:
+        def gates(self) -> list[process_fork.Gate]:
             return list(self.made)
 
     readers, is_making = Readers(), threading.Event()
 
     def make() -> None:
-        with forking.opening.lock():
+        with process_fork.opening.lock():
             is_making.set()
-            while not forking._is_beginning:
+            while not process_fork._is_beginning:
                 time.sleep(0.001)
-            readers.made.append(forking.Gate())
+            readers.made.append(process_fork.Gate())
 
-    forking.concern(readers)  # type: ignore[arg-type]
+    process_fork.concern(readers)  # type: ignore[arg-type]
     maker = threading.Thread(target=make)
     maker.start()
     try:
         assert is_making.wait(LIMIT_S)
-        forking._before()
+        process_fork._before()
         try:
-            assert readers.made and readers.made[0] in forking._held
+            assert readers.made and readers.made[0] in process_fork._held
         finally:
-            forking._after()
+            process_fork._after()
     finally:
-        forking.unconcern(readers)  # type: ignore[arg-type]
+        process_fork.unconcern(readers)  # type: ignore[arg-type]
         maker.join()

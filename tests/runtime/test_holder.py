@@ -9,15 +9,15 @@ import pytest
 import holdfast
 import namespaces
 import procs
-from holdfast.runtime.holder import is_gone, myself
+from holdfast.runtime.process_identity import is_gone, myself
 
 NAMES_ITSELF = """
-    from holdfast.runtime.holder import myself
+    from holdfast.runtime.process_identity import myself
     say("named", myself())
     hear()
 """
 LOOKS = """
-    from holdfast.runtime.holder import is_gone
+    from holdfast.runtime.process_identity import is_gone
     say("gone" if is_gone(sys.argv[1]) else "not proved")
 """
 
@@ -71,7 +71,7 @@ def test_two_processes_of_one_container_know_each_other_though_its_proc_is_the_m
     """I-26: in a namespace without a /proc of its own, numbers in /proc are those of other processes."""
     script = """
         import os, signal
-        from holdfast.runtime.holder import is_gone, myself
+        from holdfast.runtime.process_identity import is_gone, myself
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -100,7 +100,7 @@ def test_a_zombie_is_dead_and_one_whose_first_thread_is_over_is_not() -> None:
         assert is_gone(holder)
     threads_live_on = """
         import ctypes, threading
-        from holdfast.runtime.holder import myself
+        from holdfast.runtime.process_identity import myself
         threading.Thread(target=lambda: (say("named", myself()), hear())).start()
         libc = ctypes.CDLL(None)
         libc.syscall(60 if __import__("os").uname().machine == "x86_64" else 93, 0)
@@ -145,7 +145,7 @@ def test_a_process_that_may_not_be_signalled_is_there() -> None:
     """The first process is root's; whoever runs this, `nobody` may not signal it."""
     script = """
         import os
-        from holdfast.runtime.holder import _exists
+        from holdfast.runtime.process_identity import _exists
         if os.geteuid() == 0:
             os.setresuid(65534, 65534, 65534)
         say(_exists(1), _exists(os.getpid()))

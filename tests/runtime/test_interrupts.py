@@ -14,9 +14,9 @@ import weakref
 import pytest
 
 import holdfast
-from holdfast.runtime import own_turns
-from holdfast.runtime.background import Job, Pool
-from holdfast.runtime.block import Block
+from holdfast.runtime.plans.thread_pool import Job, Pool
+from holdfast.runtime.turns import turn_owner
+from holdfast.runtime.turns.turn_block import Block
 from holdfast.testing import oracle
 from interrupting import Interrupt, points
 from looking import ends, other_handle
@@ -228,15 +228,15 @@ def test_nothing_of_ours_runs_where_a_store_is_dropped(path):
 
 
 def test_nothing_runs_where_a_turn_is_dropped_and_those_that_are_gone_are_forgotten():
-    first = own_turns.Hold("s", 0)
+    first = turn_owner.Hold("s", 0)
     with Interrupt(weakref) as point:
         del first
     assert point.lines == 0
-    kept = own_turns.Hold("s", 1)
+    kept = turn_owner.Hold("s", 1)
     for number in range(2, 1000):
-        own_turns.Hold("s", number)
-    assert own_turns.is_held_here("s", 1) and kept
-    assert sum(name[0] == "s" for name in own_turns._held) < 600
+        turn_owner.Hold("s", number)
+    assert turn_owner.is_held_here("s", 1) and kept
+    assert sum(name[0] == "s" for name in turn_owner._held) < 600
 
 
 def test_an_interrupt_while_work_is_handed_to_a_thread_keeps_no_other_work_from_being_done():

@@ -12,7 +12,7 @@ import holdfast
 import procs
 from holdfast import Daily, Idle, Session, Store
 from holdfast.errors import BadArgument, HoldfastError, NotFound, SessionEnded, TurnInterrupted
-from holdfast.runtime.drive import Pause, _wait
+from holdfast.runtime.plans.plan import Pause, _wait
 from worlds import HandWorld, local_ms
 
 LIMIT_S = 60

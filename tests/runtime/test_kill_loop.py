@@ -1,13 +1,13 @@
 """The kill loop: hundreds of real processes are killed at any point, and the store holds what it promised.
 
-The loop and its oracle are part of the kit (`holdfast.testing.killing`); fault classes A1, A3, E1, E4, G5, I8.
+The loop and its oracle are part of the kit (`holdfast.testing.faults.kill_loop`); fault classes A1, A3, E1, E4, G5, I8.
 """
 
 import pytest
 
 import holdfast
-from holdfast.testing.killing import KEY, judge_chapter, kill_loop
-from holdfast.testing.oracle import Ledger
+from holdfast.testing.faults.kill_loop import KEY, judge_chapter, kill_loop
+from holdfast.testing.oracle import Acknowledged
 
 
 def test_processes_killed_at_any_point_lose_nothing_double_nothing_and_break_no_context(tmp_path):
@@ -49,18 +49,18 @@ def test_the_judge_is_content_with_what_is_so(store):
     [session] = store.sessions()
     turn = f"{session.id}:1"
     acts = [["began", turn], ["shown", turn, None, "<1 a0>"], ["ended", turn, "completed"]]
-    assert judge_chapter(store, Ledger(acts)) == []
+    assert judge_chapter(store, Acknowledged(acts)) == []
 
 
 def test_a_word_that_is_stored_twice_is_reported(store):
     with store.turn(KEY, "question 2") as turn:
         list(turn.deliver(["<1 a1>"]))
-    [sentence] = judge_chapter(store, Ledger())
+    [sentence] = judge_chapter(store, Acknowledged())
     assert "said twice" in sentence and "I-2" in sentence
 
 
 def test_a_turn_without_an_end_is_reported(store):
     """Nobody is alive when a chapter is judged, so no turn may run."""
     with store.turn(KEY, "question 2") as turn:
-        [sentence] = judge_chapter(store, Ledger())
+        [sentence] = judge_chapter(store, Acknowledged())
         assert turn.id in sentence and "I-6" in sentence

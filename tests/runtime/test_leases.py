@@ -14,11 +14,11 @@ import holdfast
 import namespaces
 import procs
 from holdfast import Store
-from holdfast.engine.protocol import Claim, Waiting, Write, Written
-from holdfast.engine.sqlite.leases import Clock, Kept
+from holdfast.engine.protocol import OutboxClaim, Waiting, Write, Written
+from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.errors import AlreadyAccepted, SessionBusy
 from holdfast.runtime.clock import RealWorld
-from holdfast.runtime.leases import WAITER_S, Leases
+from holdfast.runtime.live.leases import WAITER_S, Leases
 from looking import HandWorld, ends, other_handle, waiters
 
 LIMIT_S = 60.0
@@ -130,7 +130,7 @@ def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: P
             turn.say("hi")
         old = store._work.engine
         [debt] = old.outbox("default", free=True)
-        claimed = Write(debt.session, claim=Claim(debt.id, b"a sender's token", 60.0), ended_too=True)
+        claimed = Write(debt.session, claim=OutboxClaim(debt.id, b"a sender's token", 60.0), ended_too=True)
         assert isinstance(old.commit([(claimed,)])[0], Written)
         assert old.outbox("default", free=True) == []
     with holdfast.open(path, world=Machine("new")) as store:
@@ -239,7 +239,7 @@ def test_a_waiter_that_lives_keeps_its_message_for_as_long_as_it_waits(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It renews its lease; and what a turn has taken meanwhile never comes back."""
-    monkeypatch.setattr("holdfast.runtime.starting.WAITER_S", 0.3)
+    monkeypatch.setattr("holdfast.runtime.turns.start_turn.WAITER_S", 0.3)
     with holdfast.open(where) as store, other_handle(where) as other:
         session = store.session("k")
         running = session.turn("first")

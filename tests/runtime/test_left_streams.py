@@ -268,10 +268,10 @@ class Torn:
 
 
 def break_assemblies(monkeypatch):
-    from holdfast.runtime import stream
+    from holdfast.runtime.turns import message_stream
 
-    whole = stream._assembly
-    monkeypatch.setattr(stream, "_assembly", lambda format, into: Torn(whole(format, into)))
+    whole = message_stream._assembly
+    monkeypatch.setattr(message_stream, "_assembly", lambda format, into: Torn(whole(format, into)))
 
 
 def test_what_cannot_be_put_together_is_stored_as_it_was_shown_and_the_turn_is_told(store, monkeypatch):

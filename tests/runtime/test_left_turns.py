@@ -15,7 +15,7 @@ import holdfast
 from holdfast import Store
 from holdfast.domain.entry import note_of
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.faults import LASTING, WRITING, Faults
+from holdfast.testing.faults.disk import LASTING, WRITING, Faults
 from holdfast.testing.oracle import judge
 from looking import end_notes, ends, other_handle, told
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.errors import Damaged, NotFound
-from holdfast.runtime.lineage import Lineages, Link
-from holdfast.runtime.vetting import vet_state
+from holdfast.runtime.live.lineage import Lineages, Link
+from holdfast.runtime.transfer.vet import vet_state
 
 
 def test_what_is_known_of_a_session_is_known_of_its_own_tenant_alone(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import holdfast
 from holdfast import Session, Store
 from holdfast.domain.entry import CallStarted, Draft, Labelled, TurnEnded, noted
 from holdfast.engine.protocol import Chunk, Start, Write, Written
-from holdfast.testing.oracle import Ledger, judge
-from holdfast.testing.telling import mint
+from holdfast.testing.conformance.builders import mint
+from holdfast.testing.oracle import Acknowledged, judge
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ UNTRUE = {
 }
 
 
-def ledger(store: Store, acts: list[list[Any]]) -> Ledger:
+def ledger(store: Store, acts: list[list[Any]]) -> Acknowledged:
     """These acts, with the ids that this store has given."""
     session, [other] = store.session("k"), [listed for listed in store.sessions(key="other") if listed.state == "ended"]
     messages = {message.text: message.id for message in session.transcript()}
     names = {"session": session.id, "other": other.id, "one": messages["one"], "answer": messages["Once upon"]}
-    return Ledger([[fact.format(**names) if isinstance(fact, str) else fact for fact in act] for act in acts])
+    return Acknowledged([[fact.format(**names) if isinstance(fact, str) else fact for fact in act] for act in acts])
 
 
 @pytest.fixture
@@ -190,9 +190,9 @@ def test_what_was_acknowledged_and_is_not_so_is_reported(marked: Store, act: lis
 
 def test_words_that_were_tried_may_be_missing_but_are_not_there_twice(store: Store, session: Session) -> None:
     """I-2."""
-    assert judge(store, Ledger(tried=["one", "never"])) == []
+    assert judge(store, Acknowledged(tried=["one", "never"])) == []
     session.append("one")
-    [sentence] = judge(store, Ledger(tried=["one", "never"]))
+    [sentence] = judge(store, Acknowledged(tried=["one", "never"]))
     assert "'one' is there 2 times (I-2)" in sentence
 
 
@@ -200,8 +200,8 @@ def test_a_reply_that_was_sent_and_is_owed_again_is_reported(store: Store) -> No
     """I-23."""
     [owed] = store.outbox()
     acts = [["owed", owed.id, owed.session_id]]
-    assert judge(store, Ledger(acts)) == []
-    [sentence] = judge(store, Ledger([*acts, ["paid", owed.id]]))
+    assert judge(store, Acknowledged(acts)) == []
+    [sentence] = judge(store, Acknowledged([*acts, ["paid", owed.id]]))
     assert "owed again (I-23)" in sentence
 
 
@@ -210,4 +210,4 @@ def test_an_erased_session_is_held_to_nothing_but_its_end(store: Store) -> None:
     [other] = [listed for listed in store.sessions(key="other") if listed.state == "ended"]
     acts = [["said", other.id, None, "aside"], ["erased", other.id]]
     store.erase(other.id)
-    assert judge(store, Ledger(acts)) == []
+    assert judge(store, Acknowledged(acts)) == []

@@ -17,7 +17,7 @@ import namespaces
 import procs
 from holdfast import Store
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
-from holdfast.testing.faults import LASTING, WRITING, Faults
+from holdfast.testing.faults.disk import LASTING, WRITING, Faults
 
 if TYPE_CHECKING:
     from clusters import Cluster

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionMessage
 import holdfast
 import procs
 from holdfast import Session, Store
-from holdfast.domain.fingerprint import fingerprint
+from holdfast.domain.record.fingerprint import fingerprint
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded
 
 Payload = dict[str, Any]

@@ -9,10 +9,10 @@ import pytest
 
 import holdfast
 from commanding import command
-from holdfast.domain.fold import Log
+from holdfast.domain.log.fold import Log
 from holdfast.errors import Conflict, Damaged, NotApproved
-from holdfast.runtime import restoring
-from holdfast.runtime.restoring import restore
+from holdfast.runtime.transfer import restore as restoring
+from holdfast.runtime.transfer.restore import restore
 from holdfast.testing.histories import hidden
 from holdfast.testing.oracle import judge
 from looking import raw_entries

@@ -13,8 +13,8 @@ import pytest
 
 import holdfast
 from carrying import CANARY
-from holdfast.runtime import erasing
-from holdfast.runtime.upkeep import vacuum
+from holdfast.runtime.catalog.maintenance import vacuum
+from holdfast.runtime.changes import erase
 from looking import HandWorld
 from procs import child
 
@@ -67,15 +67,15 @@ class Counted:
         if hasattr(engine, "_connection"):
             engine._connection.set_exec_trace(self._run)
         else:
-            from holdfast.engine.postgres.connection import Line
+            from holdfast.engine.postgres.server.connection import ServerConnection
 
-            run_all = Line.run_all
+            run_all = ServerConnection.run_all
 
             def sent(line: Any, statements: list[Any], **options: Any) -> Any:
                 self.written.append([name for name, _ in statements])
                 return run_all(line, statements, **options)
 
-            patch.setattr(Line, "run_all", sent)
+            patch.setattr(ServerConnection, "run_all", sent)
 
     def _run(self, _cursor: Any, statement: str, _values: Any) -> bool:
         if statement.startswith("BEGIN"):
@@ -118,7 +118,7 @@ def test_many_sessions_are_erased_in_few_transactions(where: str, monkeypatch: p
 
 def test_a_retention_looks_at_nothing_that_was_erased_before(where: str, monkeypatch: pytest.MonkeyPatch):
     """However many sessions are long gone, the next one costs the same: no page of it has one of them."""
-    monkeypatch.setattr(erasing, "BATCH", 2)
+    monkeypatch.setattr(erase, "BATCH", 2)
     told(where, 9)
     pages: list[list[str]] = []
     with holdfast.open(where) as store:
@@ -166,7 +166,7 @@ def test_a_retention_forgets_events_and_an_erasure_does_not(where: str):
 
 def test_a_chain_of_old_forks_goes_as_a_whole(where: str, monkeypatch: pytest.MonkeyPatch):
     ids = told(where, 12, forked=True)
-    monkeypatch.setattr(erasing, "BATCH", 5)
+    monkeypatch.setattr(erase, "BATCH", 5)
     with holdfast.open(where) as store:
         assert {found.session_id for found in store.retain(30, preview=False)} == set(ids)
         assert store.check() == []
@@ -176,7 +176,7 @@ def test_a_chain_of_old_forks_goes_as_a_whole(where: str, monkeypatch: pytest.Mo
 def test_all_that_a_young_fork_shares_is_kept(where: str, monkeypatch: pytest.MonkeyPatch, batch: int):
     """In whatever order and company its ancestors are met; a branch that nobody needs goes."""
     ids = told(where, 6, forked=True)
-    monkeypatch.setattr(erasing, "BATCH", batch)
+    monkeypatch.setattr(erase, "BATCH", batch)
     with holdfast.open(where) as store:
         young = store.get(ids[3]).fork()
         young.append("still here")
@@ -188,8 +188,8 @@ def test_all_that_a_young_fork_shares_is_kept(where: str, monkeypatch: pytest.Mo
 def test_a_session_of_many_entries_stands_alone(where: str, monkeypatch: pytest.MonkeyPatch):
     """Notes of a retention are held until they are written: not more of them than so many."""
     ids = told(where, 6)
-    monkeypatch.setattr(erasing, "ENTRIES_MAX", 7)
-    monkeypatch.setattr(erasing, "PAGE", 3)
+    monkeypatch.setattr(erase, "ENTRIES_MAX", 7)
+    monkeypatch.setattr(erase, "PAGE", 3)
     with holdfast.open(where) as store:
         assert {found.session_id for found in store.retain(30, preview=False)} == set(ids)
         assert erased(store, ids) == [True] * 6 and store.check() == []
@@ -237,7 +237,7 @@ def test_a_retention_that_was_killed_is_resumed(where: str):
 UNSCRUBBED = """
     import os, signal
     import holdfast
-    from holdfast.engine.sqlite.searching import Searching
+    from holdfast.engine.sqlite.search.access import Searching
 
     Searching.forget = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     holdfast.open(sys.argv[1]).retain(30, preview=False)

@@ -11,8 +11,8 @@ import pytest
 import holdfast
 from holdfast import copy
 from holdfast.domain.entry import Entry
-from holdfast.runtime import comparing
-from holdfast.runtime.damage import placeholder
+from holdfast.runtime.live.damage import placeholder
+from holdfast.runtime.transfer import compare_logs
 from looking import raw_entries
 from spoiling import Spoiled, place
 
@@ -29,7 +29,7 @@ def target(place: Spoiled, tmp_path: Path, request: pytest.FixtureRequest) -> An
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "PAGE", 4)
+    monkeypatch.setattr(compare_logs, "PAGE", 4)
 
 
 def furnished(store: holdfast.Store) -> holdfast.Session:

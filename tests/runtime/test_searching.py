@@ -11,7 +11,7 @@ import holdfast
 from holdfast.errors import BadArgument, NotFound, StoreUnavailable
 from holdfast.formats import registry
 from holdfast.formats.neutral import Neutral
-from holdfast.runtime.searching import Hit
+from holdfast.runtime.catalog.search import Hit
 from worlds import HandWorld
 
 SCRIPTS = {

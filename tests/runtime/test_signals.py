@@ -206,7 +206,7 @@ tell("done")
 """
 
 
-class Ledger:
+class Acknowledged:
     """What a child has told: what it showed, by life and message, and what it complained of."""
 
     def __init__(self):
@@ -235,7 +235,7 @@ class Ledger:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(path, way):
-    chance, ledger, took = random.Random(f"{way} 1"), Ledger(), []
+    chance, ledger, took = random.Random(f"{way} 1"), Acknowledged(), []
     lives = LIVES // 2 if way.startswith("loop") else LIVES
     with child(LIVING, path, way, lives, "live") as other:
         while (line := other.line()) is not None:
@@ -257,7 +257,7 @@ def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(p
 @pytest.mark.parametrize("way", ["sync", "loop", "runner"])
 def test_a_process_that_does_not_catch_it_ends_by_it(path, way):
     for number in range(ENDS):
-        chance, ledger = random.Random(f"{way} {number}"), Ledger()
+        chance, ledger = random.Random(f"{way} {number}"), Acknowledged()
         place = path.with_name(f"{number}.db")
         sent = chance.choice(WAYS[way])
         with child(LIVING, place, way, 0, "end") as other:

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.engine.protocol import Commit, Engine, Write
-from holdfast.testing.soak import main, soak, soak_for
+from holdfast.testing.soak.run import main, soak, soak_for
 from interrupting import SWEEP
 
 WORLDS = 10 if SWEEP else 1

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 
 import holdfast
 import strangers
-from holdfast.domain.fingerprint import snapshot
 from holdfast.domain.message import thaw
-from holdfast.engine.protocol import Row
+from holdfast.domain.record.fingerprint import snapshot
+from holdfast.engine.protocol import JournalRow
 from holdfast.errors import CallerMistake, InvalidMessage
 from holdfast.formats import registry
-from holdfast.runtime.message import parts_of, text_of
-from holdfast.runtime.room import speak
-from holdfast.runtime.stream import Stream, as_shown
+from holdfast.runtime.live.message import parts_of, text_of
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.turns.message_stream import Stream, as_shown
 
 FORMATS = registry.known()
 
@@ -193,7 +193,7 @@ def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
                     continue
                 shown += text
                 if row is not None:
-                    rows.append(Row(len(rows), 1, row.message, len(rows), row.body))
+                    rows.append(JournalRow(len(rows), 1, row.message, len(rows), row.body))
             stream.finish()
             assert strangers.joined(shown) == shown_of(stream, rows), name
 
@@ -206,7 +206,7 @@ def test_an_index_that_is_a_text_is_not_multiplied() -> None:
         assert row is not None and len(row.body) < 100_000 and stream.unread
 
 
-def shown_of(stream: Stream, rows: list[Row]) -> str:
+def shown_of(stream: Stream, rows: list[JournalRow]) -> str:
     try:
         spoken = stream.message()
     except Exception:

@@ -12,8 +12,8 @@ import pytest
 import holdfast
 from holdfast.domain.entry import note_of
 from holdfast.errors import AlreadyAccepted, BadArgument, InvalidMessage, SessionBusy, TurnInterrupted
-from holdfast.runtime.recovery import settle
 from holdfast.runtime.store import open_store
+from holdfast.runtime.turns.recovery import settle
 from holdfast.testing.providers import check
 from looking import HandWorld, end_notes, ends, journaled, other_handle, raw_entries, told
 from procs import child, run

@@ -14,7 +14,8 @@ import holdfast
 from holdfast.domain.entry import NOTES, Decided, MessageNote, note_of, noted
 from holdfast.domain.message import CallNote
 from holdfast.errors import InvalidMessage
-from holdfast.runtime import drive, loop
+from holdfast.runtime.plans import plan as drive
+from holdfast.runtime.plans import plan_asyncio
 from spoiling import Spoiled, place
 
 __all__ = ["place"]
@@ -184,7 +185,7 @@ def test_no_plan_leaks_a_stop_iteration(session: holdfast.Session) -> None:
         return "not told"
 
     assert drive.run(plan()) == "told"
-    assert asyncio.run(loop.arun(plan())) == "told"
+    assert asyncio.run(plan_asyncio.arun(plan())) == "told"
     for word in ("one", "two"):
         with session.turn(word) as turn:
             turn.say(word)

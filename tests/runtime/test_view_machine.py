@@ -22,9 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import holdfast
 from holdfast import Session
-from holdfast.domain.fold import Log
+from holdfast.domain.log.fold import Log
 from holdfast.errors import TurnInterrupted
-from holdfast.runtime.context import Contexts
+from holdfast.runtime.live.context import Contexts
 from holdfast.testing.providers import check
 from looking import other_handle
 

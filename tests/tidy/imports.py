@@ -11,7 +11,7 @@ from tidy.tree import Module, library
 LAYERS = [
     {"errors"},
     {"domain"},
-    {"engine", "formats", "foreign", "parts"},
+    {"engine", "formats", "importers", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},
     {"exporters"},

@@ -1,4 +1,6 @@
-"""What may not be a name: words that say nothing, and synonyms for the words of the glossary."""
+"""What may not be a name: words that say nothing, synonyms for the words of the glossary, words with too many jobs, and
+pictures that the glossary does not explain.
+"""
 
 import ast
 import re
@@ -9,8 +11,26 @@ from tidy.tree import Module, library, modules, within
 
 HOLLOW = {"util", "common", "helper", "base", "manager", "core", "type"}
 
+# Words that had too many jobs or were pictures of our own. None comes back as the name of a module or a class.
+BUSY = {
+    *("told", "telling", "story", "stories", "ledger", "room", "shelf", "patient", "ward", "chart", "scribe", "lanes"),
+    *("swift", "siding", "duty", "patience", "laying", "judging", "bringing", "landing", "carrying", "knowing"),
+    *("posting", "branching", "summing", "seeking", "wording", "routing", "mortals", "twins", "stage", "keeper"),
+}
+
+# Words that mean something else outside a program. A module or a class may have one in its name if the glossary of
+# ARCHITECTURE.md says what it means here.
+PICTURES = {
+    *("border", "cursor", "doctor", "fence", "fold", "heal", "inbox", "journal", "lease", "oracle", "outbox"),
+    *("recovery",),
+    *("repair", "rewind", "soak", "subject", "view", "watcher", "writer", "plan", "reconcile", "seize"),
+    *("bridge", "bucket", "butler", "door", "engineer", "garden", "guardian", "harbour", "island"),
+    *("judge", "kitchen", "ladder", "lane", "library", "lighthouse", "market", "mirror", "nurse", "pilot", "post"),
+    *("queen", "rail", "river", "sailor", "scout", "ship", "shop", "stable", "theatre", "tower", "train", "tree"),
+}
+
 # Other people's shapes keep other people's words.
-ABROAD = ("formats", "foreign", "adapters")
+ABROAD = ("formats", "importers", "adapters")
 
 # (what a name may not have, what the glossary says instead, where it may all the same)
 SYNONYMS = [
@@ -28,6 +48,52 @@ def hollow_names(root: Path) -> list[str]:
             if part.strip("_").lower().removesuffix("s") in HOLLOW:
                 found.add(f"{module.shown}: `{part}` says nothing; name the idea, or put each piece beside its user.")
     return sorted(found)
+
+
+def busy_words(root: Path) -> list[str]:
+    """No module or class is called a word that had too many jobs."""
+    found = []
+    for module in library(root):
+        named = [(1, module.name.rpartition(".")[2]), *_definitions(module)]
+        for line, name in named:
+            if name.strip("_").lower() in BUSY:
+                found.append(f"{module.shown}:{line} `{name}` had too many jobs; call it what it does.")
+    return found
+
+
+def pictures(root: Path) -> list[str]:
+    """A module or a class that is named with a picture finds it in the glossary of ARCHITECTURE.md."""
+    page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    _, _, glossary = page.partition("## Glossary")
+    explained = set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([^|]+) \|", glossary, re.M)).lower()))
+    found = []
+    for module in library(root):
+        classes = [(node.lineno, node.name) for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+        for line, name in [(1, module.name.rpartition(".")[2]), *classes]:
+            words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+", name)}
+            for word in sorted(words & PICTURES - explained):
+                found.append(f"{module.shown}:{line} `{name}`: the glossary does not say what a {word} is here.")
+    return found
+
+
+def doubled_classes(root: Path) -> list[str]:
+    """No two classes of the library have one name."""
+    places: dict[str, list[str]] = {}
+    for module in library(root):
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{module.shown}:{node.lineno}")
+    return [
+        f"{' and '.join(where)} are both called `{name}`; say in the name what sets them apart."
+        for name, where in sorted(places.items())
+        if len(where) > 1
+    ]
+
+
+def _definitions(module: Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.lineno, node.name
 
 
 def synonyms(root: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """How long things are, and whether a module says what it is for."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 from tidy.tree import Module, library, modules
@@ -8,6 +9,7 @@ from tidy.tree import Module, library, modules
 MODULE_MAX = 600
 TEST_MODULE_MAX = 800
 FUNCTION_MAX = 60
+FOLDER_MAX = 15
 FUNCTION_USUAL = 30
 
 
@@ -20,6 +22,16 @@ def module_sizes(root: Path) -> list[str]:
             if lines > limit:
                 found.append(f"{module.shown} has {lines} lines, the limit is {limit}; it holds two ideas: split it.")
     return found
+
+
+def folder_sizes(root: Path) -> list[str]:
+    """A folder of the library has at most 15 modules."""
+    sizes = Counter(str(Path(module.shown).parent) for module in library(root) if not module.is_package)
+    return [
+        f"{folder} has {count} modules, the limit is {FOLDER_MAX}; put those that belong together into a folder."
+        for folder, count in sorted(sizes.items())
+        if count > FOLDER_MAX
+    ]
 
 
 def function_sizes(root: Path) -> list[str]:

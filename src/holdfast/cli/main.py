@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from holdfast import HoldfastError, __version__
 from holdfast.cli import codes
-from holdfast.cli.commands import COMMANDS, GROUPS, below
-from holdfast.cli.ending import ending_in_order
+from holdfast.cli.command_table import COMMANDS, GROUPS, below
+from holdfast.cli.graceful_exit import ending_in_order
 from holdfast.cli.output import Output
 
 ABOUT = """Durable sessions for AI agents.

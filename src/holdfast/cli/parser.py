@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from holdfast.cli import codes
-from holdfast.cli.commands import COMMANDS
+from holdfast.cli.command_table import COMMANDS
 
 HELP_WIDTH_MAX = 100
 STORE, STORE_VARIABLE = "holdfast.db", "HOLDFAST_STORE"

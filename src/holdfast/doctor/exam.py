@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
+from holdfast.doctor.detect import OWN, UNKNOWN, open_subject
 from holdfast.doctor.finding import Finding, Rule
-from holdfast.doctor.kinds import OWN, UNKNOWN, open_patient
-from holdfast.doctor.patient import Accepts, Patient
 from holdfast.doctor.rulebook import rules_of
+from holdfast.doctor.subject import Accepts, Subject
 from holdfast.errors import HoldfastError
-from holdfast.foreign.damage import damage_at
-from holdfast.foreign.kinds import parts_of
-from holdfast.foreign.private import NoRoom, is_live
-from holdfast.foreign.written_out import is_written_out
+from holdfast.importers.damaged_stores import damage_at
+from holdfast.importers.detect import parts_of
+from holdfast.importers.holdfast_export import is_written_out
+from holdfast.importers.private_copy import NoRoom, is_live
 
 APPLIED = ("auto", "mark")
 """Policies whose remedies are applied without asking."""
@@ -70,7 +70,7 @@ def examine(
         return report
     try:
         report.live = is_live(*parts_of(kind, path))
-        patient = open_patient(kind, path)
+        patient = open_subject(kind, path)
     except NoRoom:
         raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
@@ -92,7 +92,7 @@ def _what_is_at(path: str) -> str:
     return "There is no store in this folder." if os.path.isdir(path) else "No reader knows what this is."
 
 
-def _look(report: Report, patient: Patient, only: Collection[str], session: str | None) -> Iterator[None]:
+def _look(report: Report, patient: Subject, only: Collection[str], session: str | None) -> Iterator[None]:
     """Goes on with the report, session by session."""
     for examined in patient.examine(session):
         if examined.session:

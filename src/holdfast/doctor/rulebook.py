@@ -1,7 +1,7 @@
 """All rules there are, by name."""
 
+from holdfast.doctor.detect import SUBJECTS, module_of
 from holdfast.doctor.finding import Rule
-from holdfast.doctor.kinds import PATIENTS, module_of
 
 
 def rules_of(kind: str) -> tuple[Rule, ...]:
@@ -12,4 +12,4 @@ def rules_of(kind: str) -> tuple[Rule, ...]:
 
 def rulebook() -> dict[str, Rule]:
     """Every rule by its name, kind by kind."""
-    return {rule.name: rule for kind in PATIENTS for rule in rules_of(kind)}
+    return {rule.name: rule for kind in SUBJECTS for rule in rules_of(kind)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.routing import asking_scope, scope_of
+from holdfast.domain.reset_policy import asking_scope, scope_of
 from holdfast.errors import Damaged
 
 

@@ -41,7 +41,7 @@ MADE = frozenset((INTERRUPTED, RUNNING, WAITING))
 """What repair puts in the place of a result. Nobody has said it, and it is never stored (FAULTS A10)."""
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """A message as the view holds it: in the order the model should see it.
 
     `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """
 
     role: Role
-    source: Seen | None = None
+    source: StoredMessage | None = None
     pieces: tuple[Piece, ...] = ()
     format: str = "holdfast"
     shows: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ Read = Callable[[str, bytes], Sequence[Piece]]
 _Place = tuple[int, int]
 
 
-def repair(seen: Sequence[Seen], read: Read) -> list[Step]:
+def repair(seen: Sequence[StoredMessage], read: Read) -> list[Step]:
     """The valid dialogue that these messages make. Plain messages pass unread."""
     for message in seen:
         if not message.note.plain:
@@ -105,14 +105,14 @@ def may_cut(before: Step, after: Step) -> bool:
     return after.role == "user" and before.role == "assistant"
 
 
-def calls_of(message: Seen) -> Sequence[CallNote]:
+def calls_of(message: StoredMessage) -> Sequence[CallNote]:
     """The calls of a message. Only a model calls tools: what looks like a call in anybody else's message was run by
     nobody, no provider takes it there, and it is not shown.
     """
     return message.note.calls if message.note.role == "assistant" else ()
 
 
-def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
+def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     """Which result answers which call. A result that names its call answers that one. Else ids are the provider's, and
     are reused (FAULTS E4): nearness decides.
 
@@ -146,7 +146,7 @@ def pair(seen: Sequence[Seen]) -> dict[_Place, _Place]:
     return pairs
 
 
-def _beside(index: int, message: Seen, call_id: str, pairs: dict[_Place, _Place]) -> _Place | None:
+def _beside(index: int, message: StoredMessage, call_id: str, pairs: dict[_Place, _Place]) -> _Place | None:
     """The first call of this id in the result's own message that is still open."""
     for place, call in enumerate(calls_of(message)):
         if call.id == call_id and (index, place) not in pairs and (call.whole or not message.note.partial):
@@ -154,7 +154,7 @@ def _beside(index: int, message: Seen, call_id: str, pairs: dict[_Place, _Place]
     return None
 
 
-def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
+def _targeted(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     """The pairs whose result says which call it answers."""
     asked = {message.note.target: index for index, message in reversed(list(enumerate(seen))) if message.note.target}
     if not asked:
@@ -168,7 +168,7 @@ def _targeted(seen: Sequence[Seen]) -> dict[_Place, _Place]:
     return pairs
 
 
-def _begin(index: int, message: Seen, begun: dict[Any, list[_Place]]) -> None:
+def _begin(index: int, message: StoredMessage, begun: dict[Any, list[_Place]]) -> None:
     """Puts the message's calls on the stacks of its turn and of all turns, the first call on top."""
     calls = calls_of(message)
     for place in range(len(calls) - 1, -1, -1):
@@ -195,7 +195,7 @@ def _first_open(places: Iterable[_Place], pairs: dict[_Place, _Place]) -> _Place
 class _Arranging:
     """One pass over the view: what each message still says, and the results that are due before the next one."""
 
-    def __init__(self, seen: Sequence[Seen], read: Read) -> None:
+    def __init__(self, seen: Sequence[StoredMessage], read: Read) -> None:
         self._seen = seen
         self._read = read
         self._pairs = pair(seen)
@@ -219,7 +219,7 @@ class _Arranging:
         self._pay()
         return self._steps
 
-    def _place(self, index: int, message: Seen) -> None:
+    def _place(self, index: int, message: StoredMessage) -> None:
         step = self._said(index, message)
         if step is None:
             return
@@ -237,7 +237,7 @@ class _Arranging:
             if answer is not None:
                 self._answered_at = min(self._answered_at, answer[0])
 
-    def _settle(self, role: Role, source: Seen | None) -> None:
+    def _settle(self, role: Role, source: StoredMessage | None) -> None:
         """Before a step that opens a new message: results first, then reasoning, if this step is what it led to."""
         self._pay()
         if self._held:
@@ -256,20 +256,20 @@ class _Arranging:
             self._due.clear()
             self._answered_at = len(self._seen)
 
-    def _joins(self, index: int, message: Seen) -> bool:
+    def _joins(self, index: int, message: StoredMessage) -> bool:
         """Calls said one by one, all before the first result, are one model response (FAULTS E6)."""
         if not self._due or self._held or self._seen[self._due[0][0]].turn != message.turn:
             return False
         return self._answered_at > index
 
-    def _kept(self, index: int, message: Seen) -> list[int]:
+    def _kept(self, index: int, message: StoredMessage) -> list[int]:
         """The calls that are shown: all of a whole message, the finished and answered ones of a partial one."""
         calls = calls_of(message)
         if not message.note.partial:
             return list(range(len(calls)))
         return [place for place in range(len(calls)) if (index, place) in self._pairs]
 
-    def _said(self, index: int, message: Seen) -> Step | None:
+    def _said(self, index: int, message: StoredMessage) -> Step | None:
         """What the message says besides results; None when that is nothing. Read pieces ride along for judging."""
         note, calls = message.note, calls_of(message)
         if calls and not note.answers and not note.partial:

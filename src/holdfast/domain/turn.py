@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.entry import End
-from holdfast.domain.repair import Seen, calls_of, pair
+from holdfast.domain.repair import StoredMessage, calls_of, pair
 
 FORKED: tuple[End, str] = ("interrupted", "the session was forked")
 """How a turn ends, and why, in a session that was forked off while it was running: there it never goes on."""
@@ -98,14 +98,14 @@ class CallToRun(msgspec.Struct, frozen=True):
     message: str
 
 
-def addresses(messages: Sequence[Seen], own: str | None) -> list[str]:
+def addresses(messages: Sequence[StoredMessage], own: str | None) -> list[str]:
     """Whom the reply of a turn with these messages is owed to: those who asked in it, each once (FAULTS C2)."""
     asked = [own, *(seen.note.reply_to for seen in messages)]
     return list(dict.fromkeys(address for address in asked if address is not None))
 
 
 def tool_calls(
-    seen: Sequence[Seen],
+    seen: Sequence[StoredMessage],
     *,
     running: int | None,
     asks: Asks = _NO_ASKS,
@@ -126,7 +126,9 @@ def tool_calls(
     return calls
 
 
-def _state(message: Seen, index: int, outcome: Seen | None, running: int | None, ask: Ask | None) -> ToolCall:
+def _state(
+    message: StoredMessage, index: int, outcome: StoredMessage | None, running: int | None, ask: Ask | None
+) -> ToolCall:
     call = message.note.calls[index]
     state: CallState
     if ask is not None and ask.approved is False:

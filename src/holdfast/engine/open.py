@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.addressing import is_postgres, shown
+from holdfast.engine.address import is_postgres, shown
 from holdfast.engine.protocol import Engine, WordsOf
 from holdfast.errors import StoreUnavailable
 
@@ -45,9 +45,9 @@ def open_engine(
         )
         return made
     if read_only:
-        from holdfast.engine.sqlite.onlooking import SqliteOnlooker
+        from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
 
-        return SqliteOnlooker(_place(where), tick=tick, now=now, clock=clock, words_of=words_of)
+        return ReadOnlySqliteEngine(_place(where), tick=tick, now=now, clock=clock, words_of=words_of)
     from holdfast.engine.sqlite.engine import SqliteEngine
 
     return SqliteEngine(

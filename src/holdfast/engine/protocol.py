@@ -20,10 +20,10 @@ import msgspec
 
 from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Draft, Entry
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.store_info import Backup, Problem, StoreInfo
 
 if TYPE_CHECKING:  # for those who search: a turn needs nothing of it
-    from holdfast.domain.seeking import Found, Sought, Words
+    from holdfast.domain.search.query import Found, SearchableText, SearchScope
 
 PAGE_BYTES_MAX = 32 << 20
 """A page of the log ends early when its bodies come to this much: memory is bounded by the page (I-24)."""
@@ -31,7 +31,7 @@ ACTIVE_STEP_MS = 1000
 """How exactly a session's `active_at` is kept: an append moves it no more often than this."""
 
 State = Literal["open", "running", "ended"]
-WordsOf = Callable[[str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "Words | None"]
+WordsOf = Callable[[str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "SearchableText | None"]
 """What can be found in an entry of this kind, with this note and this body: an engine doesn't know. It gives a function
 that tells the notes of messages just before it in its session that have certain bytes in them, newest first.
 """
@@ -46,7 +46,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class JournalRow(msgspec.Struct, frozen=True, gc=False):
     """A journal row as it is kept."""
 
     position: int
@@ -96,7 +96,7 @@ class Owing(msgspec.Struct, frozen=True, gc=False):
     reply_to: str
 
 
-class Debt(msgspec.Struct, frozen=True, gc=False):
+class OwedReply(msgspec.Struct, frozen=True, gc=False):
     """A reply that is owed. `at` is the time of the draft it came with."""
 
     id: bytes
@@ -106,7 +106,7 @@ class Debt(msgspec.Struct, frozen=True, gc=False):
     at: int
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class OutboxClaim(msgspec.Struct, frozen=True, gc=False):
     """A sender, known by its token, has the reply `id` for so many seconds; with none, it gives the reply back."""
 
     id: bytes
@@ -133,7 +133,7 @@ class Laid(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
     erased: bool = False
     inbox: tuple[Waiting, ...] = ()
-    outbox: tuple[Debt, ...] = ()
+    outbox: tuple[OwedReply, ...] = ()
     events: tuple[AcceptedEvent, ...] = ()
 
 
@@ -180,7 +180,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Replies that this write's turn owes; the turn and the time are those of its last draft."""
     pays: bytes | None = None
     """Refused `taken` unless this reply is owed; it no longer is."""
-    claim: Claim | None = None
+    claim: OutboxClaim | None = None
     """Refused `taken` unless this reply is owed and no other sender has it."""
     base: bool = False
     """Loads begin with this write's first draft from now on."""
@@ -338,21 +338,19 @@ class Engine(Protocol):
         """What waits, in the order it was accepted."""
         ...
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """A page of the journal rows of this session that are still kept, in order of position."""
         ...
 
     def outbox(
-        self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False
-    ) -> list[Debt]:
+        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+    ) -> list[OwedReply]:
         """A page of the replies that are owed, oldest first, a session's in the order of its turns. If `free`, without
         those that a sender has now.
         """
         ...
 
-    def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
-    ) -> list[Pending]:
+    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
         """A page of what waits in all inboxes, oldest first. `after` names the one to go on from: its id, which
         begins with its time, its session and its seq. A page whose bodies come to `PAGE_BYTES_MAX` ends there.
         """
@@ -362,7 +360,7 @@ class Engine(Protocol):
         """The ids of the sessions in which a turn runs, or is left."""
         ...
 
-    def debts(self, session: str) -> list[Debt]:
+    def debts(self, session: str) -> list[OwedReply]:
         """Replies that this session owes, oldest first."""
         ...
 
@@ -406,13 +404,13 @@ class Engine(Protocol):
         """What an erasure of each of these sessions takes, as far as they are there."""
         ...
 
-    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         """The newest messages that answer, newest first; complete as of the call. What it needs for that is derived
         from the log and never stands in the way of a write (I-17).
         """
         ...
 
-    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
         """The sessions in which messages answer, those with the newest ones first; at most so many."""
         ...
 

@@ -10,7 +10,7 @@ comes back in its own way. Nothing here knows a clock or a database.
 
 from typing import NamedTuple, Protocol
 
-from holdfast.engine.judging import CLOSED, ERASED
+from holdfast.engine.guards import CLOSED, ERASED
 from holdfast.engine.protocol import Write
 
 

@@ -26,7 +26,7 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 BATCH_MAX = 1024
 
 
-class Ticket:
+class WriterTicket:
     """A commit under way; see `protocol.Ticket`."""
 
     __slots__ = ("_answer", "_wake", "commit")
@@ -57,7 +57,7 @@ class Ticket:
     def done(self) -> bool:
         return self._answer is not None
 
-    def then(self, callback: Callable[["Ticket"], Any]) -> None:
+    def then(self, callback: Callable[["WriterTicket"], Any]) -> None:
         wake = self._wake = partial(callback, self)
         if self._answer is not None:
             self._wake = None
@@ -109,14 +109,14 @@ class Writer:
     ) -> None:
         self._where = where
         self._apply, self._wake, self._tidy, self._finish = apply, wake, tidy, finish
-        self._queue: SimpleQueue[Ticket | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriterTicket | None] = SimpleQueue()
         self._gate = threading.RLock()  # what is dropped in there may submit, too
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"holdfast-writer {where}", daemon=True)
         self._thread.start()
 
-    def submit(self, commit: Commit) -> Ticket:
-        ticket = Ticket(commit)
+    def submit(self, commit: Commit) -> WriterTicket:
+        ticket = WriterTicket(commit)
         with self._gate:  # a commit that came in behind the closing would wait for ever
             if self._closed:
                 raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
@@ -128,7 +128,7 @@ class Writer:
         """How many commits no batch has taken yet, about."""
         return self._queue.qsize()
 
-    def submit_all(self, commits: Sequence[Commit]) -> list[Ticket]:
+    def submit_all(self, commits: Sequence[Commit]) -> list[WriterTicket]:
         return [self.submit(commit) for commit in commits]
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class Writer:
         finally:
             self._finish()
 
-    def _take(self) -> tuple[list[Ticket], bool]:
+    def _take(self) -> tuple[list[WriterTicket], bool]:
         """All that waits, at least one."""
         get = self._queue.get
         taken = [get()]
@@ -160,7 +160,7 @@ class Writer:
         closing = taken[-1] is None
         return [ticket for ticket in taken if ticket is not None], closing
 
-    def _serve(self, batch: list[Ticket]) -> None:
+    def _serve(self, batch: list[WriterTicket]) -> None:
         commits = [ticket.commit for ticket in batch]
         try:
             answers: Sequence[Any] = self._apply(commits)
@@ -177,7 +177,7 @@ class Writer:
         self._wake(commits)
         self._tidy()
 
-    def _answer_later(self, ticket: Ticket, answer: Any) -> None:
+    def _answer_later(self, ticket: WriterTicket, answer: Any) -> None:
         signal = ticket.answer(answer)
         if signal is not None:
             tell(signal)

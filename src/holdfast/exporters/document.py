@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import msgspec
 
 import holdfast
-from holdfast.domain.explain import Outline, Section
+from holdfast.domain.log.explain import Outline, Section
 from holdfast.domain.message import Call, Result, Text
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import StoredMessage
 from holdfast.exporters import units
 from holdfast.exporters.messages import Messages, outline_of, read_messages, read_sections
 from holdfast.exporters.units import CALL_STATES, VIEWS
@@ -41,14 +41,14 @@ class Remark(msgspec.Struct, frozen=True):
     quoted: str = ""
 
 
-class Words(msgspec.Struct, frozen=True):
+class Paragraph(msgspec.Struct, frozen=True):
     """What was said, which may be anything."""
 
     text: str
     title: str = ""
 
 
-Piece = Title | Fact | Heading | Remark | Words
+Piece = Title | Fact | Heading | Remark | Paragraph
 
 
 def document(session: holdfast.Session) -> Iterator[Piece]:
@@ -66,7 +66,7 @@ def document(session: holdfast.Session) -> Iterator[Piece]:
     }
     yield from (Fact(name, text) for name, text in facts.items() if text)
     if outline.instructions:
-        yield Words(outline.instructions, "Instructions")
+        yield Paragraph(outline.instructions, "Instructions")
     if outline.erased:
         yield Remark(f"{units.many(outline.erased, 'message')} of it were erased.")
     answered = outline.answered()
@@ -87,12 +87,12 @@ def _section(section: Section, outline: Outline, messages: Messages, answered: s
     for seen in section.messages:
         if seen.id in outline.covers:
             stands_for = units.many(len(outline.covered(seen.id)), "message")
-            yield Words(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
+            yield Paragraph(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
         elif seen.id not in answered or any(not isinstance(part, Result) for part in messages[seen.id].parts):
             yield from _message(seen, outline, messages, is_answer=seen.id in answered)
 
 
-def _message(seen: Seen, outline: Outline, messages: Messages, *, is_answer: bool) -> Iterator[Piece]:
+def _message(seen: StoredMessage, outline: Outline, messages: Messages, *, is_answer: bool) -> Iterator[Piece]:
     message = messages[seen.id]
     marks = [message.state] if message.state in MARKED else []
     marks += ["late"] if message.late else []
@@ -102,16 +102,16 @@ def _message(seen: Seen, outline: Outline, messages: Messages, *, is_answer: boo
     calls = iter(outline.calls.get(seen.id, ()))
     for part in message.parts if message.state != "erased" else ():
         if isinstance(part, Text):
-            yield Words(part.text)
+            yield Paragraph(part.text)
         elif isinstance(part, Call):
             call = next(calls, None)
             state = CALL_STATES[call.state] if call is not None else "never whole"
-            yield Words(units.call(part), f"Call, {state}")
+            yield Paragraph(units.call(part), f"Call, {state}")
             outcome = messages.get(call.outcome) if call is not None and call.outcome is not None else None
             said = [each for each in outcome.parts if isinstance(each, Result)] if outcome is not None else []
             for result in [each for each in said if each.call_id == part.id][:1]:
-                yield Words(result.content, "Outcome")
+                yield Paragraph(result.content, "Outcome")
         elif not isinstance(part, Result):
-            yield Words(units.aside(part))
+            yield Paragraph(units.aside(part))
         elif not is_answer:
-            yield Words(part.content, "Outcome")
+            yield Paragraph(part.content, "Outcome")

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.domain.entry import Entry
 
 
-class Record(msgspec.Struct):
+class EntryRecord(msgspec.Struct):
     """An entry, ready to be encoded."""
 
     seq: int
@@ -24,9 +24,9 @@ class Record(msgspec.Struct):
     body: msgspec.Raw | None
 
 
-def record(entry: Entry) -> Record:
+def record(entry: Entry) -> EntryRecord:
     """The entry for programs."""
-    return Record(entry.seq, entry.kind, entry.turn, entry.id.hex(), entry.at, _raw(entry.note), _raw(entry.body))
+    return EntryRecord(entry.seq, entry.kind, entry.turn, entry.id.hex(), entry.at, _raw(entry.note), _raw(entry.body))
 
 
 def _raw(stored: bytes) -> msgspec.Raw | None:

@@ -7,7 +7,7 @@ from holdfast.exporters.document import document
 from holdfast.exporters.entry_json import encoded, record
 from holdfast.exporters.html import html
 from holdfast.exporters.markdown import markdown
-from holdfast.runtime.restoring import VERSION, standing_of
+from holdfast.runtime.transfer.restore import VERSION, standing_of
 
 REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
 """The provider formats, and what their requests call the list."""

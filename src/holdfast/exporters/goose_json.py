@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import holdfast
-from holdfast.doctor.goose.chart import Chart
-from holdfast.doctor.goose.writing import export_of
+from holdfast.doctor.goose.case import GooseCase
+from holdfast.doctor.goose.write import export_of
 from holdfast.domain.message import Call, Part, Result, Text
 from holdfast.exporters import units
-from holdfast.foreign.goose.records import Row
-from holdfast.foreign.goose.records import Session as GooseSession
 from holdfast.formats import registry
-from holdfast.runtime.context import Contexts
-from holdfast.runtime.room import Room
+from holdfast.importers.goose.records import GooseRow
+from holdfast.importers.goose.records import GooseSession as GooseSession
+from holdfast.runtime.live.context import Contexts
+from holdfast.runtime.live.session_log import SessionLog
 
 NAME_MAX = 80
 
@@ -30,7 +30,7 @@ def goose_json(session: holdfast.Session) -> dict[str, Any]:
     columns = about["facts"] if about.get("kind") == "goose" and isinstance(about.get("facts"), dict) else {}
     name = {"name": " ".join(info.title.split())[:NAME_MAX] or f"Session {info.id[:8]}", "working_dir": "."}
     rows = tuple(_row(number, payload) for number, payload in enumerate(_spoken(session, told), 1))
-    return export_of(Chart(GooseSession(info.id, "database", info.id, {**name, **columns}), rows))
+    return export_of(GooseCase(GooseSession(info.id, "database", info.id, {**name, **columns}), rows))
 
 
 def _spoken(session: holdfast.Session, told: dict[str, holdfast.Message]) -> Iterator[dict[str, Any]]:
@@ -67,7 +67,7 @@ def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, .
     return room.reading(lambda: _shown_in(room))
 
 
-def _shown_in(room: Room) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+def _shown_in(room: SessionLog) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
     log = room.log()
     with room.lock:
         shown: list[Any] = Contexts().shown(log, registry.get("goose"))
@@ -94,12 +94,12 @@ def _worded(part: Part) -> str:
     return part.content if isinstance(part, Result) else units.aside(part)
 
 
-def _row(number: int, payload: dict[str, Any]) -> Row:
+def _row(number: int, payload: dict[str, Any]) -> GooseRow:
     metadata = {"userVisible": True, "agentVisible": True, **(payload.get("metadata") or {})}
     known = ("id", "role", "content", "created", "metadata")
     rest = {name: value for name, value in payload.items() if name not in known}
     created = payload.get("created")
-    return Row(
+    return GooseRow(
         number=number, place="", message_id=payload.get("id"), role=payload["role"], content=payload["content"],
         created=created if isinstance(created, int) else None, metadata=metadata, rest=rest,
     )  # fmt: skip

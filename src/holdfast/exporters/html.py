@@ -7,7 +7,7 @@ nothing and loads nothing, and says so to the browser.
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from holdfast.exporters.document import Fact, Heading, Piece, Remark, Title, Words
+from holdfast.exporters.document import Fact, Heading, Paragraph, Piece, Remark, Title
 from holdfast.exporters.safe_text import harmless, one_line
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -60,7 +60,7 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
             case Remark(text, quoted):
                 code = f"<code>{_safe(one_line(quoted))}</code>" if quoted else ""
                 yield f"<p>{_safe(text)}{code}</p>"
-            case Words(text, title):
+            case Paragraph(text, title):
                 yield (f"<h4>{_safe(title)}</h4>\n" if title else "") + f"<pre>\n{_safe(text)}</pre>"
     yield ("</ul>\n" if listing else "") + "</body>\n</html>"
 

@@ -7,7 +7,7 @@ markup or HTML (I-20), and code in it stays as it was.
 import re
 from collections.abc import Iterable, Iterator
 
-from holdfast.exporters.document import Fact, Heading, Piece, Remark, Title, Words
+from holdfast.exporters.document import Fact, Heading, Paragraph, Piece, Remark, Title
 from holdfast.exporters.safe_text import harmless, one_line
 
 
@@ -23,7 +23,7 @@ def markdown(pieces: Iterable[Piece]) -> Iterator[str]:
                 yield from ("", f"{'#' * level} {text}")
             case Remark(text, quoted):
                 yield from ("", text + (_code(quoted) if quoted else ""))
-            case Words(text, title):
+            case Paragraph(text, title):
                 yield from ("", f"**{title}**") if title else ()
                 yield from _fenced(text)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import holdfast
 from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.explain import Outline, Section
 from holdfast.domain.ids import turn_id
-from holdfast.domain.repair import Seen
-from holdfast.runtime.message import Message
+from holdfast.domain.log.explain import Outline, Section
+from holdfast.domain.repair import StoredMessage
+from holdfast.runtime.live.message import Message
 
 AT_ONCE = 1000
 """How many messages are read at once to be printed."""
@@ -23,7 +23,7 @@ Messages = dict[str, Message]
 """Messages with their payloads, by id."""
 
 
-def read_messages(session: holdfast.Session, wanted: Iterable[Seen]) -> Messages:
+def read_messages(session: holdfast.Session, wanted: Iterable[StoredMessage]) -> Messages:
     """These messages with their payloads."""
     seqs = {seen.seq: seen for seen in wanted}
     found: Messages = {}
@@ -66,5 +66,5 @@ def _read_all(
 def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> Message:
     """An entry as the message that it holds; a summary is one, too."""
     note: Any = note_of("message", entry.note if entry.kind == "message" else b"")
-    seen = Seen(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
+    seen = StoredMessage(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
     return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.domain.explain import Outline, Section
-from holdfast.domain.repair import Seen
+from holdfast.domain.log.explain import Outline, Section
+from holdfast.domain.repair import StoredMessage
 from holdfast.exporters.messages import read_messages
-from holdfast.runtime.message import Message
+from holdfast.runtime.live.message import Message
 
 MESSAGE = "id seq at turn role state late text parts format event_id reply_to finish model usage"
 
@@ -36,7 +36,7 @@ def session_json(
     }
 
 
-def _message(message: Message, seen: Seen, outline: Outline) -> dict[str, Any]:
+def _message(message: Message, seen: StoredMessage, outline: Outline) -> dict[str, Any]:
     view = outline.view(seen)
     state = "pending" if view == "waiting" else message.state
     return {**_fields(message, MESSAGE), "state": state, "labels": outline.labels(seen.id), "view": view}

@@ -15,7 +15,7 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats.assembling import Assembling, counts
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.goose_writer import NAME, GooseWriter
-from holdfast.formats.noting import is_words, note_of
+from holdfast.formats.notes import is_words, note_of
 from holdfast.formats.shaping import dialogue, dumped, is_blank
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.message import Call, Image, Other, Refusal, Result, Text, thaw
 from holdfast.domain.repair import Piece, Read, Step
-from holdfast.formats.naming import CallNames
+from holdfast.formats.call_ids import CallNames
 from holdfast.formats.shaping import NO_OUTPUT, format_of, is_blank, pieces_of, stand_in
 
 NAME = "goose"

@@ -28,9 +28,9 @@ from holdfast.domain.message import (
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.errors import InvalidMessage
 from holdfast.formats.assembling import Assembling
+from holdfast.formats.call_ids import CallNames, function_name
 from holdfast.formats.format import Assembly, Shaped
-from holdfast.formats.naming import CallNames, function_name
-from holdfast.formats.noting import check_block, check_role, is_words, note_of
+from holdfast.formats.notes import check_block, check_role, is_words, note_of
 from holdfast.formats.shaping import NO_OUTPUT, dialogue, format_of, is_blank, pieces_of, public, stand_in
 
 NAME = "holdfast"
@@ -66,7 +66,7 @@ class Neutral:
         return [Piece(_part(part), part) for part in payload["parts"]]
 
     def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
-        return dialogue(steps, _Writer(self._read_any, used))
+        return dialogue(steps, _NeutralWriter(self._read_any, used))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
         if instructions is None or is_blank(instructions):
@@ -84,7 +84,7 @@ def _part(part: dict[str, Any]) -> Part:
         return Other(part["type"])
 
 
-class _Writer:
+class _NeutralWriter:
     """Writes one dialogue."""
 
     name = NAME

@@ -26,9 +26,9 @@ from holdfast.domain.message import (
 )
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.errors import InvalidMessage
+from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Assembly, Shaped
-from holdfast.formats.naming import CallNames
-from holdfast.formats.noting import check_role, is_words, note_of
+from holdfast.formats.notes import check_role, is_words, note_of
 from holdfast.formats.shaping import dumped, format_of, is_blank, is_json, pieces_of, stand_in
 from holdfast.formats.text import TextAssembly
 
@@ -67,7 +67,7 @@ class OpenViking:
         return [piece for part in parts for piece in _pieces(part, calls=calls)]
 
     def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
-        return _Writer(self._read_any, used).shape(steps)
+        return _OpenVikingWriter(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
         return payloads  # OpenViking keeps no instructions among the messages of a session
@@ -132,7 +132,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-class _Writer:
+class _OpenVikingWriter:
     """Writes one dialogue: results go into the part of their call."""
 
     def __init__(self, read: Read, used: set[str]) -> None:

@@ -6,16 +6,16 @@ from holdfast.domain.message import thaw
 from holdfast.domain.repair import Piece
 from holdfast.errors import Damaged, InvalidMessage
 from holdfast.formats.format import Format
-from holdfast.formats.objects import plain
+from holdfast.formats.sdk_objects import plain
 
 __all__ = ["get", "is_known", "known", "plain", "read", "register"]
 
 _OWN = {
-    "anthropic": ("holdfast.formats.anthropic", "Anthropic"),
+    "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "goose": ("holdfast.formats.goose", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
-    "openai.chat": ("holdfast.formats.openai_chat", "OpenAIChat"),
-    "openai.responses": ("holdfast.formats.openai_responses", "OpenAIResponses"),
+    "openai.chat": ("holdfast.formats.openai.chat", "OpenAIChat"),
+    "openai.responses": ("holdfast.formats.openai.responses", "OpenAIResponses"),
     "openviking": ("holdfast.formats.openviking", "OpenViking"),
 }
 

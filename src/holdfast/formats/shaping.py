@@ -1,6 +1,6 @@
 """What formats do alike when they shape a dialogue: pass plain payloads on, merge neighbours of one side.
 
-A format brings a `Writer`, made anew for each shaping; `dialogue` walks the steps with it.
+A format brings a `DialogueWriter`, made anew for each shaping; `dialogue` walks the steps with it.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.domain.message import Image, Other, Refusal, Text, freeze, thaw
-from holdfast.domain.repair import Piece, Read, Seen, Step
+from holdfast.domain.repair import Piece, Read, Step, StoredMessage
 from holdfast.formats.format import Shaped
 
 NO_OUTPUT = "(no output)"
@@ -17,7 +17,7 @@ NO_OUTPUT = "(no output)"
 _decode = msgspec.json.Decoder().decode
 
 
-class Writer(Protocol):
+class DialogueWriter(Protocol):
     """Writes steps in one format. `sides` tells which roles merge with their neighbours, and as what."""
 
     name: str
@@ -32,7 +32,7 @@ class Writer(Protocol):
         ...
 
 
-def dialogue(steps: Sequence[Step], writer: Writer) -> list[Shaped]:
+def dialogue(steps: Sequence[Step], writer: DialogueWriter) -> list[Shaped]:
     """Payloads for these steps, each with the ids of the messages it shows."""
     out: list[Shaped] = []
     append, name, sides = out.append, writer.name, writer.sides
@@ -67,7 +67,7 @@ def dialogue(steps: Sequence[Step], writer: Writer) -> list[Shaped]:
     return out
 
 
-def is_plain_dialogue(messages: Sequence[Seen], name: str) -> bool:
+def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
     """Whether these messages, in format `name`, are plain and take turns, the user first: shaping would change
     nothing.
     """
@@ -80,7 +80,7 @@ def is_plain_dialogue(messages: Sequence[Seen], name: str) -> bool:
     return True
 
 
-def _shaped(step: Step, writer: Writer, *, plain: bool, joined: bool) -> Shaped | None:
+def _shaped(step: Step, writer: DialogueWriter, *, plain: bool, joined: bool) -> Shaped | None:
     source = step.source
     if plain and source is not None:
         return thaw(source.body), (source.id,)
@@ -90,7 +90,7 @@ def _shaped(step: Step, writer: Writer, *, plain: bool, joined: bool) -> Shaped 
     return payload, (source.id,) if source is not None else step.shows
 
 
-def _joined(run: Sequence[Shaped], writer: Writer) -> Shaped:
+def _joined(run: Sequence[Shaped], writer: DialogueWriter) -> Shaped:
     return writer.join([payload for payload, _ in run]), tuple(one for _, ids in run for one in ids)
 
 

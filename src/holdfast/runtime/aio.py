@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
-from holdfast.domain.routing import Policy
+from holdfast.domain.reset_policy import Policy
 from holdfast.domain.turn import CallId, CallToRun, ToolCall
-from holdfast.engine.addressing import shown
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.address import shown
+from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
-from holdfast.runtime.aio_delivery import AsyncDelivery
-from holdfast.runtime.block import AsyncBlock, Leaving, enter
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import World
-from holdfast.runtime.context import Context
-from holdfast.runtime.drive import News, Plan
-from holdfast.runtime.follow import Event, following, next_events
-from holdfast.runtime.loop import arun, insist_on_asyncio, obtained, seen_through
-from holdfast.runtime.message import Message
-from holdfast.runtime.own_turns import current_loop
-from holdfast.runtime.posting import Owed, Receipt
+from holdfast.runtime.live.context import Context
+from holdfast.runtime.live.follow import Event, following, next_events
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.totals import SessionInfo, TurnInfo
+from holdfast.runtime.live.transcript import TELLING
+from holdfast.runtime.plans.plan import News, Plan
+from holdfast.runtime.plans.plan_asyncio import arun, insist_on_asyncio, obtained, seen_through
 from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
-from holdfast.runtime.summing import SessionInfo, TurnInfo
-from holdfast.runtime.transcript import TELLING
-from holdfast.runtime.working import TurnWork, words_of
+from holdfast.runtime.turns.delivery_async import AsyncDelivery
+from holdfast.runtime.turns.outbox import Owed, Receipt
+from holdfast.runtime.turns.running_turn import TurnWork, words_of
+from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
+from holdfast.runtime.turns.turn_owner import current_loop
 
 if TYPE_CHECKING:
-    from holdfast.runtime.compacting import Compaction, Summary
-    from holdfast.runtime.erasing import Erasure
-    from holdfast.runtime.listing import Listed, Page
-    from holdfast.runtime.pending import PendingMessage
-    from holdfast.runtime.recording import Recorded
-    from holdfast.runtime.searching import Hit
+    from holdfast.runtime.catalog.list_sessions import Listed, Page
+    from holdfast.runtime.catalog.pending import PendingMessage
+    from holdfast.runtime.catalog.search import Hit
+    from holdfast.runtime.changes.compact import Compaction, Summary
+    from holdfast.runtime.changes.erase import Erasure
+    from holdfast.runtime.changes.record import Recorded
 
 
 @bordered

@@ -31,7 +31,7 @@ from holdfast.domain.arguments import (
     text,
     whole,
 )
-from holdfast.domain.routing import Policy
+from holdfast.domain.reset_policy import Policy
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
 

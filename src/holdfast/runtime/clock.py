@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Protocol
 
-from holdfast.runtime.holder import clock_name
+from holdfast.runtime.process_identity import clock_name
 
 
 class World(Protocol):

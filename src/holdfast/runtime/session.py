@@ -8,42 +8,42 @@ from msgspec.structs import replace
 
 from holdfast.domain.arguments import Checked, OnBusy
 from holdfast.domain.entry import Closed, Decided, Draft, Entry, Labelled
-from holdfast.domain.fold import Log
+from holdfast.domain.log.fold import Log
 from holdfast.domain.message import freeze, target_of
 from holdfast.domain.turn import Ask, ToolCall
 from holdfast.engine.protocol import Commit, Refused, Write
 from holdfast.errors import NotFound
 from holdfast.formats import registry
 from holdfast.runtime.border import bordered
-from holdfast.runtime.branching import fork, rewind
-from holdfast.runtime.calls import calls
-from holdfast.runtime.context import Context
-from holdfast.runtime.damage import readable
-from holdfast.runtime.drive import Plan, read, run, wait_for
-from holdfast.runtime.follow import Event, follow
-from holdfast.runtime.message import Message
-from holdfast.runtime.recovery import settle, settle_if_dead, settle_to_read
-from holdfast.runtime.room import Room, speak
-from holdfast.runtime.starting import Wish, already, start
-from holdfast.runtime.summing import SessionInfo, TurnInfo, info, turns
-from holdfast.runtime.transcript import TELLING, find, messages
+from holdfast.runtime.changes.fork_rewind import fork, rewind
+from holdfast.runtime.live.context import Context
+from holdfast.runtime.live.damage import readable
+from holdfast.runtime.live.follow import Event, follow
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.live.tool_calls import calls
+from holdfast.runtime.live.totals import SessionInfo, TurnInfo, info, turns
+from holdfast.runtime.live.transcript import TELLING, find, messages
+from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.turn import Turn
-from holdfast.runtime.working import TurnWork
+from holdfast.runtime.turns.recovery import settle, settle_if_dead, settle_to_read
+from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.start_turn import TurnRequest, already, start
 
 if TYPE_CHECKING:
-    from holdfast.runtime.compacting import Compaction, Summary
-    from holdfast.runtime.recording import Memory, Recorded
+    from holdfast.runtime.changes.compact import Compaction, Summary
+    from holdfast.runtime.changes.record import Memory, Recorded
 
 
 class SessionWork:
     """The plans of a session; `Session` and `AsyncSession` are its faces."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: SessionLog) -> None:
         self.room = room
         self._memory: Memory | None = None
 
     def turn(self, message: Any, **options: Any) -> Plan[TurnWork]:
-        return start(self.room, Wish(self.room.world, message, **options))
+        return start(self.room, TurnRequest(self.room.world, message, **options))
 
     def append(self, message: Any, *, format: str, event_id: Checked) -> Plan[str]:
         return self._append(speak(message, format, **({"event": event_id} if event_id else {})), event_id)
@@ -69,7 +69,7 @@ class SessionWork:
         return [draft.id.hex() for draft in drafts]
 
     def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
-        from holdfast.runtime.recording import Memory, record  # for those who record: most programs don't
+        from holdfast.runtime.changes.record import Memory, record  # for those who record: most programs don't
 
         self._memory = self._memory or Memory()
         return record(self.room, self._memory, messages, format=format)
@@ -124,7 +124,7 @@ class SessionWork:
         return decided, self.room.message(spoken, turn=None)
 
     def compact(self, summary: Any, keep_turns: int) -> "Plan[Compaction | None]":
-        from holdfast.runtime.compacting import compact
+        from holdfast.runtime.changes.compact import compact
 
         return compact(self.room, summary, keep_turns=keep_turns)
 

@@ -13,35 +13,35 @@ from msgspec.structs import replace
 from holdfast.domain.arguments import Checked, Durability, OnBusy, State
 from holdfast.domain.entry import Closed, Opened
 from holdfast.domain.message import USUAL_FORMAT, Spoken
-from holdfast.domain.routing import Policy
-from holdfast.engine.closed import ClosedEngine
+from holdfast.domain.reset_policy import Policy
+from holdfast.engine.closed_engine import ClosedEngine
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionState, Waiting, Write, Written
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.clock import Arrivals, RealWorld, World, mint_session
-from holdfast.runtime.drive import Plan, read, run, wait_for
-from holdfast.runtime.holding import HeldEngine
-from holdfast.runtime.keeper import Keeper, Part
-from holdfast.runtime.lineage import Lineages
-from holdfast.runtime.posting import Owed, OwedWork, Receipt, outbox
-from holdfast.runtime.recovery import settle, settle_if_dead
-from holdfast.runtime.room import Room, speak
+from holdfast.runtime.live.lease_keeper import LeaseKeeper, SharedKeeper
+from holdfast.runtime.live.lineage import Lineages
+from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.session import Session, SessionWork
-from holdfast.runtime.starting import Wish, already, commit_start, first_write, start
-from holdfast.runtime.tenancy import owned
+from holdfast.runtime.shared_engine import HeldEngine
 from holdfast.runtime.turn import Turn
-from holdfast.runtime.working import TurnWork
+from holdfast.runtime.turns.outbox import Owed, OwedWork, Receipt, outbox
+from holdfast.runtime.turns.recovery import settle, settle_if_dead
+from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.start_turn import TurnRequest, already, commit_start, first_write, start
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from holdfast.engine.upkeep import Backup, Problem, StoreInfo
-    from holdfast.runtime.erasing import Erasure
-    from holdfast.runtime.listing import Listed, Page, Wanted
-    from holdfast.runtime.pending import PendingMessage
-    from holdfast.runtime.searching import Hit
+    from holdfast.engine.store_info import Backup, Problem, StoreInfo
+    from holdfast.runtime.catalog.list_sessions import Listed, Page, Wanted
+    from holdfast.runtime.catalog.pending import PendingMessage
+    from holdfast.runtime.catalog.search import Hit
+    from holdfast.runtime.changes.erase import Erasure
 
 LATEST_MAX = 10_000
 CANDIDATES_MAX = 10
@@ -75,7 +75,7 @@ class StoreWork:
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
         self._root = root
-        self.keeper: Keeper = Keeper(self.world.tick) if root is None else Part(root.keeper)
+        self.keeper: LeaseKeeper = LeaseKeeper(self.world.tick) if root is None else SharedKeeper(root.keeper)
         self._process = os.getpid()
         self.engine = engine or self._opened(
             where,
@@ -88,7 +88,7 @@ class StoreWork:
             read_only=read_only,
         )
         self._lineages = Lineages(self.engine)
-        self._latest: dict[str, Room] = {}
+        self._latest: dict[str, SessionLog] = {}
         self._arrivals = Arrivals(self.world)
         _open_stores.add(self)
 
@@ -126,8 +126,8 @@ class StoreWork:
                 turn.owner_knows = False
         self.keeper.end_left()
 
-    def room(self, state: SessionState) -> Room:
-        return Room(self.engine, self.world, self.keeper, self._lineages, state)
+    def room(self, state: SessionState) -> SessionLog:
+        return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
 
     def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
         """The key's current session: made if there is none, replaced if it is due."""
@@ -158,9 +158,9 @@ class StoreWork:
 
     def turn(self, key: str, message: Any, *, reset: Policy | None, **options: Any) -> Plan[TurnWork]:
         """Resolve, reset if due, start: one transaction whenever nothing stands in the way (I-8)."""
-        return self._turn(key, Wish(self.world, message, **options), reset)
+        return self._turn(key, TurnRequest(self.world, message, **options), reset)
 
-    def _turn(self, key: str, wish: Wish, reset: Policy | None) -> Plan[TurnWork]:
+    def _turn(self, key: str, wish: TurnRequest, reset: Policy | None) -> Plan[TurnWork]:
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
@@ -212,16 +212,16 @@ class StoreWork:
 
     def pending(self, after: str | None, limit: int) -> "Plan[Page[PendingMessage]]":
         """What waits in all inboxes, oldest first."""
-        from holdfast.runtime.pending import pending
+        from holdfast.runtime.catalog.pending import pending
 
         return pending(self.engine, self.tenant, self.room, after=after, limit=limit)
 
-    def _known(self, session: str) -> Room:
+    def _known(self, session: str) -> SessionLog:
         state = owned(self.engine, self.tenant, session)
         assert state is not None, "a debt's session is in the store"
         return self.room(state)
 
-    def _current(self, key: str) -> Plan[Room]:
+    def _current(self, key: str) -> Plan[SessionLog]:
         return (yield from self.session(key, reset=None, create=True)).room
 
     def get(self, session_id: str) -> Plan[SessionWork]:
@@ -239,7 +239,10 @@ class StoreWork:
     def sessions(
         self, *, key: str | None, state: str | None, text: str | None, after: str | None, limit: int
     ) -> "Plan[Page[Listed]]":
-        from holdfast.runtime.listing import listing, wanted  # for those who list: a turn needs nothing of it
+        from holdfast.runtime.catalog.list_sessions import (  # for those who list: a turn needs nothing of it
+            listing,
+            wanted,
+        )
 
         asked = wanted(key=key, state=state, after=after, limit=limit)
         if text is None:
@@ -247,8 +250,8 @@ class StoreWork:
         return self._found(asked, text)
 
     def _found(self, asked: "Wanted", text: str) -> "Plan[Page[Listed]]":
-        from holdfast.runtime.listing import MATCHING_MAX, listing
-        from holdfast.runtime.searching import sought
+        from holdfast.runtime.catalog.list_sessions import MATCHING_MAX, listing
+        from holdfast.runtime.catalog.search import sought
 
         question = sought(self.tenant, text, key=asked.key, state=asked.state)
         matching = yield from read(lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True)
@@ -256,7 +259,7 @@ class StoreWork:
 
     def search(self, text: str, *, limit: int, session: str | None, **filters: Any) -> "Plan[list[Hit]]":
         """Messages that have these words, newest first."""
-        from holdfast.runtime.searching import search, sought
+        from holdfast.runtime.catalog.search import search, sought
 
         question = sought(self.tenant, text, **filters)
         if session is not None:
@@ -264,28 +267,28 @@ class StoreWork:
         return (yield from search(self.engine, question, limit))
 
     def erase(self, session_id: str, *, preview: bool) -> "Plan[Erasure]":
-        from holdfast.runtime.erasing import erase
+        from holdfast.runtime.changes.erase import erase
 
         return (yield from erase((yield from self.get(session_id)).room, preview=preview))
 
     def retain(self, days: float, *, preview: bool) -> "Plan[list[Erasure]]":
-        from holdfast.runtime.erasing import retain
+        from holdfast.runtime.changes.erase import retain
 
         now = self.world.now()
         return retain(self.engine, self.tenant, self.room, now=now, days=days, preview=preview)
 
     def info(self) -> "Plan[StoreInfo]":
-        from holdfast.runtime.upkeep import info
+        from holdfast.runtime.catalog.maintenance import info
 
         return info(self.engine)
 
     def check(self) -> "Plan[list[Problem]]":
-        from holdfast.runtime.upkeep import check
+        from holdfast.runtime.catalog.maintenance import check
 
         return check(self.engine)
 
     def backup(self, to: str | os.PathLike[str]) -> "Plan[Backup]":
-        from holdfast.runtime.upkeep import backup
+        from holdfast.runtime.catalog.maintenance import backup
 
         return backup(self.engine, to)
 
@@ -301,7 +304,7 @@ class StoreWork:
             return None
         return reset.due(active_at=state.last_at, now=self.world.now())
 
-    def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[Room | None]:
+    def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[SessionLog | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
         replacement = yield from read(partial(self._replacement, state, key, reason))
         if replacement is None:
@@ -310,7 +313,7 @@ class StoreWork:
         outcome = yield from wait_for(self.engine.submit(tuple(writes)))
         return None if isinstance(outcome, Refused) else room
 
-    def _replace_running(self, state: SessionState, key: str, reason: str) -> Plan[Room | None]:
+    def _replace_running(self, state: SessionState, key: str, reason: str) -> Plan[SessionLog | None]:
         """The same for a session in which a turn runs. The turn's end and the session's are one transaction: whoever
         waits for the turn gets the next one in the new session, and none in the old that would be ended at once."""
         room, made = self.room(state), []
@@ -329,7 +332,7 @@ class StoreWork:
         now = yield from read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
 
-    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[Room, list[Write]] | None:
+    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[SessionLog, list[Write]] | None:
         """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new. None
         when somebody else has taken that along since the inbox was read.
         """
@@ -376,7 +379,7 @@ def _started(opening: Write, first: Write) -> Write:
 
 def _words_of(*entry: Any) -> Any:
     """What can be found in an entry; loaded for those who search."""
-    from holdfast.runtime.searching import words_of
+    from holdfast.runtime.catalog.search import words_of
 
     return words_of(*entry)
 

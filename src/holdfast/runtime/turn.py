@@ -6,13 +6,13 @@ from typing import Any
 
 from holdfast.domain.turn import CallId, CallToRun
 from holdfast.errors import HoldfastError
-from holdfast.runtime.block import Leaving, enter
 from holdfast.runtime.border import bordered
-from holdfast.runtime.context import Context
-from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.drive import run
-from holdfast.runtime.message import Message
-from holdfast.runtime.working import TurnWork, words_of
+from holdfast.runtime.live.context import Context
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.plans.plan import run
+from holdfast.runtime.turns.delivery import Delivery
+from holdfast.runtime.turns.running_turn import TurnWork, words_of
+from holdfast.runtime.turns.turn_block import Leaving, enter
 
 
 @bordered

@@ -18,17 +18,17 @@ import msgspec
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import STARTING, Entry
-from holdfast.domain.seeking import Found, Sought, Words, answers
+from holdfast.domain.search.query import Found, SearchableText, SearchScope, answers
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
-    Debt,
+    JournalRow,
     Laid,
     Outcome,
+    OwedReply,
     Pending,
     Refused,
-    Row,
     SessionState,
     State,
     Ticket,
@@ -38,7 +38,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.errors import StoreUnavailable
 
 
@@ -120,13 +120,13 @@ class ReferenceEngine:
         until = waiting.mark
         return waiting if until is None else msgspec.structs.replace(waiting, left_s=until - self.tick())
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         known = self._world.sessions.get(session)
         return [row for row in known.rows if row.position > after][:limit] if known else []
 
     def outbox(
-        self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False
-    ) -> list[Debt]:
+        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+    ) -> list[OwedReply]:
         owed = [
             debt
             for s in self._world.sessions.values()
@@ -137,9 +137,7 @@ class ReferenceEngine:
         in_order = sorted(owed, key=_age)
         return [debt for debt in in_order if after is None or _age(debt) > _age(after)][:limit]
 
-    def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
-    ) -> list[Pending]:
+    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
         waiting = [
             ((one.message, s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
             for s in self._world.sessions.values()
@@ -152,7 +150,7 @@ class ReferenceEngine:
     def running(self, tenant: str) -> list[str]:
         return [s.id for s in self._world.sessions.values() if s.tenant == tenant and s.turn is not None]
 
-    def debts(self, session: str) -> list[Debt]:
+    def debts(self, session: str) -> list[OwedReply]:
         known = self._world.sessions.get(session)
         return sorted(known.owed.values(), key=_age) if known else []
 
@@ -198,20 +196,20 @@ class ReferenceEngine:
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
         return {id: _weight(known.log) for id in sessions if (known := self._world.sessions.get(id))}
 
-    def search(self, sought: Sought, *, limit: int = 20) -> list[Found]:
+    def search(self, sought: SearchScope, *, limit: int = 20) -> list[Found]:
         return list(islice(self._found(sought), limit))
 
-    def matching(self, sought: Sought, *, limit: int) -> list[str]:
+    def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
         return list(dict.fromkeys(found.session for found in self._found(sought)))[:limit]
 
-    def _found(self, sought: Sought) -> Iterator[Found]:
+    def _found(self, sought: SearchScope) -> Iterator[Found]:
         """A look at every message there is, the newest first."""
         world = self._world
         for id, seq in reversed(world.arrivals):
             session = world.sessions[id]
             entry = session.log[seq - session.origin - 1]
             if _is_sought(session, entry, sought):
-                words: Words | None = None
+                words: SearchableText | None = None
                 with contextlib.suppress(Exception):  # a message that makes no sense hides no other (I-18)
                     words = self._words_of(entry.kind, entry.note, entry.body, partial(_notes, session, seq))
                 places = answers(words, sought) if words is not None else None
@@ -263,7 +261,7 @@ class ReferenceEngine:
     def close(self) -> None:
         """Nothing is ever under way, and there is nothing to let go of."""
 
-    def _seen(self, session: "_Session") -> SessionState:
+    def _seen(self, session: "_ReferenceSession") -> SessionState:
         running = session.turn is not None
         return SessionState(
             id=session.id,
@@ -309,7 +307,7 @@ class _Done:
                 signal()
 
 
-class _Session(msgspec.Struct, frozen=True):
+class _ReferenceSession(msgspec.Struct, frozen=True):
     """All there is to a session. The inbox is by seq: a message that is given back stands where it stood."""
 
     id: str
@@ -331,8 +329,8 @@ class _Session(msgspec.Struct, frozen=True):
     parent: str | None = None
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
-    rows: tuple[Row, ...] = ()
-    owed: dict[bytes, Debt] = {}
+    rows: tuple[JournalRow, ...] = ()
+    owed: dict[bytes, OwedReply] = {}
     claims: dict[bytes, tuple[bytes, float]] = {}
 
     @property
@@ -345,12 +343,12 @@ class _World(msgspec.Struct, frozen=True):
     session and seq, in the order they came.
     """
 
-    sessions: dict[str, _Session] = {}
+    sessions: dict[str, _ReferenceSession] = {}
     events: dict[bytes, Accepted] = {}
     position: int = 0
     arrivals: tuple[tuple[str, int], ...] = ()
 
-    def current(self, tenant: str, key: str) -> _Session | None:
+    def current(self, tenant: str, key: str) -> _ReferenceSession | None:
         bound = [s for s in self.sessions.values() if (s.tenant, s.key) == (tenant, key)]
         return max(bound, key=lambda s: s.epoch, default=None)
 
@@ -400,18 +398,18 @@ def _refusal(world: _World, write: Write, now: float) -> Refused | None:
     return None
 
 
-def _claimed(session: _Session, reply: bytes, now: float) -> bytes | None:
+def _claimed(session: _ReferenceSession, reply: bytes, now: float) -> bytes | None:
     """The token of the sender that has this reply now."""
     token, until = session.claims.get(reply, (None, 0.0))
     return token if until > now else None
 
 
-def _age(debt: Debt) -> tuple[int, str, int, bytes]:
+def _age(debt: OwedReply) -> tuple[int, str, int, bytes]:
     """What replies are ordered by: their time, and a session's by their turns."""
     return debt.at, debt.session, debt.turn, debt.id
 
 
-def _opened(world: _World, write: Write) -> _Session | None:
+def _opened(world: _World, write: Write) -> _ReferenceSession | None:
     """The session that this write makes; None when its id is in use or its epoch is not the key's next."""
     asked = write.open
     assert asked is not None
@@ -420,7 +418,7 @@ def _opened(world: _World, write: Write) -> _Session | None:
     if write.session in world.sessions or (asked.key is not None and asked.epoch != next_epoch):
         return None
     at = write.drafts[0].at if write.drafts else 0
-    own = _Session(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
+    own = _ReferenceSession(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
     return _with(own, origin=asked.head, fence=asked.fence, parent=asked.parent)
 
 
@@ -450,7 +448,7 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
         session = _with(session, claims=session.claims | claim)
     if write.chunk is not None:
         position += 1
-        row = Row(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)
+        row = JournalRow(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)
         session = _with(session, rows=(*session.rows, row))
     written = Written(
         seq=first if write.drafts else 0,
@@ -461,7 +459,7 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     return _World({**world.sessions, session.id: session}, events, position, arrivals), written
 
 
-def _is_sought(session: _Session, entry: Entry, sought: Sought) -> bool:
+def _is_sought(session: _ReferenceSession, entry: Entry, sought: SearchScope) -> bool:
     """What has nothing to do with the words of a message."""
     return (
         session.tenant == sought.tenant
@@ -473,19 +471,19 @@ def _is_sought(session: _Session, entry: Entry, sought: Sought) -> bool:
     )
 
 
-def _notes(session: _Session, seq: int, needle: bytes) -> list[bytes]:
+def _notes(session: _ReferenceSession, seq: int, needle: bytes) -> list[bytes]:
     """Notes of messages before this one that have these bytes in them, newest first."""
     before = [entry for entry in session.log if entry.seq < seq and entry.kind == "message"]
     return [entry.note for entry in reversed(before) if needle and needle in entry.note][:8]
 
 
-def _erased(session: _Session, notes: dict[int, bytes]) -> _Session:
+def _erased(session: _ReferenceSession, notes: dict[int, bytes]) -> _ReferenceSession:
     """Nothing is left but the entries' places and these notes."""
     log = [msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"") for entry in session.log]
     return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
 
 
-def _blanked(session: _Session, notes: dict[int, bytes]) -> _Session:
+def _blanked(session: _ReferenceSession, notes: dict[int, bytes]) -> _ReferenceSession:
     """Nothing is left of these entries but their places and these notes."""
     log = [
         msgspec.structs.replace(entry, note=notes[entry.seq], body=b"") if entry.seq in notes else entry
@@ -494,7 +492,7 @@ def _blanked(session: _Session, notes: dict[int, bytes]) -> _Session:
     return _with(session, log=tuple(log))
 
 
-def _laid(session: _Session, laid: Laid) -> _Session:
+def _laid(session: _ReferenceSession, laid: Laid) -> _ReferenceSession:
     """It stands as it does in another store."""
     inbox = {waiting.seq: waiting for waiting in laid.inbox}
     session = _with(session, inbox=inbox, owed={debt.id: debt for debt in laid.outbox})
@@ -503,16 +501,16 @@ def _laid(session: _Session, laid: Laid) -> _Session:
     )
 
 
-def _owed(session: _Session, write: Write) -> dict[bytes, Debt]:
+def _owed(session: _ReferenceSession, write: Write) -> dict[bytes, OwedReply]:
     """What the session owes after this write."""
     owed = {id: debt for id, debt in session.owed.items() if id != write.pays}
     for owing in write.owes:
         last = write.drafts[-1]
-        owed[owing.id] = Debt(owing.id, session.id, last.turn or 0, owing.reply_to, last.at)
+        owed[owing.id] = OwedReply(owing.id, session.id, last.turn or 0, owing.reply_to, last.at)
     return owed
 
 
-def _turned(session: _Session, write: Write, now: float, position: int) -> _Session:
+def _turned(session: _ReferenceSession, write: Write, now: float, position: int) -> _ReferenceSession:
     """The turn is finished or seized, the next one started, its lease renewed, the base moved, the session closed: in
     this order."""
     if write.finish:
@@ -533,7 +531,7 @@ def _turned(session: _Session, write: Write, now: float, position: int) -> _Sess
     return _with(session, ended=True, turn=None, holder=None) if write.close else session
 
 
-def _logged(session: _Session, write: Write, first: int, now: float) -> _Session:
+def _logged(session: _ReferenceSession, write: Write, first: int, now: float) -> _ReferenceSession:
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
     started = session.turn if write.start else STARTING
     log = list(session.log)
@@ -556,5 +554,5 @@ def _weight(log: tuple[Entry, ...]) -> Weight:
     return Weight(len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0)
 
 
-def _with(session: _Session, **changes: Any) -> _Session:
+def _with(session: _ReferenceSession, **changes: Any) -> _ReferenceSession:
     return msgspec.structs.replace(session, **changes)

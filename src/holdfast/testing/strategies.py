@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.domain.message import freeze
-from holdfast.domain.repair import Seen
+from holdfast.domain.repair import StoredMessage
 from holdfast.formats import registry
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
@@ -286,9 +286,9 @@ def spoken(draw: st.DrawFn, format_name: str) -> Any:
 
 
 @st.composite
-def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 12) -> list[Seen]:
+def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 12) -> list[StoredMessage]:
     """Messages in the order a model should see them."""
-    seen: list[Seen] = []
+    seen: list[StoredMessage] = []
     turn = 1
     for seq in range(1, draw(st.integers(0, size_max)) + 1):
         turn += draw(st.sampled_from([0, 0, 0, 1]))
@@ -303,5 +303,5 @@ def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 1
             note, body = registry.get(name).note(payload), freeze(payload)
         where = draw(st.sampled_from([turn, turn, turn, None]))
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
-        seen.append(Seen(f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting))
+        seen.append(StoredMessage(f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting))
     return seen

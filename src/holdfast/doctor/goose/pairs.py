@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.doctor.goose.blocks import block_problem
-from holdfast.doctor.goose.chart import ROLES, for_model
-from holdfast.foreign.goose.records import Row
+from holdfast.doctor.goose.case import ROLES, for_model
+from holdfast.importers.goose.records import GooseRow
 
 CALLS = ("toolRequest", "frontendToolRequest")
 
 
-class Place(msgspec.Struct, frozen=True):
+class BlockPlace(msgspec.Struct, frozen=True):
     """A block: the index of its row, its own index there, and the id of the call that it makes or answers."""
 
     row: int
@@ -29,14 +29,14 @@ class Pairing(msgspec.Struct):
     result, `strays` results without a call, `doubles` further results of a call that has one.
     """
 
-    pairs: list[tuple[Place, Place]]
-    early: list[tuple[Place, Place]]
-    alone: list[Place]
-    strays: list[Place]
-    doubles: list[Place]
+    pairs: list[tuple[BlockPlace, BlockPlace]]
+    early: list[tuple[BlockPlace, BlockPlace]]
+    alone: list[BlockPlace]
+    strays: list[BlockPlace]
+    doubles: list[BlockPlace]
 
 
-def pairing(rows: Sequence[Row]) -> Pairing:
+def pairing(rows: Sequence[GooseRow]) -> Pairing:
     """Who answers whom. What may be answered, or called, by a record that can't be read is not said to be alone."""
     found = Pairing([], [], [], [], [])
     places = [each for index, row in enumerate(rows) for each in _places(index, row)]
@@ -60,10 +60,10 @@ def pairing(rows: Sequence[Row]) -> Pairing:
 
 
 def _matched(
-    places: list[tuple[Place, bool]], visible: list[bool], found: Pairing
-) -> tuple[dict[str, list[Place]], list[Place]]:
+    places: list[tuple[BlockPlace, bool]], visible: list[bool], found: Pairing
+) -> tuple[dict[str, list[BlockPlace]], list[BlockPlace]]:
     """Pairs what has one visibility, then the rest; calls that are still open, and results that found none."""
-    waiting: dict[str, list[Place]] = {}
+    waiting: dict[str, list[BlockPlace]] = {}
     for alike in (True, False):
         waiting, left = defaultdict(list), []
         for place, is_call in places:
@@ -83,20 +83,20 @@ def _matched(
     return waiting, left
 
 
-def _places(index: int, row: Row) -> list[tuple[Place, bool]]:
+def _places(index: int, row: GooseRow) -> list[tuple[BlockPlace, bool]]:
     if row.role not in ROLES:  # goose does not read it
         return []
     out = []
     for place, block in enumerate(row.content or ()):
         kind = block.get("type") if isinstance(block, dict) else None
         if (kind in CALLS or kind == "toolResponse") and isinstance(block.get("id"), str):
-            out.append((Place(index, place, block["id"]), kind in CALLS))
+            out.append((BlockPlace(index, place, block["id"]), kind in CALLS))
     return out
 
 
-def _is_followed_by_doubt(rows: Sequence[Row], index: int) -> bool:
+def _is_followed_by_doubt(rows: Sequence[GooseRow], index: int) -> bool:
     return index + 1 < len(rows) and _is_doubtful(rows[index + 1])
 
 
-def _is_doubtful(row: Row) -> bool:
+def _is_doubtful(row: GooseRow) -> bool:
     return row.content is None or any(block_problem(block) for block in row.content)

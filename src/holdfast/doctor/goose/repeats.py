@@ -5,11 +5,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.doctor.goose.chart import blocks
-from holdfast.foreign.goose.records import Row
+from holdfast.doctor.goose.case import blocks
+from holdfast.importers.goose.records import GooseRow
 
 
-def split_runs(rows: Sequence[Row]) -> list[range]:
+def split_runs(rows: Sequence[GooseRow]) -> list[range]:
     """Assistant rows next to each other with one id and different content: one answer, in pieces."""
     found, start = [], 0
     for index in range(1, len(rows) + 1):
@@ -21,7 +21,7 @@ def split_runs(rows: Sequence[Row]) -> list[range]:
     return found
 
 
-def repeated_rows(rows: Sequence[Row]) -> list[int]:
+def repeated_rows(rows: Sequence[GooseRow]) -> list[int]:
     """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which two may be alike."""
     pieces = {index for run in split_runs(rows) for index in run}
     met: dict[str, set[str]] = {}
@@ -41,13 +41,13 @@ def _gist(content: list[Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def without_repeats(rows: Sequence[Row]) -> tuple[Row, ...]:
+def without_repeats(rows: Sequence[GooseRow]) -> tuple[GooseRow, ...]:
     """The rows without those that only repeat: what else is wrong with a session is seen in these."""
     again = set(repeated_rows(rows))
     return tuple(row for index, row in enumerate(rows) if index not in again)
 
 
-def signatures(row: Row) -> list[tuple[int, str]]:
+def signatures(row: GooseRow) -> list[tuple[int, str]]:
     """The signed thinking of a row, by block."""
     return [
         (index, block["signature"])
@@ -56,11 +56,11 @@ def signatures(row: Row) -> list[tuple[int, str]]:
     ]
 
 
-def _continues(first: Row, row: Row) -> bool:
+def _continues(first: GooseRow, row: GooseRow) -> bool:
     return first.message_id is not None and (first.message_id, first.role) == (row.message_id, row.role)
 
 
-def _is_split(run: Sequence[Row]) -> bool:
+def _is_split(run: Sequence[GooseRow]) -> bool:
     if run[0].role != "assistant" or any(row.content is None for row in run):
         return False
     signed = [signature for row in run for _, signature in signatures(row)]

@@ -12,9 +12,18 @@ import msgspec
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.rules import RULE
-from holdfast.foreign.hermes.folding import Folded, fold, key
-from holdfast.foreign.hermes.records import Delivery, Lock, Row, Session, calls, is_summary, is_unsaid, words
-from holdfast.foreign.hermes.telling import Context
+from holdfast.importers.hermes.compaction_copies import Folded, fold, key
+from holdfast.importers.hermes.convert import Context
+from holdfast.importers.hermes.records import (
+    CompactionLock,
+    HermesDelivery,
+    HermesRow,
+    HermesSession,
+    calls,
+    is_summary,
+    is_unsaid,
+    words,
+)
 
 HARNESS_STARTS = (
     "Review the conversation above and update the skill library",
@@ -22,7 +31,7 @@ HARNESS_STARTS = (
 )
 
 
-class Case(msgspec.Struct, frozen=True):
+class HermesCase(msgspec.Struct, frozen=True):
     """A session and what is around it.
 
     `before` is the context of the session that this one continues. `is_continued` tells whether another one continues
@@ -31,16 +40,16 @@ class Case(msgspec.Struct, frozen=True):
     `torn`: nothing can be said of what lies on both sides of a gap. `live`: some program has the store open.
     """
 
-    session: Session
-    rows: Sequence[Row]
+    session: HermesSession
+    rows: Sequence[HermesRow]
     before: Context = ()
     has_parent: bool = False
     is_continued: bool = False
-    route: Session | None = None
-    following: Session | None = None
-    deliveries: tuple[Delivery, ...] = ()
-    unstored: frozenset[Delivery] = frozenset()
-    locks: tuple[Lock, ...] = ()
+    route: HermesSession | None = None
+    following: HermesSession | None = None
+    deliveries: tuple[HermesDelivery, ...] = ()
+    unstored: frozenset[HermesDelivery] = frozenset()
+    locks: tuple[CompactionLock, ...] = ()
     known: frozenset[int] = frozenset()
     torn: tuple[tuple[int, int], ...] = ()
     has_stops: bool = False
@@ -57,7 +66,7 @@ class Case(msgspec.Struct, frozen=True):
         """Whether nobody is at work in it: it is over, or no program has the store open."""
         return self.is_over or (self.session.ended_at is None and not self.live)
 
-    def is_torn(self, row: Row, following: Row | None) -> bool:
+    def is_torn(self, row: HermesRow, following: HermesRow | None) -> bool:
         """Whether something that could not be read may lie between two rows, or behind the last."""
         return any(row.id <= last and (following is None or first <= following.id) for first, last in self.torn)
 
@@ -69,15 +78,15 @@ class View(msgspec.Struct, frozen=True):
     `repeats` are the rows of review turns and of a history stored twice, the latter with what they repeat.
     """
 
-    case: Case
+    case: HermesCase
     folded: Folded
-    originals: list[Row]
-    spoken: list[Row]
-    harness: list[tuple[Row, ...]]
-    repeats: list[tuple[Row, Row]]
+    originals: list[HermesRow]
+    spoken: list[HermesRow]
+    harness: list[tuple[HermesRow, ...]]
+    repeats: list[tuple[HermesRow, HermesRow]]
     repeated_users: int
 
-    def finding(self, rule: str, rows: tuple[Row, ...], measured: str, data: Any = None) -> Finding:
+    def finding(self, rule: str, rows: tuple[HermesRow, ...], measured: str, data: Any = None) -> Finding:
         """A rule that these rows break, or the session if there are none; `data` is what the remedy needs besides."""
         session = self.case.session.id
         place = rows[0].place if rows else f"sessions.id={session}"
@@ -87,7 +96,7 @@ class View(msgspec.Struct, frozen=True):
 Detector = Callable[[View], Iterator[Finding]]
 
 
-def look(case: Case) -> View:
+def look(case: HermesCase) -> View:
     """The case, ready to be looked at."""
     folded = fold(case.rows, case.before)
     originals = [row for row in folded.kept if row.id not in folded.copy_of]
@@ -98,7 +107,7 @@ def look(case: Case) -> View:
     return View(case, folded, originals, spoken, harness, repeats, repeated_users)
 
 
-def _repeats(rows: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
+def _repeats(rows: list[HermesRow]) -> tuple[list[tuple[HermesRow, HermesRow]], int]:
     """Live rows that repeat earlier ones, from user rows with the same words and the very same time on; and the number
     of those user rows. One alone, or two in a row, is nothing of the kind.
     """
@@ -112,7 +121,7 @@ def _repeats(rows: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
                 again.append((earlier, index))
     if len(again) < 2:
         return [], 0
-    found: dict[int, tuple[Row, Row]] = {}
+    found: dict[int, tuple[HermesRow, HermesRow]] = {}
     for earlier, index in again:
         found[index] = (live[index], live[earlier])
         step = 1
@@ -124,9 +133,9 @@ def _repeats(rows: list[Row]) -> tuple[list[tuple[Row, Row]], int]:
     return [found[index] for index in sorted(found)], len(again)
 
 
-def _harness(rows: list[Row]) -> Iterator[tuple[Row, ...]]:
+def _harness(rows: list[HermesRow]) -> Iterator[tuple[HermesRow, ...]]:
     """Turns of a review by the program itself: its prompt, and all up to the next user row."""
-    turn: list[Row] = []
+    turn: list[HermesRow] = []
     for row in rows:
         if row.role == "user" or is_summary(row):
             if turn:
@@ -138,7 +147,7 @@ def _harness(rows: list[Row]) -> Iterator[tuple[Row, ...]]:
         yield tuple(turn)
 
 
-def has_calls(row: Row) -> bool:
+def has_calls(row: HermesRow) -> bool:
     return calls(row) is None or bool(calls(row))
 
 

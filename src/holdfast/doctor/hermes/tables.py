@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import apsw
 
-from holdfast.foreign.sqlite_file import Column, SqliteFile
-from holdfast.foreign.walking import quoted
+from holdfast.importers.damaged_rows import quoted
+from holdfast.importers.sqlite_file import SqliteFile, TableColumn
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]{0,40}(\([0-9, ]{1,20}\))?")
 _LITERAL = re.compile(r"NULL|[+-]?[0-9]{1,18}(\.[0-9]{1,18})?|'[^'\0]{0,200}'", re.IGNORECASE)
@@ -78,7 +78,7 @@ def _make(store: SqliteFile, target: apsw.Connection, table: str) -> bool:
     return True
 
 
-def _column(table: str, column: Column, *, alone: bool) -> str:
+def _column(table: str, column: TableColumn, *, alone: bool) -> str:
     words = [quoted(column.name)]
     if _TYPE.fullmatch(column.type):
         words.append(column.type)
@@ -93,7 +93,7 @@ def _column(table: str, column: Column, *, alone: bool) -> str:
     return " ".join([*words, *_reference(table, column)])
 
 
-def _reference(table: str, column: Column) -> Sequence[str]:
+def _reference(table: str, column: TableColumn) -> Sequence[str]:
     found = _REFERENCES.get((table, column.name))
     return (found,) if found is not None else ()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.fold import Log
+from holdfast.domain.log.fold import Log
 
 Broken = Iterator[tuple[int, str]]
 

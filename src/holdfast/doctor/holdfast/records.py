@@ -9,18 +9,18 @@ import msgspec
 from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Entry, Opened, note_of
 from holdfast.domain.message import thaw
-from holdfast.engine.protocol import Debt, Row, SessionState, Waiting
+from holdfast.engine.protocol import JournalRow, OwedReply, SessionState, Waiting
 from holdfast.engine.sqlite.connection import APPLICATION_ID
-from holdfast.engine.sqlite.damage import bare_states
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.upkeep import Problem
+from holdfast.engine.sqlite.maintenance.damage import bare_states
+from holdfast.engine.store_info import Problem
 from holdfast.errors import Damaged, OperatorNeeded
-from holdfast.foreign.private import PrivateCopy, is_sqlite, read_start
+from holdfast.importers.private_copy import PrivateCopy, is_sqlite, read_start
 
 PAGE = 500
 
 
-class Record(msgspec.Struct):
+class SessionRecord(msgspec.Struct):
     """A session as far as it can be read. `entries` are its own; `past` those that it shares, without their words;
     `lost` the seqs at which nothing can be read, with what is wrong there.
     """
@@ -30,9 +30,9 @@ class Record(msgspec.Struct):
     past: list[Entry]
     lost: dict[int, str]
     inbox: list[Waiting]
-    debts: list[Debt]
+    debts: list[OwedReply]
     events: list[AcceptedEvent]
-    journal: list[Row]
+    journal: list[JournalRow]
 
 
 def recognises(path: Path) -> bool:
@@ -74,13 +74,13 @@ class HoldfastRecords:
         """All sessions, in an order that does not change."""
         return sorted(self._states.values(), key=lambda state: (state.opened_at, state.id))
 
-    def record(self, state: SessionState) -> Record:
+    def record(self, state: SessionState) -> SessionRecord:
         """One session, whole."""
         entries, lost = self._read(state.id, state.origin, state.head)
         inbox, debts = _or_none(self.engine.inbox, state.id), _or_none(self.engine.debts, state.id)
         events = self._events_of(state.id)
         journal = _or_none(self.engine.journal, state.id, limit=1_000_000) if state.turn is not None else []
-        return Record(state, entries, self._past(state), lost, inbox, debts, events, journal)
+        return SessionRecord(state, entries, self._past(state), lost, inbox, debts, events, journal)
 
     def opened(self, state: SessionState) -> Opened | None:
         """The note of its first entry, if that can be read."""

@@ -13,48 +13,48 @@ import psycopg
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.codec import join, names_in
-from holdfast.engine.postgres import migrating, upkeep
-from holdfast.engine.postgres.acknowledged import Acknowledged
-from holdfast.engine.postgres.arrays import Blobs, Ids, Ints
-from holdfast.engine.postgres.connection import Address, Watchdog
-from holdfast.engine.postgres.effects import PLACE, columns
-from holdfast.engine.postgres.indexer import Indexer
-from holdfast.engine.postgres.lanes import Apply, Lanes
-from holdfast.engine.postgres.ledger import Known
-from holdfast.engine.postgres.naming import FIRST, is_id, raw, span, text
-from holdfast.engine.postgres.notifying import Notifier
-from holdfast.engine.postgres.patience import Patience
-from holdfast.engine.postgres.polling import Poller
-from holdfast.engine.postgres.primary import Outdated
-from holdfast.engine.postgres.readers import Check, Readers
-from holdfast.engine.postgres.replication import Replication
-from holdfast.engine.postgres.scribe import Scribe
-from holdfast.engine.postgres.searching import Searching
-from holdfast.engine.postgres.siding import Sidings
-from holdfast.engine.postgres.tenants import Tenants
-from holdfast.engine.postgres.trouble import translate
+from holdfast.engine.blobs import join, names_in
+from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
+from holdfast.engine.postgres.background.indexer import PostgresIndexer
+from holdfast.engine.postgres.background.notifier import Notifier
+from holdfast.engine.postgres.background.poller import Poller
+from holdfast.engine.postgres.batch import SessionRow
+from holdfast.engine.postgres.batch_sql import PLACE, columns
+from holdfast.engine.postgres.batch_writer import BatchWriter
+from holdfast.engine.postgres.blocked_commits import BlockedCommits
+from holdfast.engine.postgres.maintenance import migrate, sizes
+from holdfast.engine.postgres.readers import Check, PostgresReaders
+from holdfast.engine.postgres.search import PostgresSearch
+from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
+from holdfast.engine.postgres.server.connection import Address, Watchdog
+from holdfast.engine.postgres.server.driver_errors import translate
+from holdfast.engine.postgres.server.primary import Outdated
+from holdfast.engine.postgres.server.replication import Replication
+from holdfast.engine.postgres.server.retry import Retry
+from holdfast.engine.postgres.server.text_as_bytes import FIRST, is_id, raw, span, text
+from holdfast.engine.postgres.tenant_cache import TenantCache
+from holdfast.engine.postgres.writer_pool import Apply, WriterPool
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
     Commit,
-    Debt,
+    JournalRow,
     Outcome,
+    OwedReply,
     Pending,
-    Row,
     SessionState,
     State,
     Waiting,
     Weight,
     WordsOf,
 )
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.engine.watchers import Watchers
-from holdfast.engine.writer import Ticket, Writer
+from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated
 
 if TYPE_CHECKING:
-    from holdfast.domain.seeking import Found, Sought
+    from holdfast.domain.search.query import Found, SearchScope
 
 PATIENCE_S, ANSWER_S = 30.0, 15.0
 _LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -86,13 +86,13 @@ class PostgresEngine:
         address = Address(dsn, tick=tick, read_only=read_only)
         self.read_only = read_only
         self.where = address.shown
-        self._patience = partial(Patience, self.where, patience_s, tick=tick, chance=chance)
+        self._patience = partial(Retry, self.where, patience_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
-        self._watchers, self._tenants, self._acknowledged = Watchers(), Tenants(), Acknowledged()
+        self._watchers, self._tenants, self._acknowledged = Watchers(), TenantCache(), AcknowledgedHeads()
         self._forked = False
         self._lasting = durability == "power"
-        self._readers = Readers(address, self._watchdog, size=readers, patience=self._patience)
-        self._searching = Searching(
+        self._readers = PostgresReaders(address, self._watchdog, size=readers, patience=self._patience)
+        self._searching = PostgresSearch(
             address,
             self._watchdog,
             read=self._read_slowly,
@@ -101,10 +101,10 @@ class PostgresEngine:
             read_only=read_only,
         )
         shared = (address, self._watchdog, self._tenants, self._acknowledged)
-        scribe = partial(Scribe, *shared, lasting=self._lasting, patience=self._patience, chance=chance)
-        self._sidings = Sidings(scribe)
+        scribe = partial(BatchWriter, *shared, lasting=self._lasting, patience=self._patience, chance=chance)
+        self._sidings = BlockedCommits(scribe)
         self._scribes = [scribe(sidings=self._sidings) for _ in range(0 if read_only else writers)]
-        self._indexer = Indexer(self._searching.advance)
+        self._indexer = PostgresIndexer(self._searching.advance)
         scribes, once = self._scribes, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
         self._poller = Poller(
@@ -121,14 +121,14 @@ class PostgresEngine:
             raise
         applies = [scribe.apply for scribe in self._scribes]
         if not read_only:
-            self._lanes = Lanes(self.where, applies, self._make_writer, spread_at=spread_at)
+            self._lanes = WriterPool(self.where, applies, self._make_writer, spread_at=spread_at)
         _open.add(self)
 
     def _prepare(self) -> None:
         if self.read_only:
-            migrating.refuse_other(self._readers.read, self.where)
+            migrate.refuse_other(self._readers.read, self.where)
             return
-        migrating.prepare(self._scribes[0].connect, self.where, self._patience())
+        migrate.prepare(self._scribes[0].connect, self.where, self._patience())
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
             warnings.warn(WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2)
@@ -153,10 +153,10 @@ class PostgresEngine:
         lanes = self._checked()
         return [ticket.result() for ticket in [lanes.submit(commit) for commit in commits]]
 
-    def submit(self, commit: Commit) -> Ticket:
+    def submit(self, commit: Commit) -> WriterTicket:
         return self._checked().submit(commit)
 
-    def _checked(self) -> Lanes:
+    def _checked(self) -> WriterPool:
         if self._forked:
             remedy = "Open the store again in this process"
             raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
@@ -223,7 +223,7 @@ class PostgresEngine:
         until = self._acknowledged.count
         rows = self._read(query, lambda rows: self._check_heads(rows, until), **values)
         self._tenants.learn((row[1], row[0]) for row in rows)
-        return [Known(row[:-3]).state(*row[-3:]) for row in rows]
+        return [SessionRow(row[:-3]).state(*row[-3:]) for row in rows]
 
     def state(self, session: str) -> SessionState | None:
         return next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
@@ -324,20 +324,24 @@ class PostgresEngine:
             Waiting(message, None if who is None else text(who), seq, *lease) for _, message, who, seq, *lease in rows
         ]
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         place = self._place(session)
-        return [] if place is None else [Row(*row) for row in self._read("journal", **place, after=after, limit=limit)]
+        return (
+            []
+            if place is None
+            else [JournalRow(*row) for row in self._read("journal", **place, after=after, limit=limit)]
+        )
 
-    def outbox(self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False) -> list[Debt]:
+    def outbox(
+        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+    ) -> list[OwedReply]:
         mark: dict[str, Any] = {"at": -1, "session": FIRST, "turn": 0, "id": b""}
         if after is not None:
             mark = {"at": after.at, "session": after.session, "turn": after.turn, "id": after.id}
         rows = self._read("outbox", tenant=raw(tenant), **mark, free=free, limit=limit)
-        return [Debt(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
+        return [OwedReply(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
 
-    def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
-    ) -> list[Pending]:
+    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
         message, session, seq = after or (b"", FIRST, 0)
         place = {"message": message, "session": session if is_id(session) else FIRST, "seq": seq}
         found: list[Pending] = []
@@ -353,12 +357,12 @@ class PostgresEngine:
     def running(self, tenant: str) -> list[str]:
         return [id for (id,) in self._read("running", tenant=raw(tenant))]
 
-    def debts(self, session: str) -> list[Debt]:
+    def debts(self, session: str) -> list[OwedReply]:
         place = self._place(session)
         if place is None:
             return []
         rows = self._read("debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session]))
-        return [Debt(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows]
+        return [OwedReply(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
@@ -371,20 +375,20 @@ class PostgresEngine:
         given = columns(PLACE, [tuple(place.values()) for place in places.values()])
         return {id: Weight(*weight) for id, *weight in self._read_slowly("weigh", **given)}
 
-    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         return self._searching.search(sought, limit=limit)
 
-    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
         return self._searching.matching(sought, limit=limit)
 
     def scrub(self) -> None:
         self._checked()  # an erasure is whole with its transaction: what the server keeps of it, it removes
 
     def info(self) -> StoreInfo:
-        return upkeep.info(self._read_slowly, self.where, self.replication())
+        return sizes.info(self._read_slowly, self.where, self.replication())
 
     def check(self) -> list[Problem]:
-        return upkeep.check(self._read_slowly, self.where, None if self.read_only else self.replication())
+        return sizes.check(self._read_slowly, self.where, None if self.read_only else self.replication())
 
     def backup(self, to: str) -> Backup:
         remedy = "Use `pg_dump` for one store, or the server's own base backups"
@@ -405,14 +409,16 @@ def bring_up(
     machines at once.
     """
     address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
-    patience = partial(Patience, address.shown, patience_s, tick=tick, chance=chance)
-    scribe = Scribe(address, watchdog, Tenants(), Acknowledged(), lasting=True, patience=patience, chance=chance)
+    patience = partial(Retry, address.shown, patience_s, tick=tick, chance=chance)
+    scribe = BatchWriter(
+        address, watchdog, TenantCache(), AcknowledgedHeads(), lasting=True, patience=patience, chance=chance
+    )
     try:
-        found = migrating.prepare(scribe.connect, address.shown, patience())
+        found = migrate.prepare(scribe.connect, address.shown, patience())
     finally:
         scribe.close()
         watchdog.close()
-    return found or 0, migrating.SCHEMA_VERSION
+    return found or 0, migrate.SCHEMA_VERSION
 
 
 def vacuum(dsn: str, *, tick: Callable[[], float]) -> int:
@@ -423,7 +429,7 @@ def vacuum(dsn: str, *, tick: Callable[[], float]) -> int:
     try:
         line = address.line(watchdog)
         try:
-            return upkeep.vacuum(line)
+            return sizes.vacuum(line)
         finally:
             line.close()
     except psycopg.Error as error:

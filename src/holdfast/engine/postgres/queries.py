@@ -2,7 +2,7 @@
 
 import re
 
-from holdfast.engine import statements
+from holdfast.engine import named_sql
 
 _FILES = ("queries.sql", "batching.sql", "searching.sql", "polling.sql", "laying.sql", "upkeep.sql")
 _array = re.compile(r"%\(\w+\)s::[a-z ]+\[\]")
@@ -19,7 +19,7 @@ def _planned_once(statement: str) -> str:
 QUERIES = {
     name: _planned_once(text)
     for file in _FILES
-    for name, text in statements.load(statements.beside(__file__, file)).items()
+    for name, text in named_sql.load(named_sql.beside(__file__, file)).items()
 }
-SCHEMA = statements.beside(__file__, "schema.sql")
-MIGRATIONS = statements.migrations(__file__)
+SCHEMA = named_sql.beside(__file__, "schema.sql")
+MIGRATIONS = named_sql.migrations(__file__)

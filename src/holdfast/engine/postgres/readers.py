@@ -10,21 +10,21 @@ from typing import Any
 
 import psycopg
 
-from holdfast.engine.postgres.connection import Address, Line, Watchdog
-from holdfast.engine.postgres.migrating import reach
-from holdfast.engine.postgres.patience import Patience
-from holdfast.engine.postgres.trouble import UNPREPARED, translate, verdict
+from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.driver_errors import UNPREPARED, translate, verdict
+from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import StoreUnavailable
 
 Check = Callable[[list[tuple[Any, ...]]], None]
 
 
-class Readers:
+class PostgresReaders:
     """The reading connections of one engine."""
 
-    def __init__(self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Patience]) -> None:
+    def __init__(self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Retry]) -> None:
         self._address, self._watchdog, self._patience = address, watchdog, patience
-        self._idle: list[Line] = []
+        self._idle: list[ServerConnection] = []
         self._free = threading.Semaphore(size)
         self._prepared = True
         self._closed = False
@@ -35,7 +35,7 @@ class Readers:
         """All rows of a query. One that is slow by nature may take its time. If `check` raises that the server knows
         too little, another is looked for.
         """
-        patience: Patience | None = None
+        patience: Retry | None = None
         while True:
             try:
                 rows = self.once(name, values, slow=slow, check=check)
@@ -66,7 +66,7 @@ class Readers:
             self._give(line)
             return rows
 
-    def _take(self) -> Line:
+    def _take(self) -> ServerConnection:
         if self._closed:
             raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
         while self._idle:
@@ -79,7 +79,7 @@ class Readers:
             line.close()
         return reach(self._address, self._watchdog, prepared=self._prepared)
 
-    def _give(self, line: Line) -> None:
+    def _give(self, line: ServerConnection) -> None:
         self._idle.append(line)
         if self._closed:
             self.close()

@@ -5,14 +5,14 @@ import stat
 
 import apsw
 
-from holdfast.engine.sqlite.files import refuse_beside_strayed
-from holdfast.engine.sqlite.forking import opening
-from holdfast.engine.sqlite.headers import read_header, refuse_lost_database
-from holdfast.engine.sqlite.migrating import SCHEMA_VERSION, migrate
-from holdfast.engine.sqlite.mounts import refuse_lone_file, refuse_remote
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.file_guard.file_header import read_header, refuse_lost_database
+from holdfast.engine.sqlite.file_guard.file_identity import refuse_beside_strayed
+from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
+from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
+from holdfast.engine.sqlite.file_guard.process_fork import opening
+from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
 from holdfast.engine.sqlite.queries import SCHEMA
-from holdfast.engine.sqlite.rights import make_owned, warn_of_others
-from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"

@@ -11,15 +11,15 @@ import apsw
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.codec import address_of, is_skeleton, join
+from holdfast.engine.blobs import address_of, is_skeleton, join
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
     Commit,
-    Debt,
+    JournalRow,
     Outcome,
+    OwedReply,
     Pending,
-    Row,
     SessionState,
     State,
     Waiting,
@@ -29,23 +29,23 @@ from holdfast.engine.protocol import (
     Written,
 )
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.erasing import scrub, unscrubbed
-from holdfast.engine.sqlite.files import Files
-from holdfast.engine.sqlite.forking import Gate, concern, unconcern
-from holdfast.engine.sqlite.leases import Clock, Kept, clock_of
-from holdfast.engine.sqlite.ledger import FAR_FUTURE, Known, Ledger
-from holdfast.engine.sqlite.lock import FairLock
+from holdfast.engine.sqlite.apply_commit import FAR_FUTURE, CommitApplier, KnownSession
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
+from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
+from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
+from holdfast.engine.sqlite.lease_clock import Clock, Kept, clock_of
+from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
 from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.engine.sqlite.readers import Readers, forsake
-from holdfast.engine.sqlite.searching import Searching
-from holdfast.engine.sqlite.trouble import translate
-from holdfast.engine.upkeep import Backup, Problem, StoreInfo
+from holdfast.engine.sqlite.readers import SqliteReaders, forsake
+from holdfast.engine.sqlite.search.access import SqliteSearch
+from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.engine.watchers import Watchers
-from holdfast.engine.writer import Ticket, Writer
+from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from holdfast.domain.seeking import Found, Sought
+    from holdfast.domain.search.query import Found, SearchScope
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
@@ -78,7 +78,7 @@ class SqliteEngine:
         self._durability, self._tick, self._lock_s = durability, tick, lock_s
         self._clock = clock_of(clock, tick, now)
         self._local = threading.local()
-        self._readers = Readers(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
+        self._readers = SqliteReaders(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
         self._watchers = Watchers()
         self._forked = False
         self._inside = Gate()
@@ -91,7 +91,7 @@ class SqliteEngine:
             self._lock.close()  # whoever tries again and again must not run out of files
             raise
         self._chunks_since_tidy = 0
-        self._searching = Searching(
+        self._searching = SqliteSearch(
             path + "-search",
             read=lambda name, values: self._read(name, *values),
             whole=lambda body: join(body, self._blob),
@@ -107,7 +107,7 @@ class SqliteEngine:
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         return [ticket.result() for ticket in self._checked().submit_all(commits)]
 
-    def submit(self, commit: Commit) -> Ticket:
+    def submit(self, commit: Commit) -> WriterTicket:
         return self._checked().submit(commit)
 
     def scrub(self) -> None:
@@ -128,8 +128,8 @@ class SqliteEngine:
             self._connection.set_wal_hook(self._grown)
             self._lasting = self._durability == "power"
             self._connection.execute("PRAGMA user_version").fetchall()  # the log is opened now, not later
-            self._files = self._readers.files = Files(self.where, self._tick)
-            self._ledger = Ledger(self._connection, self._clock)
+            self._files = self._readers.files = FileIdentity(self.where, self._tick)
+            self._ledger = CommitApplier(self._connection, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
         except apsw.Error as error:
@@ -196,8 +196,7 @@ class SqliteEngine:
         if not any(map(_cleans, commits)):
             return outcomes
         cleaning = [
-            isinstance(outcome, Written) and _cleans(commit)
-            for commit, outcome in zip(commits, outcomes, strict=True)
+            isinstance(outcome, Written) and _cleans(commit) for commit, outcome in zip(commits, outcomes, strict=True)
         ]
         problem = self._scrubbed() if any(cleaning) else None
         if problem is None:
@@ -352,7 +351,7 @@ class SqliteEngine:
 
     def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
         here = self._clock()
-        return [Known(row).state(here) for row in rows]
+        return [KnownSession(row).state(here) for row in rows]
 
     def _number(self, session: str) -> int:
         numbers: dict[str, int] | None = getattr(self._local, "numbers", None)
@@ -443,18 +442,18 @@ class SqliteEngine:
         here = self._clock()
         return [_waiting(row, here) for row in self._read("inbox", self._number(session))]
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[Row]:
-        return [Row(*row) for row in self._read("journal", after, self._number(session), limit)]
+    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+        return [JournalRow(*row) for row in self._read("journal", after, self._number(session), limit)]
 
-    def outbox(self, tenant: str, *, after: Debt | None = None, limit: int = 50, free: bool = False) -> list[Debt]:
+    def outbox(
+        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+    ) -> list[OwedReply]:
         mark = (after.at, after.session, after.turn, after.id) if after is not None else (-1, None, 0, b"")
         clock, tick, _ = self._clock()
         rows = self._read("outbox", tenant, *mark, limit, tick if free else None, clock)
-        return [Debt(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
+        return [OwedReply(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
 
-    def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
-    ) -> list[Pending]:
+    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
         rows = self._read("pending", tenant, *(after or (b"", None, 0)), limit)
         entries = self._with_blobs([row[2:] for row in rows])
         return [Pending(row[0], row[1], entry) for row, entry in zip(rows, entries, strict=False)]
@@ -462,9 +461,9 @@ class SqliteEngine:
     def running(self, tenant: str) -> list[str]:
         return [id for (id,) in self._read("running", tenant)]
 
-    def debts(self, session: str) -> list[Debt]:
+    def debts(self, session: str) -> list[OwedReply]:
         rows = self._read("debts_of", self._number(session))
-        return [Debt(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
+        return [OwedReply(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return next((Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None)
@@ -484,32 +483,32 @@ class SqliteEngine:
         numbers = {id: self._number(id) for id in sessions}
         return {id: Weight(*self._read("weigh", number)[0]) for id, number in numbers.items() if number > 0}
 
-    def search(self, sought: "Sought", *, limit: int = 20) -> "list[Found]":
+    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         self._check_fork()
         return self._searching.index.search(sought, limit=limit)
 
-    def matching(self, sought: "Sought", *, limit: int) -> list[str]:
+    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
         self._check_fork()
         return self._searching.index.matching(sought, limit=limit)
 
     # Upkeep: on the caller's thread, with a connection for the time it takes.
 
     def info(self) -> StoreInfo:
-        from holdfast.engine.sqlite.upkeep import info
+        from holdfast.engine.sqlite.maintenance.sizes import info
 
         self._check_fork()
         with self._readers.alone() as reader:
             return info(reader, self.where)
 
     def check(self) -> list[Problem]:
-        from holdfast.engine.sqlite.checking import check
+        from holdfast.engine.sqlite.maintenance.check import check
 
         self._check_fork()
         with self._readers.alone() as reader:
             return check(reader, self.where)
 
     def backup(self, to: str) -> Backup:
-        from holdfast.engine.sqlite.backup import backup
+        from holdfast.engine.sqlite.maintenance.backup import backup
 
         self._check_fork()
         with self._readers.alone() as reader:

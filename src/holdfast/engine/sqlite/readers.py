@@ -13,20 +13,20 @@ from typing import Any
 import apsw
 
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.damage import told
-from holdfast.engine.sqlite.files import Files
-from holdfast.engine.sqlite.forking import Gate, opening
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
+from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
+from holdfast.engine.sqlite.maintenance.damage import told
 from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.engine.sqlite.trouble import translate
 from holdfast.errors import InvalidMessage, StoreUnavailable
 
 
-class Readers:
+class SqliteReaders:
     """The reading connections of one engine. `files` are those that its writer uses; `tell_writer` lets it see for
     itself that they have strayed.
     """
 
-    files: Files
+    files: FileIdentity
 
     def __init__(self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]) -> None:
         self._path, self._busy_s, self._tell_writer = path, busy_s, tell_writer

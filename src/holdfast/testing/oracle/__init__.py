@@ -2,12 +2,12 @@
 
     assert judge(store) == []                      # every invariant holds
 
-    ledger = Ledger()
+    ledger = Acknowledged()
     ledger.said(session.id, session.append("Hello."), "Hello.")
     assert judge(store, ledger) == []              # and all that was acknowledged is there
 
 It knows two things. `invariants` are what must hold of any store, whatever was done to it, with
-turns running or not. A `Ledger` has what callers of this store were answered: all of it must be
+turns running or not. A `Acknowledged` has what callers of this store were answered: all of it must be
 there, once and in order (I-3). It is filled live, call by call, or from the acts that a process
 wrote down before it was killed.
 
@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from holdfast.runtime.store import Store
+from holdfast.testing.oracle.acknowledged import Acknowledged, Act
 from holdfast.testing.oracle.invariants import OF_A_SESSION, OF_A_STORE
-from holdfast.testing.oracle.ledger import Act, Ledger
 from holdfast.testing.oracle.look import FORMATS, SESSIONS_MAX, Look
 
-__all__ = ["FORMATS", "Act", "Ledger", "judge"]
+__all__ = ["FORMATS", "Act", "Acknowledged", "judge"]
 
 
-def judge(store: Store, ledger: Ledger | None = None, *, formats: Sequence[str] = FORMATS) -> list[str]:
+def judge(store: Store, ledger: Acknowledged | None = None, *, formats: Sequence[str] = FORMATS) -> list[str]:
     """A sentence for every invariant that does not hold in this store, and for everything in the
     ledger that is not so; empty when all is well. Contexts are looked at in these formats.
     """

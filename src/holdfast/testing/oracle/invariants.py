@@ -12,10 +12,10 @@ from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import note_of
 from holdfast.domain.turn import TurnRecord, addresses
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.runtime.context import Contexts
-from holdfast.runtime.message import parts_of, shown_text_of
-from holdfast.runtime.posting import owed as owed_by
-from holdfast.runtime.posting import said_in
+from holdfast.runtime.live.context import Contexts
+from holdfast.runtime.live.message import parts_of, shown_text_of
+from holdfast.runtime.turns.outbox import owed as owed_by
+from holdfast.runtime.turns.outbox import said_in
 from holdfast.testing.oracle.look import SESSIONS_MAX, Look
 from holdfast.testing.providers import check
 

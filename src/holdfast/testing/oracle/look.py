@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.fold import Log
+from holdfast.domain.log.fold import Log
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.runtime.message import Message
-from holdfast.runtime.room import Room
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.session import Session
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
@@ -22,7 +22,7 @@ class Look:
         self.formats = formats
         self.info = session.info()  # first of all: it settles a dead turn, as any reader does
         self.session = session
-        self.room: Room = session._work.room
+        self.room: SessionLog = session._work.room
         self.engine: Engine = self.room.engine
         self.entries: list[Entry] = list(session.entries())
         self.messages: list[Message] = list(session.transcript())

@@ -1,0 +1,1 @@
+"""The commands, a file each; those of `sessions` and `store` in folders of their own."""

@@ -1,0 +1,169 @@
+"""`holdfast import`: the sessions of another program, or of another store, brought into this one."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import asdict
+
+import holdfast
+from holdfast.cli.codes import DONE, NOT_FOUND, OPERATOR, USAGE, Stop
+from holdfast.cli.output import Output
+from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
+from holdfast.cli.targets import is_address
+from holdfast.doctor.holdfast import records as own_stores
+from holdfast.engine.address import shown
+from holdfast.errors import StoreUnavailable
+from holdfast.exporters import units
+from holdfast.importers import detect
+from holdfast.importers.damaged_stores import damage_at
+from holdfast.importers.holdfast_export import is_written_out
+from holdfast.importers.reader import UnreadableRecord
+from holdfast.runtime.transfer.import_store import ImportedStore, bring
+from holdfast.runtime.transfer.restore import restore
+
+OWN, OWN_STORE = "holdfast", "holdfast store"
+"""A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy` brings over."""
+WHOLE = "the whole store"
+COMMANDS_MAX = 3
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} PATH... [options]"
+    help = "a store of another program: a file, a folder, or a folder with stores in it"
+    parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
+    into = f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    parser.add_argument("--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into)
+    parser.add_argument("--tenant", metavar="NAME", default="default", help="the tenant they go to (default: default)")
+    parser.add_argument("--session", metavar="ID", help="import only this session")
+    same = "this is the store that was brought from OTHER before: it has moved, or is a copy that went on"
+    parser.add_argument("--same-as", metavar="OTHER", help=same)
+    owed = "replies that an exported session owed are owed again, and gateways will send them (default: they are not)"
+    parser.add_argument("--with-outbox", action="store_true", help=owed)
+    parser.add_json()
+
+
+def run(options: Any, out: Output) -> int:
+    """Import the sessions of another program.
+
+    Takes what `holdfast doctor` knows: Hermes, goose, OpenViking, Claude Code, Codex, the OpenAI Agents SDK; and what
+    `holdfast export --as holdfast` wrote. Everything comes as it is: words, payloads, times, usage, what is hidden from
+    the model, what goes on from what. Importing again adds what is new since, and nothing else. What is damaged is left
+    out and told; `holdfast doctor PATH --heal OUT` makes a healed store instead.
+
+    A store is known again by its path, for ids like `user_1` are the same in many stores. One that has moved, or a copy
+    of it, is declared with --same-as and the path that it had when it was brought over; sessions of Hermes, Claude Code
+    and Codex whose ids are drawn by chance are known wherever they lie. Two conversations that differ stay two.
+
+    A folder means all stores in it, and in the folders below. One that can't be read is told and keeps none of the
+    others from coming; then the exit code is 5. A Holdfast store is not imported: `holdfast copy` brings it over.
+
+    With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
+    `messages`, `labels`, `summaries`, `opaque`, `notes`, `unreadable` and `not_examined`, which counts the records of
+    types that no reader here knows.
+    """
+    found = [store for given in options.paths for store in _stores_at(given, options, out)]
+    if options.same_as is not None and len(found) != 1:
+        raise Stop(USAGE, f"--same-as is for one store, and there are {len(found)} at these paths.")
+    told, code = [], DONE
+    with holdfast.open(options.into, tenant=options.tenant) as store:
+        for kind, path in found:
+            brought, unreadable, unknown = _bring_or_tell(store, kind, path, options, out, alone=len(found) == 1)
+            lost = [f"{each.place}: {each.problem}" for each in unreadable]
+            code = OPERATOR if any(each.place == WHOLE for each in unreadable) else code
+            told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost, "not_examined": unknown})
+            if not out.is_json:
+                _tell(out, path, brought, lost, unknown)
+    if out.is_json:
+        out.json({"into": shown(options.into), "stores": told})
+    return code
+
+
+def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
+    """The stores that a path means and that can be imported, each with its kind; damaged ones are told later. Stores of
+    ours are told here, but for the one that the others go to.
+    """
+    if is_address(path):
+        problem = f"`{shown(path)}` is a database, and import reads files of other programs."
+        raise Stop(USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too.")
+    if not os.path.exists(path):
+        raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
+    found = detect.stores_at(path, _kind_of)
+    own = [store for kind, store in found if kind == OWN_STORE and not _is_same(store, options.into)]
+    found = [store for store in found if store[0] != OWN_STORE]
+    if own and not found:
+        raise Stop(USAGE, _is_ours(own, options.into))
+    if all(kind == detect.UNKNOWN for kind, _ in found):
+        raise Stop(NOT_FOUND, f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.")
+    if own:
+        out.tell(_is_ours(own, options.into))
+    return found
+
+
+def _kind_of(path: str | os.PathLike[str]) -> str | None:
+    if is_written_out(path):
+        return OWN
+    return OWN_STORE if own_stores.recognises(Path(path)) else detect.kind_of(path)
+
+
+def _is_same(path: str, into: str) -> bool:
+    return not is_address(into) and os.path.exists(into) and os.path.samefile(path, into)
+
+
+def _is_ours(stores: list[str], into: str) -> str:
+    """What to do with stores of ours, which other stores are not imported from."""
+    to = "ADDRESS" if is_address(into) else shlex.quote(into)
+    commands = [f"`holdfast copy {shlex.quote(store)} {to}`" for store in stores[:COMMANDS_MAX]]
+    more = f", and so on for {len(stores)} stores" if len(stores) > COMMANDS_MAX else ""
+    if len(stores) == 1:
+        return f"`{stores[0]}` is a Holdfast store; {commands[0]} copies its sessions."
+    return f"{len(stores)} Holdfast stores are not imported but copied: {', '.join(commands)}{more}."
+
+
+def _bring_or_tell(
+    store: holdfast.Store, kind: str, path: str, options: Any, out: Output, *, alone: bool
+) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
+    """Brings a store over. One that can't be read keeps none of the others from coming."""
+    try:
+        if kind != detect.UNKNOWN:
+            return _bring(store, kind, path, options, out)
+        problem = damage_at(path) or "It was damaged, and is gone by now."
+    except StoreUnavailable as error:
+        if alone or error.where != path:
+            raise
+        problem = str(error)
+    return ImportedStore(notes=[]), [UnreadableRecord(None, WHOLE, problem)], {}
+
+
+def _bring(
+    store: holdfast.Store, kind: str, path: str, options: Any, out: Output
+) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
+    if kind == OWN:
+        return restore(store, Path(path), outbox=options.with_outbox), [], {}
+    shelf, session = detect.open_shelf(kind, path), options.session
+    try:
+        total = sum(1 for _ in shelf.sessions(session)) if out.is_watched else 0
+        source = detect.source_of(path if options.same_as is None else options.same_as)
+        brought = bring(store, shelf.sessions(session), source=source, tell=lambda so_far: _show(out, so_far, total))
+        return brought, shelf.unreadable(), shelf.not_examined()
+    finally:
+        out.over(None)
+        shelf.close()
+
+
+def _show(out: Output, so_far: ImportedStore, total: int) -> None:
+    more = f"{so_far.sessions:,} of {units.many(total, 'session')}, {so_far.messages:,} messages"
+    out.bar(so_far.sessions, total, more)
+
+
+def _tell(out: Output, path: str, brought: ImportedStore, lost: list[str], unknown: dict[str, int]) -> None:
+    came = f"{units.many(brought.new, 'new session')}, {brought.grown:,} grown, "
+    came += f"{units.many(brought.messages, 'message')} added"
+    out.line((path, "strong"), f"  {units.many(brought.sessions, 'session')}: {came}")
+    for note in brought.notes:
+        out.say(f"  {note}")
+    for each in lost:
+        out.say(("  left out: ", "hit"), each)
+    if unknown:
+        out.say(f"  {units.not_examined(unknown)}")

@@ -1,0 +1,95 @@
+"""`holdfast sessions compact`: a summary in the place of older turns."""
+
+import sys
+from contextlib import suppress
+from typing import Any
+
+import holdfast
+from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.confirm import again, agreed, not_done
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser, whole_number
+from holdfast.cli.targets import SHORT, opened, session_of
+from holdfast.errors import SessionBusy
+from holdfast.exporters import units
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} SESSION --summary TEXT | --summary-file PATH"
+    parser.add_session()
+    summary = parser.add_mutually_exclusive_group(required=True)
+    summary.add_argument("--summary", metavar="TEXT", help="the summary")
+    summary.add_argument("--summary-file", metavar="PATH", help="a file with the summary; - is stdin")
+    kept = "leave the last N turns as they are (default: 4)"
+    parser.add_argument("--keep-turns", metavar="N", type=whole_number, default=4, help=kept)
+    parser.add_yes()
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Put a summary in the place of older turns, in the model's view.
+
+    All but the last turns are covered; a call is never parted from its outcome. The transcript keeps everything,
+    and rewinding brings it back. A session in which a turn is running is refused.
+
+    With --json, one object: `done`, `session_id`, `covered` (the ids of the messages that the summary stands
+    for) and, once it is done, `seq`, the number of its entry.
+    """
+    summary = options.summary if options.summary is not None else _read(options.summary_file)
+    if not summary.strip():
+        raise Stop(USAGE, "The summary says nothing; the model would forget all that it covers.")
+    with opened(options) as store:
+        session = session_of(store, options.session)
+        covered = _covered(session, options.keep_turns)
+        told: dict[str, Any] = {"session_id": session.id, "covered": covered}
+        if not covered:
+            out.say("There is nothing to cover: the last turns are kept, and there are no others.")
+            if out.is_json:
+                out.json({"done": False, **told})
+            return DONE
+        plan = [f"The summary will stand for {units.many(len(covered), 'message')} of session {session.id[:SHORT]}."]
+        if not agreed(options, out, plan, line=_line(options, session.id)):
+            return not_done(out, told)
+        done = session.compact(summary, keep_turns=options.keep_turns)
+    if out.is_json:
+        out.json({"done": True, **told, **({"seq": done.seq, "covered": done.covered} if done is not None else {})})
+    else:
+        out.say("Done.")
+    return DONE
+
+
+class _Enough(Exception):
+    """What a compaction would cover is known; it is not to be made."""
+
+
+def _covered(session: holdfast.Session, keep_turns: int) -> list[str]:
+    """The messages that a compaction would cover. A summariser that raises changes nothing, so one is asked."""
+    running = session.info().running
+    if running is not None:
+        raise SessionBusy(session_id=session.id, turn_id=running)
+    found: list[str] = []
+
+    def look(messages: list[holdfast.Message]) -> str:
+        found.extend(message.id for message in messages)
+        raise _Enough
+
+    with suppress(_Enough):
+        session.compact(look, keep_turns=keep_turns)
+    return found
+
+
+def _read(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise Stop(USAGE, f"The summary can't be read from `{path}`: {problem}.") from error
+
+
+def _line(options: Any, session_id: str) -> list[str]:
+    line = again(options, "sessions", "compact", session_id)
+    given = ["--summary-file", options.summary_file] if options.summary is None else ["--summary", options.summary]
+    return [*line, *given, "--keep-turns", str(options.keep_turns)]

@@ -1,0 +1,75 @@
+"""`holdfast export`: a session written out, for programs or for people."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.cli.targets import opened, session_of
+from holdfast.exporters.export import DOCUMENTS, FORMATS, export
+from holdfast.exporters.safe_text import escaped
+
+
+def options(parser: Parser) -> None:
+    parser.add_session()
+    how = f"one of {', '.join(FORMATS)} (default: holdfast)"
+    parser.add_argument("--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how)
+    file = "write to this file, which must not exist yet (default: stdout)"
+    parser.add_argument("--out", metavar="PATH", help=file)
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Write a session out, for programs or for people.
+
+    holdfast: the log itself, nothing left out; `holdfast import` makes the same session of it. JSON lines: first
+    `{"holdfast": 1, "session": …}`, then every entry with `seq`, `kind`, `turn`, `id`, `at`, `note` and `body`; the
+    last two are the stored JSON, byte for byte.
+
+    goose-json: what `goose session import` takes.
+
+    openai.chat, openai.responses, anthropic: what the model would be sent next, as a JSON object in the shape of a
+    request.
+
+    markdown, html: a document for people. What was said stands in it as plain text, never as markup.
+
+    With --json, a file that was written is reported as one object, `out`, `bytes` and `session_id`, and a document on
+    stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
+    """
+    with opened(options) as store:
+        session = session_of(store, options.session)
+        data = export(session, options.format)
+        if options.out is None:
+            _print(data, options.format, out)
+            return DONE
+        written = _write(options.out, data)
+    if out.is_json:
+        out.json({"out": options.out, "bytes": written, "session_id": session.id})
+    else:
+        out.say(f"Wrote {options.out} ({written:,} bytes)")
+    return DONE
+
+
+def _print(data: Iterable[bytes], format: str, out: Output) -> None:
+    if format in DOCUMENTS and out.is_json:
+        out.json({format: b"".join(data).decode()})
+        return
+    for piece in data:
+        # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes get the bytes.
+        out.raw(escaped(piece.decode()).encode() if out.is_terminal and format not in DOCUMENTS else piece)
+
+
+def _write(path: str, data: Iterable[bytes]) -> int:
+    """A new file, for its owner only; what could not be written whole is not left behind."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Stop(USAGE, f"`{path}` can't be made: {error.strerror}.") from error
+    try:
+        with os.fdopen(number, "wb") as file:
+            return sum(file.write(piece) for piece in data)
+    except BaseException:
+        os.unlink(path)
+        raise

@@ -1,0 +1,98 @@
+"""`holdfast sessions rm`: sessions are erased for good, after a look at what that takes (I-21)."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.confirm import again, agreed, not_done
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.cli.targets import SHORT, opened, session_of
+from holdfast.exporters import units
+
+TOLD_MAX = 20
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} SESSION | --idle-days N [options]"
+    which = parser.add_mutually_exclusive_group(required=True)
+    help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
+    which.add_argument("session", metavar="SESSION", nargs="?", help=help)
+    which.add_argument("--idle-days", metavar="N", type=days, help="all sessions without activity for N days")
+    parser.add_yes()
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Erase sessions for good.
+
+    All words of a session are taken out of the store: messages, large parts, search index. Its entries stay as
+    tombstones, and one of them says when it was erased. Sessions that were forked off lose the past they share
+    with it. With --idle-days, sessions that are running are left alone.
+
+    With --json, one object: `done` and `erasures`, a list with the fields of `Store.erase()`.
+    """
+    with opened(options) as store:
+        running = False
+        if options.session is not None:
+            session = session_of(store, options.session)
+            found, running = [store.erase(session.id, preview=True)], session.info().running is not None
+            line = again(options, "sessions", "rm", session.id)
+        else:
+            found = store.retain(options.idle_days, preview=True)
+            line = again(options, "sessions", "rm", "--idle-days", f"{options.idle_days:g}")
+        if not found:
+            out.say("No session has been idle that long.")
+            if out.is_json:
+                out.json({"done": False, "erasures": []})
+            return DONE
+        plan = [*_plan(found), *(["A turn is running in it, which will be stopped."] if running else [])]
+        if not agreed(options, out, plan, line=line):
+            return not_done(out, {"erasures": found})
+        if options.session is not None:
+            done = [store.erase(session.id)]
+        else:
+            done = store.retain(options.idle_days, preview=False)
+    if out.is_json:
+        out.json({"done": True, "erasures": done})
+    else:
+        out.say(f"Erased: {units.many(len(done), 'session')}, {_amount(done)}.")
+    return DONE
+
+
+def _plan(found: Sequence[Any]) -> list[str]:
+    """What would go, told session by session, and what forks and earlier sessions would lose."""
+    lines = [f"{units.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
+    for each in found[:TOLD_MAX]:
+        key = f"{each.key} · " if each.key else ""
+        active = f"{key}last active {units.moment(each.active_at)}"
+        lines.append(f"  {each.session_id[:SHORT]}  {active} · {_amount([each])}")
+    if len(found) > TOLD_MAX:
+        lines.append(f"  and {len(found) - TOLD_MAX:,} more")
+    forks = sorted({fork for each in found for fork in each.forks} - {each.session_id for each in found})
+    if forks:
+        named = ", ".join(fork[:SHORT] for fork in forks[:TOLD_MAX])
+        lines.append(f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}")
+    copies = sorted({copy for each in found for copy in each.copies} - {each.session_id for each in found})
+    if copies:
+        named = ", ".join(copy[:SHORT] for copy in copies[:TOLD_MAX])
+        losing = f"{units.many(len(copies), 'earlier session')} will lose messages that a reset carried on"
+        lines.append(f"{losing}: {named}")
+    return lines
+
+
+def _amount(found: Sequence[Any]) -> str:
+    messages = units.many(sum(each.messages for each in found), "message")
+    return f"{messages}, {units.size(sum(each.bytes for each in found))}"
+
+
+def days(text: str) -> float:
+    """A number of days, more than none."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of days")
+    return number

@@ -1,0 +1,32 @@
+"""`holdfast store backup`: a copy of a store that is in use."""
+
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.cli.targets import opened
+from holdfast.exporters import units
+
+
+def options(parser: Parser) -> None:
+    parser.add_argument("to", metavar="TO", help="the file to create; it must not exist yet")
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Copy a store while it is in use, and verify the copy.
+
+    The copy is a store of its own, as of one moment.
+
+    With --json, one object with the fields of `Store.backup()`.
+    """
+    with opened(options) as store:
+        backup = store.backup(options.to)
+    if out.is_json:
+        out.json(backup)
+    else:
+        out.line(backup.path)
+        held = f"{units.many(backup.sessions, 'session')}, {units.many(backup.entries, 'entry', 'entries')}"
+        out.say((f"Verified: {held}, {units.size(backup.bytes)}.", "quiet"))
+    return DONE

@@ -1,0 +1,49 @@
+"""`holdfast store info`: what is in a store."""
+
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.cli.targets import opened
+from holdfast.exporters import units
+
+
+def options(parser: Parser) -> None:
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Show what is in a store and how large it is, all tenants together.
+
+    With --json, one object with the fields of `Store.info()`.
+    """
+    with opened(options) as store:
+        info = store.info()
+    if out.is_json:
+        out.json(info)
+        return DONE
+    for name, text in _facts(info).items():
+        out.line((f"{name:<11} ", "quiet"), text)
+    for name, size in info.files.items():
+        out.line((f"{'':<11} ", "quiet"), (f"{units.size(size):>11}  {name}", "quiet"))
+    return DONE
+
+
+def _facts(info: Any) -> dict[str, str]:
+    held = [
+        units.many(info.sessions, "session"),
+        units.many(info.entries, "entry", "entries"),
+        units.many(info.tenants, "tenant"),
+    ]
+    kept = (
+        {"file system": info.file_system or "unknown"} if info.replication is None else {"replicated": info.replication}
+    )
+    return {
+        "store": info.where,
+        "holds": ", ".join(held),
+        "last entry": units.moment(info.active_at) if info.active_at is not None else "none yet",
+        "format": f"{info.version}, {info.engine}",
+        **kept,
+        "size": units.size(info.bytes),
+    }

@@ -1,0 +1,31 @@
+"""`holdfast store migrate`: a store of an older release is brought up to date."""
+
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.output import Output
+from holdfast.cli.parser import Parser
+from holdfast.cli.targets import insist
+from holdfast.runtime.catalog.maintenance import migrate
+
+
+def options(parser: Parser) -> None:
+    parser.add_store()
+
+
+def run(options: Any, out: Output) -> int:
+    """Bring a store of an older release up to date.
+
+    Opening a store does this too, by itself; this does it at a moment of your choosing, and says so.
+
+    With --json, one object: `before` and `after`, the numbers of the store's format.
+    """
+    insist(options.store)
+    migrated = migrate(options.store)
+    if out.is_json:
+        out.json({"before": migrated.before, "after": migrated.after})
+    elif migrated.before == migrated.after:
+        out.say(f"The store is up to date (format {migrated.after}).")
+    else:
+        out.say(f"Migrated the store from format {migrated.before} to {migrated.after}.")
+    return DONE

@@ -1,0 +1,55 @@
+"""A plan before a deed: what destroys or changes much is told first, and done only when somebody says yes (I-21).
+
+Without a terminal nobody is asked: the plan is printed, with the line that carries it out.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.cli.codes import WRONG
+from holdfast.cli.output import Output
+from holdfast.engine.address import shown
+
+
+def agreed(options: Any, out: Output, plan: Sequence[str], *, line: Sequence[str]) -> bool:
+    """Tells the plan; whether it may be carried out. `line` is the command line that does so."""
+    for sentence in plan:
+        out.tell(sentence)
+    if options.yes:
+        return True
+    if not out.is_json and sys.stdin.isatty() and sys.stderr.isatty():
+        return _asked()
+    out.say("Nothing was done. To do it: ", (shlex.join([*line, "--yes"]), "strong"))
+    return False
+
+
+def _asked() -> bool:
+    sys.stderr.write("Do it? [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    sys.stderr.write("Nothing was done.\n" if answer.endswith("\n") else "\nNothing was done.\n")
+    return False
+
+
+def not_done(out: Output, told: dict[str, Any]) -> int:
+    """The end of a command whose plan was not carried out."""
+    if out.is_json:
+        out.json({"done": False, **told})
+    return WRONG
+
+
+def again(options: Any, *words: str) -> list[str]:
+    """A command line on the same store and tenant. It has no password in it: that stays where it was said."""
+    from holdfast.cli.parser import STORE, STORE_VARIABLE
+
+    line = ["holdfast", *words]
+    if options.store not in (STORE, os.environ.get(STORE_VARIABLE)):
+        line += ["--store", shown(options.store)]
+    if options.tenant != "default":
+        line += ["--tenant", options.tenant]
+    return line

@@ -1,0 +1,1 @@
+"""The demo: an agent is killed in the middle of a sentence."""

@@ -1,0 +1,1 @@
+"""How sessions, findings and tables are written for people and for programs."""

@@ -1,0 +1,140 @@
+"""What the doctor found, shown to a person: a summary first, then each store's findings; and rules explained."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.cli.codes import DONE, USAGE, Stop
+from holdfast.cli.output import Output
+from holdfast.cli.render.table import Column, table
+from holdfast.doctor.exam import Report
+from holdfast.doctor.finding import Finding, Rule
+from holdfast.doctor.rulebook import rulebook
+from holdfast.doctor.totals import Totals
+from holdfast.exporters import units
+from holdfast.exporters.safe_text import wrapped
+
+SCHEMA = 1
+"""Of what is told to programs."""
+STYLES = {"error": "bad", "warning": "hit", "info": "quiet"}
+COLUMNS = (
+    Column("severity"),
+    Column("rule"),
+    Column("policy"),
+    Column("session", shrinks=3),
+    Column("place", shrinks=2),
+    Column("measured", shrinks=1),
+)
+
+
+def shown(reports: Sequence[Report], out: Output) -> None:
+    """All stores that were looked at; then what their findings mean, each rule once."""
+    for report in reports:
+        out.line((report.path, "strong"), f"  {_what(report)}")
+        out.line("  ", *_verdict(report.findings))
+        if report.not_examined:
+            out.line("  ", (units.not_examined(report.not_examined), "hit"))
+        for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
+            out.line(*line)
+        if report.findings and report is not reports[-1]:
+            out.line()
+    broken = {finding.rule.name: finding.rule for report in reports for finding in report.findings}
+    for rule in broken.values():
+        out.line()
+        out.line((rule.name, "strong"))
+        _paragraph(out, rule.cause)
+        _paragraph(out, f"Remedy ({rule.policy}): {rule.remedy}")
+    out.line()
+
+
+def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> None:
+    """What several stores come to: how many are healthy, and how often each rule is broken."""
+    healthy, unreadable = come_to.healthy, come_to.unreadable
+    pieces = [f"{healthy:,} {'is' if healthy == 1 else 'are'} healthy"]
+    pieces += [f"{unreadable:,} can't be read"] if unreadable else []
+    pieces += [f"{come_to.live:,} in use"] if come_to.live else []
+    out.line((units.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
+    sizes = f"{units.many(come_to.sessions, 'session')}, {units.many(come_to.messages, 'message')}"
+    out.line(f"  {sizes}, {units.many(come_to.findings, 'finding')}")
+    findings = [finding for report in reports for finding in report.findings]
+    if findings:
+        out.line("  ", *_verdict(findings))
+    for name, count in come_to.rules.items():
+        stores = sum(any(finding.rule.name == name for finding in report.findings) for report in reports)
+        out.line(f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}")
+    if come_to.not_examined:
+        out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
+
+
+def _what(report: Report) -> str:
+    live = ", in use" if report.live else ""
+    sessions, messages = units.many(report.sessions, "session"), units.many(report.messages, "message")
+    return f"{report.kind}{live}: {sessions}, {messages}"
+
+
+def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
+    if not findings:
+        return [("No problems found.", "good")]
+    counts = Counter[str](finding.severity for finding in findings)
+    pieces: list[str | tuple[str, str]] = []
+    for severity, style in STYLES.items():
+        if counts[severity]:
+            word = severity if severity == "info" else None
+            told = f"{counts[severity]} {word}" if word else units.many(counts[severity], severity)
+            pieces += [", " if pieces else "", (told, style)]
+    policies = Counter[str](finding.policy for finding in findings)
+    ways = {
+        "auto": "healed without asking",
+        "mark": "healed by a mark",
+        "ask": "healed if you accept it",
+        "report": "beyond healing",
+    }
+    told_ways = ", ".join(f"{policies[policy]} {way}" for policy, way in ways.items() if policies[policy])
+    return [*pieces, f" ({told_ways})"]
+
+
+def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:
+    severity = (finding.severity, STYLES[finding.severity])
+    return severity, finding.rule.name, finding.policy, finding.session, finding.place, finding.measured
+
+
+def explained(name: str, out: Output) -> int:
+    """One rule, or a list of all."""
+    rules = rulebook()
+    if name == "all":
+        _listed(list(rules.values()), out)
+        return DONE
+    if name not in rules:
+        raise no_such_rule(name)
+    rule = rules[name]
+    if out.is_json:
+        out.json(rule)
+        return DONE
+    out.line((rule.name, "strong"), f"  {rule.severity}, {rule.policy}")
+    texts = {"Cause": rule.cause, "Expected": rule.expected, "Example": rule.example, "Remedy": rule.remedy}
+    for heading, text in texts.items():
+        _paragraph(out, f"{heading}: {text}")
+    return DONE
+
+
+def no_such_rule(name: str) -> Stop:
+    """The end of a command that was given a rule which nobody knows."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, rulebook(), n=1, cutoff=0.5)
+    hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
+    return Stop(USAGE, f"There is no rule `{name}`; {hint}")
+
+
+def _listed(rules: Sequence[Rule], out: Output) -> None:
+    if out.is_json:
+        out.json({"rules": rules})
+        return
+    rows = [((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause) for rule in rules]
+    columns = (Column("severity"), Column("rule"), Column("policy"), Column("cause", shrinks=1))
+    for line in table(columns, rows, width=out.width):
+        out.line(*line)
+
+
+def _paragraph(out: Output, text: str) -> None:
+    for line in wrapped(text, None if out.width is None else out.width - 2):
+        out.line(f"  {line}")

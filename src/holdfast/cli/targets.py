@@ -1,0 +1,121 @@
+"""Which store a command works on, and which session and message in it are meant."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import holdfast
+from holdfast.cli.codes import NOT_FOUND, Stop
+from holdfast.engine.address import is_postgres, shown
+from holdfast.errors import NotFound, StoreUnavailable
+from holdfast.exporters.safe_text import one_line
+
+KEY, LATEST = "key:", "@latest"
+SHORT = 8
+NEAR = 200
+
+
+@contextmanager
+def opened(options: Any) -> Iterator[holdfast.Store]:
+    """The store that was named. One that is not there is never made by looking for it."""
+    insist(options.store)
+    with holdfast.open(options.store, tenant=options.tenant, read_only=not _is_writable(options.store)) as store:
+        yield store
+
+
+def _is_writable(where: str) -> bool:
+    """Whether what only looks could write there, too. What can't is looked at all the same."""
+    if is_postgres(where):
+        return True
+    path = os.path.realpath(where.removeprefix("sqlite:///"))
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+
+
+def is_address(given: str) -> bool:
+    """Whether somebody gave the address of a database where a path is wanted."""
+    if os.path.lexists(given):
+        return False
+    try:
+        return is_postgres(given)
+    except StoreUnavailable:  # of something that nobody here knows
+        return True
+
+
+def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:
+    """Ends the command unless there is a store at this place."""
+    if is_postgres(where):
+        return
+    path = where.removeprefix("sqlite:///")
+    if not os.path.exists(path):
+        raise Stop(NOT_FOUND, f"There is no store at `{shown(path)}`; {remedy}.")
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise Stop(NOT_FOUND, f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}.")
+
+
+def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
+    """The session that was named: an id, the beginning of one, a key, or `@latest`. `key:KEY` is a key, whatever ids
+    begin like it."""
+    if name == LATEST:
+        return _latest(store)
+    if name.startswith(KEY):
+        key = name.removeprefix(KEY)
+        try:
+            return store.session(key, create=False)
+        except NotFound:
+            hint = "`holdfast sessions list` shows the keys there are."
+            raise Stop(NOT_FOUND, f"The key `{key}` has no session in this store; {hint}") from None
+    try:
+        return store.get(name)
+    except NotFound as error:
+        candidates = getattr(error, "candidates", ())
+    with suppress(NotFound):
+        return store.session(name, create=False)
+    raise _unclear(store, name, candidates)
+
+
+def _latest(store: holdfast.Store) -> holdfast.Session:
+    """By the last activity, asked of the log itself (FAULTS C6)."""
+    newest = list(store.sessions(limit=1))
+    if not newest:
+        raise Stop(NOT_FOUND, "There is no session in this store yet, so none is the latest.")
+    return store.get(newest[0].id)
+
+
+def _unclear(store: holdfast.Store, name: str, candidates: Any) -> Stop:
+    if not candidates:
+        hint = "`holdfast sessions list` shows which there are."
+        return Stop(NOT_FOUND, f"No session has the id or the key `{name}` in this store; {hint}")
+    more = tuple(f"  {id}  {one_line(store.get(id).key or '')}".rstrip() for id in candidates)
+    return Stop(NOT_FOUND, f"Several sessions begin with `{name}`; give more of the id:", more=more)
+
+
+def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
+    """The message that was named: by its number, as `sessions show` tells it, its id, or the beginning of its id.
+
+    An id begins with a 0 for some centuries to come, a number never does.
+    """
+    found = _by_number(session, int(name)) if _is_number(name) else _by_id(session, name.lower())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        more = tuple(f"  {message.id}  {message.seq} {message.role}" for message in found)
+        raise Stop(NOT_FOUND, f"Several messages begin with `{name}`; give more of the id:", more=more)
+    hint = f"`holdfast sessions show {session.id[:SHORT]}` shows which there are."
+    raise Stop(NOT_FOUND, f"There is no message `{name}` in this session; {hint}")
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and not name.startswith("0") and len(name) < 19
+
+
+def _by_number(session: holdfast.Session, seq: int) -> list[holdfast.Message]:
+    return [message for message in session.transcript(after=seq - 1, limit=1) if message.seq == seq]
+
+
+def _by_id(session: holdfast.Session, beginning: str) -> list[holdfast.Message]:
+    found = []
+    for message in session.transcript() if beginning else ():
+        if message.id.startswith(beginning):
+            found.append(message)
+    return found[:NEAR]

@@ -1,0 +1,1 @@
+"""Remedies for sessions of goose."""

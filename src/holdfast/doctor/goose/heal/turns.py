@@ -1,0 +1,148 @@
+"""Remedies for the turns of goose: one row for one answer, and a word where a turn was cut off."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.doctor.goose.case import CONTEXT, GooseCase, is_context
+from holdfast.doctor.goose.detect.turns import cut_answer, doubled_thinking, is_merged, unanswered, unfinished
+from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
+from holdfast.doctor.goose.synthetic_rows import Mended, change, made, marked, short, with_rows
+from holdfast.importers.goose.records import GooseRow
+
+CUT = "[interrupted: the answer above was cut off and is not complete]"
+STOPPED = "[interrupted: this turn was stopped before it was finished]"
+
+
+def duplicate_rows(chart: GooseCase) -> Mended:
+    again = set(repeated_rows(chart.rows))
+    changes = [
+        change(chart, "duplicate-rows", row, row.content, "left out: said before")
+        for index, row in enumerate(chart.rows)
+        if index in again
+    ]
+    return with_rows(chart, [row for index, row in enumerate(chart.rows) if index not in again]), changes
+
+
+def token_split_rows(chart: GooseCase) -> Mended:
+    rows = list(chart.rows)
+    changes = []
+    for run in reversed(split_runs(chart.rows)):
+        pieces = sorted((chart.rows[index] for index in run), key=lambda row: row.number)
+        whole = _joined(pieces)
+        changes.append(change(chart, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content))
+        rows[run.start : run.stop] = [whole]
+    return with_rows(chart, rows), changes[::-1]
+
+
+def cut_stream(chart: GooseCase) -> Mended:
+    index = cut_answer(chart)
+    if index is None:
+        return chart, []
+    row = chart.rows[index]
+    said = made(chart, row, "cut", "assistant", [{"type": "text", "text": CUT}])
+    rows = [*chart.rows[:index], marked(row, incomplete=True), said, *chart.rows[index + 1 :]]
+    return with_rows(chart, rows), [change(chart, "cut-stream", row, short(row.content)[-60:], CUT)]
+
+
+def unfinished_turn(chart: GooseCase) -> Mended:
+    index = unfinished(chart.rows)
+    if index is None:
+        return chart, []
+    row = chart.rows[index]
+    said = made(chart, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
+    rows = [*chart.rows[: index + 1], said, *chart.rows[index + 1 :]]
+    return with_rows(chart, rows), [change(chart, "unfinished-turn", row, "the session ends here", STOPPED)]
+
+
+def unanswered_prompt(chart: GooseCase) -> Mended:
+    rows = list(chart.rows)
+    changes = []
+    for index in reversed(unanswered(chart)):
+        row, after = chart.rows[index], index + 1
+        while after < len(rows) and is_context(rows[after]):
+            after += 1
+        rows[after:after] = [made(chart, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])]
+        changes.append(change(chart, "unanswered-prompt", row, "nothing answers it", STOPPED))
+    return with_rows(chart, rows), changes[::-1]
+
+
+def merged_users(chart: GooseCase) -> Mended:
+    """The context that goose adds is a row of its own, for the model alone, behind the prompt."""
+    rows: list[GooseRow] = []
+    changes = []
+    for row in chart.rows:
+        rows.append(row)
+        if not is_merged(row):
+            continue
+        content = row.content or []
+        added = [block for block in content if _is_added(block)]
+        asked = [block for block in content if not _is_added(block)]
+        apart = made(chart, row, "context", "user", added)
+        apart = msgspec.structs.replace(
+            apart, metadata={**(apart.metadata or {}), "userVisible": False, "turnContext": True}
+        )
+        rows[-1:] = [*_prompts(chart, row, asked), apart]
+        changes.append(change(chart, "merged-users", row, content, asked))
+    return with_rows(chart, rows), changes
+
+
+def duplicate_thinking(chart: GooseCase) -> Mended:
+    rows = list(chart.rows)
+    changes = []
+    for index, signature in doubled_thinking(chart.rows):
+        row = rows[index]
+        out = [place for place, one in signatures(row) if str(one) == signature]
+        out = out if len(out) == 1 or not _is_first(chart.rows, index, signature) else out[1:]
+        content = row.content or []
+        left = [block for place, block in enumerate(content) if place not in out]
+        left = left or [{"type": "text", "text": "[thinking]"}]
+        opaque = [{"at": place, "block": content[place]} for place in out]
+        rows[index] = marked(msgspec.structs.replace(row, content=left), opaque=opaque)
+        changes.append(change(chart, "duplicate-thinking", row, content, left))
+    return with_rows(chart, rows), changes
+
+
+def _joined(pieces: list[GooseRow]) -> GooseRow:
+    """One row of many: texts that follow each other become one, and the last word on usage counts."""
+    content: list[Any] = []
+    metadata: dict[str, Any] = {}
+    for row in pieces:
+        metadata = {**(row.metadata or {}), **metadata}
+        for block in row.content or ():
+            if content and _is_plain_text(block) and _is_plain_text(content[-1]):
+                content[-1] = {"type": "text", "text": content[-1]["text"] + block["text"]}
+            else:
+                content.append(block)
+    usage = [row.metadata["usage"] for row in pieces if row.metadata and "usage" in row.metadata]
+    if usage:
+        metadata["usage"] = usage[-1]
+    return msgspec.structs.replace(pieces[0], content=content, metadata=metadata or None)
+
+
+def _is_plain_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.keys() == {"type", "text"} and block["type"] == "text"
+
+
+def _is_added(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and str(block.get("text")).startswith(CONTEXT)
+
+
+def _prompts(chart: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
+    """The prompts of a merged row, a row for each text; what is no text stays with the first."""
+    texts = [block for block in asked if isinstance(block, dict) and block.get("type") == "text"]
+    if len(texts) < 2:
+        return [msgspec.structs.replace(row, content=asked)] if asked else []
+    first = [block for block in asked if block not in texts[1:]]
+    later = [made(chart, row, f"prompt {number}", "user", [block]) for number, block in enumerate(texts[1:], start=2)]
+    return [msgspec.structs.replace(row, content=first), *later]
+
+
+def _is_first(rows: tuple[GooseRow, ...], index: int, signature: str) -> bool:
+    """Whether no other row keeps this thinking, so that one copy has to stay here."""
+    return not any(
+        str(one) == signature
+        for place, row in enumerate(rows)
+        if place != index and not is_context(row)
+        for _, one in signatures(row)
+    )

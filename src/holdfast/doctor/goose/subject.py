@@ -1,0 +1,116 @@
+"""A store of goose as a patient: examined session by session, healed into a copy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.doctor.finding import Change, Finding
+from holdfast.doctor.goose import write as writing
+from holdfast.doctor.goose.case import GooseCase, model_of, output_tokens
+from holdfast.doctor.goose.detect.all import findings_of
+from holdfast.doctor.goose.heal.session import heal
+from holdfast.doctor.goose.rules import RULE, RULES
+from holdfast.doctor.subject import Accepts, Examined, Healed
+from holdfast.importers.foreign_session import ForeignSession
+from holdfast.importers.goose.convert import GooseMessages, foreign_session, lines_of
+from holdfast.importers.goose.reader import GooseReader
+from holdfast.importers.goose.records import GooseSession
+
+# Sessions that goose does not show, and the rules whose remedies bring them back.
+_BROUGHT_BACK = {"stranded": "goose/stranded-messages", "thread": "goose/thread-tables-present"}
+
+
+class GooseSubject:
+    """A store of goose in the doctor's hands; one session is held at a time."""
+
+    kind = "goose"
+    rules = RULES
+
+    def __init__(self, path: Path) -> None:
+        self._shelf = GooseReader(path)
+        self.path = self._shelf.path
+        self._models: frozenset[str] | None = None
+
+    def examine(self, session: str | None = None) -> Iterator[Examined]:
+        for found in self._shelf.book.sessions():
+            if session is None or found.id == session:
+                chart = self.case_of(found)
+                yield Examined(found.id, len(chart.rows), findings_of(chart))
+        broken = tuple(
+            Finding(RULE["goose/unreadable-record"], one.session or "", one.place, f"The store: {one.problem}.")
+            for one in self._shelf.book.problems
+        )
+        if broken:
+            yield Examined("", 0, broken)
+
+    def healed(self, accepts: Accepts) -> Healed:
+        return GooseHealed(self, accepts)
+
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self._shelf.close()
+
+    def sessions(self) -> Iterator[GooseSession]:
+        return self._shelf.book.sessions()
+
+    def case_of(self, session: GooseSession) -> GooseCase:
+        """All that is known of a session."""
+        book, live = self._shelf.book, self._shelf.live
+        rows = tuple(book.rows(session))
+        chart = GooseCase(session, rows, book.usage_rows(session), live, book.rewritten(session))
+        answers = [row for row in rows if row.role == "assistant"]
+        if answers and model_of(answers[-1]) and output_tokens(answers[-1]) is None:
+            return msgspec.structs.replace(chart, counted=self._counted())
+        return chart
+
+    def _counted(self) -> frozenset[str]:
+        """The models whose answers tell their tokens somewhere in the store; looked for once, and only when asked."""
+        if self._models is None:
+            book = self._shelf.book
+            rows = (row for session in book.sessions() for row in book.rows(session) if row.role == "assistant")
+            self._models = frozenset(model_of(row) for row in rows if output_tokens(row) is not None)
+        return self._models
+
+
+class GooseHealed:
+    """A store of goose after healing."""
+
+    def __init__(self, patient: GooseSubject, accepts: Accepts) -> None:
+        self._patient = patient
+        self._accepts = accepts
+        self._accepted = {rule.name for rule in RULES if accepts(rule)}
+        self._changes: dict[str, list[Change]] = {}
+
+    def sessions(self) -> Iterator[ForeignSession]:
+        for session in self._sessions():
+            chart = self._healed_case(session)
+            lines = GooseMessages(lambda chart=chart: lines_of(chart.rows, chart.session.id))
+            yield foreign_session(chart.session, lines, {})
+
+    def changes(self) -> list[Change]:
+        return [change for changes in self._changes.values() for change in changes]
+
+    def write(self, out: str) -> None:
+        """goose's own JSON; `goose session import` takes each file."""
+        sessions = list(self._sessions())
+        writing.write((self._healed_case(session) for session in sessions), out, several=len(sessions) != 1)
+
+    def _sessions(self) -> Iterator[GooseSession]:
+        for session in self._patient.sessions():
+            rule = _BROUGHT_BACK.get(session.source)
+            if rule is None or rule in self._accepted:
+                yield session
+
+    def _healed_case(self, session: GooseSession) -> GooseCase:
+        chart, changes = heal(self._patient.case_of(session), self._accepts)
+        rule = _BROUGHT_BACK.get(session.source)
+        if rule is not None:
+            after = f"the session {session.id}"
+            changes.insert(0, Change(rule, session.id, session.place, f"{len(chart.rows)} messages", after))
+            named = {"name": "Recovered session", **session.columns}
+            chart = msgspec.structs.replace(chart, session=msgspec.structs.replace(chart.session, columns=named))
+        self._changes[session.id] = changes
+        return chart

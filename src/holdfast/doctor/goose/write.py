@@ -1,0 +1,148 @@
+"""Sessions as the JSON that goose exports and imports: one file for a session, a folder of them for several.
+
+goose refuses a whole file for one field that is not as it wants it, so everything it asks for is given, from what the
+store says or as goose itself would begin it. The same sessions give the same bytes; files are their owner's alone.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from holdfast.doctor.goose.case import ROLES, GooseCase
+from holdfast.doctor.goose.heal.records import PLACEHOLDER
+from holdfast.errors import StoreUnavailable
+from holdfast.importers.goose.convert import named
+from holdfast.importers.goose.records import FLAGS, GooseRow, instant_of, milliseconds_of
+from holdfast.importers.jsonl import parsed
+
+_TYPES = ("user", "scheduled", "sub_agent", "hidden", "terminal", "gateway", "acp")
+_MODES = ("auto", "approve", "smart_approve", "chat")
+_TOKENS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "total_tokens": "total_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_write_input_tokens": "cache_write_tokens",
+}
+_MODEL = {"temperature": None, "max_tokens": None, "toolshim": False, "toolshim_model": None}
+_KEPT = ("schedule_id", "provider_name", "archived_at", "project_id", "parent_session_id")
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def write(charts: Iterable[GooseCase], out: str, *, several: bool) -> None:
+    """Writes sessions to a path where there is nothing yet."""
+    target = Path(out)
+    if target.exists() or target.is_symlink():
+        problem = "there is something already"
+        raise StoreUnavailable(where=out, problem=problem, remedy="Name a path where nothing is")
+    if not several:
+        for chart in charts:
+            _write(target, chart)
+        return
+    target.mkdir(mode=0o700)
+    taken: set[str] = set()
+    for chart in charts:
+        _write(target / f"{_free(chart.session.id, taken)}.json", chart)
+
+
+def export_of(chart: GooseCase) -> dict[str, Any]:
+    """A session as goose exports it."""
+    columns = chart.session.columns
+    spoken = [_message(row, chart.session.id) for row in chart.rows]
+    stored = dict(columns) if chart.session.source == "export" else _from_row(columns)
+    began = next((when for row in chart.rows if (when := milliseconds_of(row.created))), 0)
+    ended = next((when for row in reversed(chart.rows) if (when := milliseconds_of(row.created))), began)
+    return {
+        **stored,
+        "id": chart.session.id,
+        "working_dir": _text(columns.get("working_dir")),
+        "name": _text(columns.get("name")) or _text(columns.get("description")) or "Recovered session",
+        "user_set_name": bool(columns.get("user_set_name")),
+        "session_type": _one_of(columns.get("session_type"), _TYPES),
+        "created_at": _date(columns.get("created_at"), began),
+        "updated_at": _date(columns.get("updated_at"), ended),
+        "extension_data": _object(columns.get("extension_data")) or {},
+        "goose_mode": _one_of(columns.get("goose_mode"), _MODES),
+        "model_config": _model(columns.get("model_config", columns.get("model_config_json"))),
+        "message_count": len(spoken),
+        "conversation": spoken,
+    }
+
+
+def _from_row(columns: dict[str, Any]) -> dict[str, Any]:
+    """What the columns of a session's row are called in an export."""
+    return {
+        "usage": {name: _count(columns.get(column)) for name, column in _TOKENS.items()},
+        "accumulated_usage": {name: _count(columns.get(f"accumulated_{column}")) for name, column in _TOKENS.items()},
+        "accumulated_cost": _count(columns.get("accumulated_cost")),
+        "recipe": _object(columns.get("recipe_json")),
+        "user_recipe_values": _object(columns.get("user_recipe_values_json")),
+        **{name: columns.get(name) if isinstance(columns.get(name), str) else None for name in _KEPT},
+        "archived_at": _date(columns.get("archived_at"), None),
+    }
+
+
+def _message(row: GooseRow, session: str) -> dict[str, Any]:
+    """A message that goose loads, whatever the row still lacks."""
+    metadata = {**{flag: True for flag in FLAGS}, **(row.metadata or {})}
+    content = row.content
+    if content is None or row.role not in ROLES or row.metadata_problem:
+        metadata["agentVisible"] = False
+    return {
+        **row.rest,
+        "id": named(row, session),
+        "role": row.role if row.role in ROLES else "user",
+        "created": row.created or 0,
+        "content": [{"type": "text", "text": PLACEHOLDER}] if content is None else content,
+        "metadata": metadata,
+    }
+
+
+def _write(path: Path, chart: GooseCase) -> None:
+    text = json.dumps(export_of(chart), ensure_ascii=False, indent=1)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode("utf-8", "replace") + b"\n")
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A file name for a session; ids are other people's texts."""
+    fit = _UNFIT.sub("_", name)[:100].lstrip(".") or "session"
+    names: Iterator[str] = (fit if number == 1 else f"{fit}-{number}" for number in range(1, len(taken) + 2))
+    free = next(one for one in names if one.lower() not in taken)
+    taken.add(free.lower())
+    return free
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> str:
+    return value if value in known else known[0]
+
+
+def _count(value: Any) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    found = parsed(value.encode("utf-8", "replace"))[0] if isinstance(value, str) else value
+    return found if isinstance(found, dict) else None
+
+
+def _model(value: Any) -> dict[str, Any] | None:
+    found = _object(value)
+    if found is None or not isinstance(found.get("model_name"), str):
+        return None
+    return {**found, **{key: found.get(key, usual) for key, usual in _MODEL.items()}}
+
+
+def _date(value: Any, otherwise: int | None) -> str | None:
+    """A date as goose reads it."""
+    when = instant_of(value)
+    when = otherwise if when is None else when
+    return None if when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(when // 1000, 253402300799)))

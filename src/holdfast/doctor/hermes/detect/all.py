@@ -1,0 +1,34 @@
+"""All that can be wrong with a session, in the order in which it is looked for."""
+
+from collections.abc import Iterator
+
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.hermes.case import Detector, HermesCase, look
+from holdfast.doctor.hermes.detect import session, tools, turns
+
+DETECTORS: tuple[Detector, ...] = (
+    session.stored_twice,
+    session.repeated_tail,
+    turns.harness,
+    turns.cut,
+    tools.doubled,
+    tools.unparsed,
+    session.replaced,
+    turns.unanswered,
+    turns.partial,
+    tools.unpaired,
+    turns.without_history,
+    session.written_after_end,
+    session.without_child,
+    session.without_source,
+    session.lost_turn,
+    session.stale_lock,
+    session.count_drift,
+)
+
+
+def findings_of(case: HermesCase) -> Iterator[Finding]:
+    """What is wrong with a session."""
+    view = look(case)
+    for detector in DETECTORS:
+        yield from detector(view)

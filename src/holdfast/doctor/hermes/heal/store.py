@@ -1,0 +1,72 @@
+"""A Hermes store after healing, session by session: parents first, so that a child is healed beside a healed parent."""
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.doctor.finding import Change
+from holdfast.doctor.hermes.case import HermesCase
+from holdfast.doctor.hermes.case_builder import CaseBuilder
+from holdfast.doctor.hermes.heal.lineage import AFTER_END, NO_CHILD, between
+from holdfast.doctor.hermes.heal.session import heal
+from holdfast.doctor.hermes.rules import RULE
+from holdfast.doctor.hermes.write import write_hermes
+from holdfast.doctor.subject import Accepts
+from holdfast.importers.foreign_session import ForeignSession
+from holdfast.importers.hermes.database import HermesStore
+from holdfast.importers.hermes.lineage import in_order
+from holdfast.importers.hermes.reader import HermesSessions
+from holdfast.importers.hermes.records import CompactionLock, HermesRow
+
+_REMEMBERED = 4
+
+
+class HealedHermes:
+    """Healed when it is asked for; only a few sessions are in memory at a time."""
+
+    def __init__(self, store: HermesStore, accepts: Accepts) -> None:
+        self._store = store
+        self._accepts = accepts
+        raw = CaseBuilder(
+            store, store.sessions, rows=store.rows, before=HermesSessions(store, store.rows, store.iterate).before
+        )
+        self._kin = between(store.sessions, raw.case, lineage=accepts(RULE[NO_CHILD]), places=accepts(RULE[AFTER_END]))
+        sessions = self._kin.sessions
+        self._teller = HermesSessions(store, self._rows, lambda session: iter(self._rows(session)), sessions)
+        self._ward = CaseBuilder(store, sessions, rows=self._moved, before=self._teller.before)
+        self._cases: dict[str, HermesCase] = {}
+        self._changes: dict[str, list[Change]] = {}
+
+    def sessions(self) -> Iterator[ForeignSession]:
+        for session in in_order(self._kin.sessions):
+            yield self._teller.session(self._case(session.id).session)
+
+    def changes(self) -> list[Change]:
+        found = [change for session in in_order(self._kin.sessions) for change in self._changes.get(session.id, ())]
+        return [*found, *self._changes.get("", ())]
+
+    def write(self, out: str) -> None:
+        cases = (self._case(session.id) for session in in_order(self._kin.sessions))
+        write_hermes(self._store, cases, out, drops=self._drops)
+
+    def _drops(self, lock: CompactionLock) -> bool:
+        """Whether a lock on a session that is not there is left out."""
+        rule = RULE["hermes/stale-compression-lock"]
+        if lock.expires_at >= self._store.newest or not self._accepts(rule):
+            return False
+        place = f"compression_locks.session_id={lock.session}"
+        self._changes[""] = [Change(rule.name, "", place, "locked", "not locked")]
+        return True
+
+    def _case(self, session: str) -> HermesCase:
+        if session not in self._cases:
+            case, changes = heal(self._ward.case(self._kin.sessions[session]), self._accepts)
+            self._changes[session] = [*self._kin.changes.get(session, ()), *changes]
+            while len(self._cases) >= _REMEMBERED:
+                self._cases.pop(next(iter(self._cases)))
+            self._cases[session] = case
+        return self._cases[session]
+
+    def _rows(self, session: str) -> Sequence[HermesRow]:
+        return self._case(session).rows
+
+    def _moved(self, session: str) -> Sequence[HermesRow]:
+        return self._kin.rows(session, self._store.rows(session))

@@ -1,0 +1,101 @@
+"""A healed Holdfast store: every session laid down in a new file."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.doctor.finding import Change
+from holdfast.doctor.holdfast.heal import Healthy, drafts_of, healed
+from holdfast.doctor.holdfast.records import HoldfastRecords, SessionRecord
+from holdfast.engine.protocol import Engine, Laid, Opening, Refused, SessionState, Write
+from holdfast.engine.sqlite.engine import SqliteEngine
+
+PAGE = 500
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a session stands among the others: after its parent, and after the one its key meant before."""
+
+    epoch: int
+    is_last: bool
+    parent: str | None
+    before: str | None
+
+
+def write_store(records: HoldfastRecords, out: str) -> list[Change]:
+    """Lays all sessions down, each after those it depends on; what was changed."""
+    changes: list[Change] = []
+    target = SqliteEngine(out, durability="power", tick=lambda: 0.0)
+    try:
+        states = {state.id: state for state in records.states()}
+        places = _places(records, states)
+        for id in _ordered(places):
+            record = records.record(states[id])
+            if not record.entries and not record.lost:
+                changes.append(Change("holdfast/no-entries", id, f"session {id}", "no entries", "left out"))
+                continue
+            changes += _lay(target, record, places[id])
+    finally:
+        target.close()
+    return changes
+
+
+def _places(records: HoldfastRecords, states: dict[str, SessionState]) -> dict[str, Place]:
+    by_key: dict[tuple[str, str], list[SessionState]] = {}
+    for state in states.values():
+        if state.key is not None:
+            by_key.setdefault((state.tenant, state.key), []).append(state)
+    found = {}
+    for state in states.values():
+        line = sorted(by_key.get((state.tenant, state.key or ""), [state]), key=lambda each: (each.epoch, each.id))
+        line = line if state.key is not None else [state]
+        at = line.index(state)
+        before = line[at - 1].id if at else None
+        found[state.id] = Place(at + 1, at == len(line) - 1, _parent(records, state, states), before)
+    return found
+
+
+def _parent(records: HoldfastRecords, state: SessionState, states: dict[str, SessionState]) -> str | None:
+    """The session that this one shares its past with, if that has all of it."""
+    if not state.origin:
+        return None
+    opened = records.opened(state)
+    parent = opened.parent if opened is not None else None
+    known = states.get(parent or "")
+    return known.id if known is not None and known.head >= state.origin else None
+
+
+def _ordered(places: dict[str, Place]) -> Iterable[str]:
+    """Those that others depend on first; a ring of them is broken where it is met."""
+    done: set[str] = set()
+    waiting = sorted(places)
+    while waiting:
+        ready = [id for id in waiting if {places[id].parent, places[id].before} - {None} <= done] or waiting[:1]
+        yield from ready
+        done.update(ready)
+        waiting = [id for id in waiting if id not in done]
+
+
+def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
+    state = record.state
+    session = healed(record, ended=not place.is_last, rooted=bool(state.origin) and place.parent is None)
+    opening = Opening(
+        state.tenant, state.key, place.epoch, head=session.origin, fence=session.laid.fence, parent=place.parent
+    )
+    head = session.origin
+    for at in range(0, len(session.entries), PAGE):
+        page = session.entries[at : at + PAGE]
+        is_last = at + PAGE >= len(session.entries)
+        write = Write(
+            state.id, drafts_of(page), open=None if at else opening, head=head, idle=True, ended_too=True,
+            lay=session.laid if is_last else _under_way(session),
+        )  # fmt: skip
+        [outcome] = target.commit([(write,)])
+        assert not isinstance(outcome, Refused), f"nobody else writes here, and yet it is {outcome.why}"
+        head += len(page)
+    return session.changes
+
+
+def _under_way(session: Healthy) -> Laid:
+    """How a session stands before its last page."""
+    return msgspec.structs.replace(session.laid, base=0, ended=False, erased=False, inbox=(), outbox=(), events=())

@@ -1,0 +1,94 @@
+"""What is wrong with a session that is a plain row of provider messages."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.doctor.finding import Finding, Rule
+from holdfast.importers.foreign_session import ForeignMessage
+from holdfast.importers.item_store import Item
+from holdfast.importers.reader import UnreadableRecord
+
+
+class ItemCase(msgspec.Struct):
+    """What an examination saw: how many messages, where calls stand that nobody answered, results that nobody called
+    for, rows that were there before; all by their places.
+    """
+
+    messages: int = 0
+    open_calls: dict[str, tuple[str, ...]] = {}
+    strays: dict[str, tuple[str, ...]] = {}
+    repeated: dict[str, str] = {}
+    unread: list[UnreadableRecord] = []
+
+
+def looked_at(items: Iterable[Item | UnreadableRecord], *, may_run: bool = True) -> ItemCase:
+    """Goes through a session once. A call is open when something was said after it and no result came, before or since.
+    So is one that the session ends on, unless it may be running (`may_run`).
+    """
+    case = ItemCase()
+    met: set[tuple[str, bytes]] = set()
+    waiting: dict[str, str] = {}
+    passed: dict[str, str] = {}
+    answers: dict[str, list[str]] = {}
+    called: set[str] = set()
+    for item in items:
+        if isinstance(item, UnreadableRecord):
+            case.unread.append(item)
+            continue
+        case.messages += 1
+        place = item.line.place
+        if item.id and (said := (item.id, _gist(item))) in met:
+            case.repeated[place] = item.id
+            continue
+        if item.id:
+            met.add(said)
+        if item.says:
+            passed.update(waiting)
+            waiting.clear()
+        called.update(item.calls)
+        waiting.update((call, place) for call in item.calls)
+        for call in item.answers:
+            waiting.pop(call, None)
+            answers.setdefault(call, []).append(place)
+    if not may_run:
+        passed.update(waiting)
+    for call, place in passed.items():
+        if call not in answers:
+            case.open_calls[place] = (*case.open_calls.get(place, ()), call)
+    for call, places in answers.items():
+        for place in places if call not in called else ():
+            case.strays[place] = (*case.strays.get(place, ()), call)
+    return case
+
+
+def _gist(item: Item) -> bytes:
+    """What an item says. The same id alone makes no repetition: some models give all their messages one."""
+    said = item.line.payload if isinstance(item.line, ForeignMessage) else item.line.text
+    return hashlib.blake2b(json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16).digest()
+
+
+def item_findings(
+    rules: Iterable[Rule], session: str, path: str, case: ItemCase, *, is_all: bool = True
+) -> tuple[Finding, ...]:
+    """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all of this is."""
+    named = {rule.name.partition("/")[2]: rule for rule in rules}
+    if is_all and not case.messages and (case.unread or not session):
+        problem = case.unread[0].problem if case.unread else "there is no session in it"
+        measured = f"Nothing in it can be read: {problem}."
+        return (Finding(named["unreadable-store"], session, path, measured),)
+    found: list[Finding] = []
+    for place, calls in case.open_calls.items():
+        measured = f"{', '.join(calls)} has no result."
+        found.append(Finding(named["tool-call-without-result"], session, place, measured))
+    for place, calls in case.strays.items():
+        measured = f"{', '.join(calls)} is called by no message."
+        found.append(Finding(named["tool-result-without-call"], session, place, measured))
+    for place, id in case.repeated.items():
+        found.append(Finding(named["repeated-message"], session, place, f"{id} stood here before."))
+    for one in case.unread:
+        measured = f"It is not read: {one.problem}."
+        found.append(Finding(named["unreadable-record"], session, one.place, measured))
+    return tuple(found)

@@ -1,0 +1,106 @@
+"""Healing a session that is a plain row of provider messages, row by row as it is told."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.doctor.finding import Change
+from holdfast.doctor.items.detect import ItemCase
+from holdfast.domain.repair import INTERRUPTED
+from holdfast.importers.foreign_session import HIDDEN, ForeignMessage
+from holdfast.importers.item_store import Item
+from holdfast.importers.reader import UnreadableRecord
+
+
+class ItemHealing:
+    """The remedies of some rules on one session. `changes` is complete once the items have been gone through."""
+
+    def __init__(self, kind: str, session: str, case: ItemCase, accepted: Collection[str]) -> None:
+        self._kind = kind
+        self._session = session
+        self._case = case
+        self._accepted = accepted
+        self.changes: list[Change] = []
+
+    def heal(self, items: Iterable[Item | UnreadableRecord]) -> Iterator[Item]:
+        """The items, healed."""
+        self.changes.clear()
+        for item in items:
+            if isinstance(item, UnreadableRecord):
+                if self._applies("unreadable-record"):
+                    self._note_change("unreadable-record", item.place, _shown(item.raw), "kept aside")
+                    yield Item(_kept(item))
+                continue
+            place = item.line.place
+            if place in self._case.repeated and self._applies("repeated-message"):
+                self._note_change("repeated-message", place, self._case.repeated[place], "left out")
+                continue
+            if place in self._case.strays and self._applies("tool-result-without-call"):
+                self._note_change("tool-result-without-call", place, "shown to the model", "hidden from the model")
+                item = _stray(item, self._case.strays[place])
+            yield item
+            if place in self._case.open_calls and self._applies("tool-call-without-result"):
+                for call in self._case.open_calls[place]:
+                    self._note_change("tool-call-without-result", place, f"{call} has no result", INTERRUPTED)
+                    yield _answered(item, call)
+
+    def _applies(self, rule: str) -> bool:
+        return f"{self._kind}/{rule}" in self._accepted
+
+    def _note_change(self, rule: str, place: str, before: str, after: str) -> None:
+        self.changes.append(Change(f"{self._kind}/{rule}", self._session, place, before, after))
+
+
+def _stray(item: Item, strays: tuple[str, ...]) -> Item:
+    """The item out of the model's view. What is said beside a stray result stays: no context shows the result."""
+    assert isinstance(item.line, ForeignMessage)
+    answers = tuple(call for call in item.answers if call not in strays)
+    hidden = {} if item.says or answers else HIDDEN
+    line = replace(item.line, labels={**item.line.labels, **hidden, "stray": True})
+    return replace(item, line=line, answers=answers)
+
+
+def _answered(item: Item, call: str) -> Item:
+    """A result that nobody gave, next to its call."""
+    line = item.line
+    assert isinstance(line, ForeignMessage) and isinstance(line.payload, dict)
+    made = ForeignMessage(
+        origin=f"{line.origin}/{call}/interrupted",
+        place=line.place,
+        role="tool",
+        payload=_result(line.format, line.payload, call),
+        format=line.format,
+        at=line.at,
+        labels={**line.labels, "interrupted": True},
+    )
+    return Item(made, answers=(call,))
+
+
+def _result(format: str, payload: dict[str, Any], call: str) -> dict[str, Any]:
+    if format == "anthropic":
+        block = {"type": "tool_result", "tool_use_id": call, "content": INTERRUPTED, "is_error": True}
+        return {"role": "user", "content": [block]}
+    if format == "openai.chat":
+        return {"role": "tool", "tool_call_id": call, "content": INTERRUPTED}
+    kind = "custom_tool_call_output" if payload.get("type") == "custom_tool_call" else "function_call_output"
+    return {"type": kind, "call_id": call, "output": INTERRUPTED}
+
+
+def _kept(trouble: UnreadableRecord) -> ForeignMessage:
+    digest = hashlib.sha256(trouble.raw).hexdigest()[:16]
+    text = trouble.raw.decode("utf-8", "backslashreplace")
+    parts = [{"type": "unreadable", "raw": text, "problem": trouble.problem}]
+    return ForeignMessage(
+        origin=f"{trouble.place}:{digest}",
+        place=trouble.place,
+        role="user",
+        payload={"role": "user", "parts": parts},
+        format="holdfast",
+        labels={**HIDDEN, "unreadable": True},
+    )
+
+
+def _shown(raw: bytes) -> str:
+    return raw[:80].decode("utf-8", "backslashreplace")

@@ -1,0 +1,142 @@
+"""A store of plain items in the doctor's hands: of Claude Code, Codex or the Agents SDK. It is healed into a Holdfast
+store.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from holdfast.doctor.finding import Change, Rule
+from holdfast.doctor.items.detect import ItemCase, item_findings, looked_at
+from holdfast.doctor.items.heal import ItemHealing
+from holdfast.doctor.items.rules import AGENTS, CLAUDE, CODEX
+from holdfast.doctor.subject import Accepts, Examined
+from holdfast.errors import StoreUnavailable
+from holdfast.importers.agents_sdk.reader import AgentsReader
+from holdfast.importers.claude.reader import ClaudeReader
+from holdfast.importers.codex.reader import CodexReader
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
+from holdfast.importers.item_store import ItemLines, ItemSession
+from holdfast.importers.reader import UnreadableRecord
+
+
+class ItemSessions(Protocol):
+    """A shelf of chapters. `troubles` is what could not be read of the store itself."""
+
+    path: str
+    live: bool
+
+    def chapters(self, session: str | None = None) -> Iterator[ItemSession]: ...
+
+    def troubles(self) -> list[UnreadableRecord]: ...
+
+    def not_examined(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+class ItemSubject:
+    """A store of one kind, examined session by session. `waits`: a session of it may end on a call that nobody runs,
+    because a person is asked first. `holds_many`: there are other sessions beside one of which nothing can be read.
+    """
+
+    kind: str
+    rules: tuple[Rule, ...]
+    reader: Callable[[Path], ItemSessions]
+    waits = False
+    holds_many = False
+
+    def __init__(self, path: Path) -> None:
+        self.shelf = type(self).reader(path)
+        self.path = self.shelf.path
+
+    def examine(self, session: str | None = None) -> Iterator[Examined]:
+        messages = 0
+        unread: list[UnreadableRecord] = []
+        for chapter in self.shelf.chapters(session):
+            case, id = self.case(chapter), chapter.session.id
+            messages += case.messages
+            unread += case.unread[:1]
+            found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
+            yield Examined(id, case.messages, found)
+        troubles = self.shelf.troubles()
+        if session is None and (troubles or (self.holds_many and unread and not messages)):
+            case = ItemCase(messages=messages, unread=troubles or unread)
+            yield Examined("", 0, item_findings(self.rules, "", self.path, case))
+
+    def healed(self, accepts: Accepts) -> "HealedItems":
+        return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))
+
+    def case(self, chapter: ItemSession) -> ItemCase:
+        """What is wrong with a session."""
+        return looked_at(chapter.items(), may_run=self.waits or self.shelf.live)
+
+    def not_examined(self) -> dict[str, int]:
+        return self.shelf.not_examined()
+
+    def close(self) -> None:
+        self.shelf.close()
+
+
+class ClaudeSubject(ItemSubject):
+    """Session files of Claude Code."""
+
+    kind = "claude"
+    rules = CLAUDE
+    reader = ClaudeReader
+
+
+class CodexSubject(ItemSubject):
+    """Rollouts of Codex."""
+
+    kind = "codex"
+    rules = CODEX
+    reader = CodexReader
+
+
+class AgentsSubject(ItemSubject):
+    """A database of sessions of the OpenAI Agents SDK."""
+
+    kind = "agents"
+    rules = AGENTS
+    reader = AgentsReader
+    waits = True
+    holds_many = True
+
+
+class HealedItems:
+    """The sessions with remedies applied, each when it is asked for."""
+
+    def __init__(self, patient: ItemSubject, accepted: frozenset[str]) -> None:
+        self._patient = patient
+        self._accepted = accepted
+        self._healings: dict[str, ItemHealing] = {}
+
+    def sessions(self) -> Iterator[ForeignSession]:
+        for chapter in self._patient.shelf.chapters():
+            id = chapter.session.id
+            case = self._patient.case(chapter)
+            self._healings[id] = healing = ItemHealing(self._patient.kind, id, case, self._accepted)
+            yield replace(chapter.session, lines=_HealedItems(chapter, healing))
+
+    def changes(self) -> list[Change]:
+        return [change for healing in self._healings.values() for change in healing.changes]
+
+    def write(self, out: str) -> None:
+        problem = f"a healed copy is not written as files of {self._patient.kind}"
+        remedy = "Heal into a Holdfast store: leave out `--as`"
+        raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
+
+
+class _HealedItems:
+    """Healed lines, told anew each time."""
+
+    def __init__(self, chapter: ItemSession, healing: ItemHealing) -> None:
+        self._chapter = chapter
+        self._healing = healing
+
+    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
+        healed = ItemLines(lambda: self._healing.heal(self._chapter.items()), lambda _: None)
+        return iter(healed)

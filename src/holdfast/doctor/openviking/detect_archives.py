@@ -1,0 +1,116 @@
+"""What is wrong with the archives of an OpenViking session."""
+
+import re
+from collections.abc import Iterator
+
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.openviking.rules import RULE
+from holdfast.importers.openviking.convert import State, held_by, moved_by, overview_of, phase_of, state_of
+from holdfast.importers.openviking.files import ROOT, Archive, SessionFolder, messages
+
+_NUMBER = re.compile(r"archive_(\d{1,9})")
+
+
+def settled(folder: SessionFolder) -> list[tuple[Archive, State]]:
+    """The archives that took effect, each with what has become of it."""
+    return [(archive, state) for archive, state in states(folder) if state != "copy"]
+
+
+def states(folder: SessionFolder) -> list[tuple[Archive, State]]:
+    """All archives, each with what has become of it."""
+    live = {record.id for record in folder.live}
+    return [(archive, state_of(archive, live)) for archive in folder.archives]
+
+
+def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
+    """By archive, the ids that are live and should not be: it took them out of the live file, and says so. A failed
+    archive stands for nothing, and one whose meta is torn can't say what it retained."""
+    live = {record.id for record in folder.live}
+    return {
+        archive.name: moved_by(archive) & live
+        for archive, state in states(folder)
+        if not archive.meta.problem and (state == "done" or (state == "pending" and phase_of(archive) == "ready"))
+    }
+
+
+def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
+    """Messages that are archived and still live."""
+    for name, ids in stale_ids(folder).items():
+        if ids:
+            seen = f"{len(ids)} of {len(folder.live)} live messages were moved to {name}: {', '.join(sorted(ids)[:5])}."
+            yield Finding(RULE["openviking/lost-clear"], folder.id, ROOT, seen)
+
+
+def gaps(folder: SessionFolder) -> list[int]:
+    """The numbers of archives that should be there and are not."""
+    numbers = {archive.number for archive in folder.archives}
+    return [number for number in range(1, max(numbers, default=0)) if number not in numbers][:1000]
+
+
+def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
+    """The messages that only this archive has: not live, in no other archive that took effect, and under no overview
+    of a later one."""
+    if archive.name in _covered(folder):
+        return []
+    elsewhere = {record.id for record in folder.live}
+    for other, state in states(folder):
+        if other.name != archive.name and state not in ("copy", "failed"):
+            elsewhere |= held_by(other)
+    return [record.id for record in messages(archive.records) if record.id not in elsewhere]
+
+
+def archive_signs(folder: SessionFolder) -> Iterator[Finding]:
+    """What is wrong archive by archive, and with their row."""
+    for archive, state in states(folder):
+        for rule, seen in _signs(folder, archive, state):
+            yield Finding(RULE[f"openviking/{rule}"], folder.id, f"history/{archive.name}", seen)
+    if lost := gaps(folder):
+        names = ", ".join(f"archive_{number:03d}" for number in lost[:5])
+        seen = f"{len(lost)} missing: {names}; the last is {folder.archives[-1].name}."
+        yield Finding(RULE["openviking/archive-gap"], folder.id, "history", seen)
+
+
+def _signs(folder: SessionFolder, archive: Archive, state: State) -> Iterator[tuple[str, str]]:
+    count = len(messages(archive.records))
+    if state == "copy":
+        yield "prepared-only", f"Its commit came to {phase_of(archive) or 'nothing'!r}; its {count} messages are live."
+    elif state == "failed" and (hidden := hidden_by(folder, archive)):
+        why = str(archive.failed.data.get("error") or archive.failed.data.get("stage") or "no reason given")[:200]
+        yield "failed-hides-messages", f"{len(hidden)} messages are neither live nor under an overview ({why})."
+    elif state == "pending" and (hidden := hidden_by(folder, archive)):
+        yield "pending-forever", f"It has neither .done nor .failed.json; {len(hidden)} messages are only here."
+    elif state == "done" and not archive.records:
+        seen = "There is no messages.jsonl" if archive.records is None else "Its messages.jsonl is empty"
+        yield "done-without-messages", f"{seen}; it took {len(moved_by(archive))} messages."
+    elif state == "done" and _promises(archive) and not overview_of(archive) and (hidden := hidden_by(folder, archive)):
+        yield "done-without-overview", f"There is no overview; {len(hidden)} messages are in nobody's view."
+
+
+def _promises(archive: Archive) -> bool:
+    """Whether the archive says that it has an overview."""
+    done, tokens = archive.done.data, archive.meta.data.get("overview_tokens")
+    flag = done.get("enable_working_memory", done.get("working_memory_enabled"))
+    return flag is True or (flag is None and isinstance(tokens, int) and tokens > 0)
+
+
+def _covered(folder: SessionFolder) -> set[str]:
+    """Archives that a later overview stands for as well as its own."""
+    covered: set[str] = set()
+    for archive, state in states(folder):
+        if state != "done" or not overview_of(archive):
+            continue
+        done = archive.done.data
+        first, last = (_number(done.get(f"coverage_{end}_archive"), archive.number) for end in ("start", "end"))
+        covered |= {
+            other.name
+            for other, its_state in states(folder)
+            if first <= other.number <= min(last, archive.number) and its_state != "pending"
+        }
+        explicit = done.get("covered_failed_archives")
+        covered |= {name for name in explicit if isinstance(name, str)} if isinstance(explicit, list) else set()
+    return covered
+
+
+def _number(name: object, otherwise: int) -> int:
+    match = _NUMBER.search(name) if isinstance(name, str) else None
+    return int(match[1]) if match else otherwise

@@ -1,0 +1,92 @@
+"""The line that led to a message: what a rewind to it leaves in the view, and what it takes away.
+
+The line is the view as it was when the message was said, up to the message: what earlier rewinds had taken away by then
+stays away, what later ones took comes back. The arrangement of the view stays as a list or a summary has made it, as
+long as the message has a place in it; else all that was said on the line is shown, in its natural order.
+"""
+
+from bisect import bisect_left
+
+from holdfast.domain.entry import Rewound
+from holdfast.domain.log.fold import Log
+from holdfast.domain.log.rewind import spans
+from holdfast.domain.log.view import ranges
+from holdfast.domain.repair import StoredMessage
+
+
+def back_to(log: Log, id: str) -> Rewound | None:
+    """The rewind to this message, in a log that was folded from its first entry; None unless it stands somewhere."""
+    standing = log.standing
+    said = [seen for seen in standing if seen.note.origin != "summary"]
+    order = next((order for order in (_shown(log), said) if any(seen.id == id for seen in order)), None)
+    if order is None:
+        return None
+    at = next(index for index, seen in enumerate(order) if seen.id == id)
+    before, was_away = _before(log, order[at])
+    gone = was_away | {seen.seq for seen in order[at + 1 :]} | _later(log, order, order[at])
+    left = [seen for seen in order[: at + 1] if seen.seq not in gone]
+    dead, cut = _turns(log, order[at], left, gone, before)
+    return Rewound(
+        to=id,
+        gone=spans(gone, among=[seen.seq for seen in (*log.messages, *standing)]),
+        turns=spans(dead, among=[turn.seq for turn in log.turns.values()]),
+        cut=tuple(sorted(cut)),
+        ranges=ranges(standing, [seen.seq for seen in said]) if order is said else (),
+    )
+
+
+def _shown(log: Log) -> list[StoredMessage]:
+    """The arrangement, without what a summary has set aside and is still hidden: that is among what it covers."""
+    aside = frozenset(log.aside)
+    return [seen for seen in log.arranged if seen.seq not in aside or seen.id not in log.hidden]
+
+
+def _said_at(log: Log, seen: StoredMessage) -> int:
+    """When a message came into the view: what waited in the inbox, with the turn that took it."""
+    return max(seen.seq, log.born(seen))
+
+
+def _before(log: Log, to: StoredMessage) -> tuple[Rewound, set[int]]:
+    """The last rewind before this message was said, and what was gone then. If it came late, and was gone from the
+    beginning: before its turn began.
+    """
+    for said_at in (_said_at(log, to), log.born(to)):
+        earlier = bisect_left(log.rewinds, said_at, key=lambda rewind: rewind[0])
+        if not earlier:
+            return Rewound(), set()
+        gone = log.gone_after(earlier - 1)
+        if to.seq not in gone:
+            return log.rewinds[earlier - 1][1], gone
+    raise AssertionError("no rewind takes away what comes after it")
+
+
+def _later(log: Log, order: list[StoredMessage], to: StoredMessage) -> set[int]:
+    """What was said after this message, stands after it, and is gone, or dropped by a list: a list may have put it
+    anywhere, and may show it again.
+    """
+    here, gone, until = {seen.id for seen in order}, log.gone, _said_at(log, to)
+    standing = log.standing
+    after = standing[next(index for index, seen in enumerate(standing) if seen.id == to.id) :]
+    return {
+        seen.seq
+        for seen in after
+        if seen.note.origin != "summary"
+        and _said_at(log, seen) > until
+        and (seen.seq in gone or (seen.id not in here and log.summary_of(seen.id, here) is None))
+    }
+
+
+def _turns(
+    log: Log, to: StoredMessage, left: list[StoredMessage], gone: set[int], before: Rewound
+) -> tuple[set[int], set[int]]:
+    """The seqs of the turns of which nothing is left, and of those that are cut."""
+    alive = {seen.turn for seen in left}
+    taken = {seen.turn for seen in log.standing if seen.seq in gone}
+    until = _said_at(log, to)
+    dead = {
+        turn.seq
+        for turn in log.turns.values()
+        if turn.number not in alive and (turn.number in taken or turn.seq > until)
+    }
+    own = {log.born(to)} if to.turn is not None else set()
+    return dead, ({*before.cut} & {log.born(seen) for seen in left}) | own

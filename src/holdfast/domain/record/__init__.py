@@ -1,0 +1,1 @@
+"""What is new in a list that a caller keeps: matching its places with stored messages."""

@@ -1,0 +1,1 @@
+"""What a search asks for, and the words of a text."""

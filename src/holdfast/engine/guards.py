@@ -1,0 +1,96 @@
+"""Judging: whether a write may be done, from what its session has come to.
+
+The guards of a `Write` mean the same in every engine, so they are judged in one place. An engine looks up what a write
+asks about, inside its transaction, and gives it here as values: what it does not ask about need not be looked up. The
+order counts, because a caller acts on the first thing that stands in its way: an event that was accepted before is told
+as such even when its session has ended since.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.engine.protocol import Accepted, Opening, Refusal, Write
+
+CLOSED, ERASED = 1, 2
+"""What `ended` is of a session that has ended, and of one that was erased; 0 of others."""
+
+Judgement = tuple[Refusal, Any] | None
+"""Why not, and what stands in the way; None when nothing does."""
+
+
+class GuardedSession(Protocol):
+    """What guards need to know of a session."""
+
+    @property
+    def ended(self) -> int: ...
+    @property
+    def turn(self) -> int | None: ...
+    @property
+    def fence(self) -> int: ...
+    @property
+    def head(self) -> int: ...
+
+
+class _New(NamedTuple):
+    """A session that is about to be made."""
+
+    fence: int
+    head: int
+    ended: int = 0
+    turn: int | None = None
+
+
+def judge(
+    write: Write,
+    known: GuardedSession | None,
+    accepted: Accepted | None = None,
+    waiting: Collection[bytes] = (),
+    owed: bool = False,
+    claim: bytes | None = None,
+    position: int | None = None,
+) -> Judgement:
+    """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the inbox, `owed` whether
+    the reply that it pays or claims is, `claim` the token of the sender that has that reply now, `position` that of the
+    last chunk.
+    """
+    if known is None:
+        return "missing", None
+    if accepted is not None:
+        return "accepted", accepted
+    if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None and write.lay is None):
+        return "ended", None
+    if write.fence is not None and (known.turn is None or known.fence != write.fence):
+        return "superseded", None
+    if write.idle and known.turn is not None:
+        return "busy", known.turn
+    if write.head is not None and known.head != write.head:
+        return "moved", known.head
+    if write.position is not None and position != write.position:
+        return "moved", position
+    if write.takes and not set(write.takes).issubset(waiting):
+        return "taken", None
+    if not owed and (write.pays is not None or write.claim is not None):
+        return "taken", None
+    if write.claim is not None and claim not in (None, write.claim.token):
+        return "taken", None
+    return None
+
+
+def reply_of(write: Write) -> bytes | None:
+    """The reply that this write asks about: whether it is owed, and who has it."""
+    return write.claim.id if write.claim is not None else write.pays
+
+
+def judge_opening(
+    write: Write, opening: Opening, *, exists: bool, current: tuple[str, int] | None, accepted: Accepted | None
+) -> Judgement:
+    """A write that makes its session. `exists` says whether there is one with its id, `current` which session the key
+    has now, and its epoch. The new one has no turn, an empty inbox and no debts.
+    """
+    if accepted is not None:
+        return "accepted", accepted
+    if exists:
+        return "bound", write.session
+    if opening.key is not None and (current[1] if current else 0) + 1 != opening.epoch:
+        return "bound", current[0] if current else None
+    return judge(write, _New(opening.fence, opening.head))

@@ -1,0 +1,1 @@
+"""Threads beside the writers: hints to other processes, polling, indexing."""

@@ -1,0 +1,48 @@
+"""A duty: something that is done about sessions that have moved, off the path of those who move them.
+
+It has a thread of its own, made when there is something to do. Writers tell it of commits that were acknowledged, which
+costs them next to nothing; sessions that move while it works are gathered for its next round.
+"""
+
+import threading
+from collections.abc import Iterable
+
+
+class BackgroundWorker:
+    """One duty of one engine. Whoever derives from it says in `_run` what is done, until `_closed` is set."""
+
+    name: str
+    moved_max: int
+    """More than so many sessions are not remembered."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._moved: dict[str, None] = {}
+        self._news, self._closed = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def close(self) -> None:
+        """Waits for what is under way, no longer."""
+        with self._gate:
+            self._closed.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _gather(self, moved: Iterable[str]) -> None:
+        with self._gate:
+            if len(self._moved) < self.moved_max:
+                self._moved |= dict.fromkeys(moved)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name=f"holdfast-{self.name}", daemon=True)
+                self._thread.start()
+        if not self._news.is_set():
+            self._news.set()
+
+    def _take(self) -> list[str]:
+        with self._gate:
+            moved, self._moved = list(self._moved), {}
+        return moved
+
+    def _run(self) -> None:
+        raise NotImplementedError

@@ -1,0 +1,458 @@
+"""The scribe: carries one writer's batches through, each as one transaction, whatever happens on the way.
+
+    swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
+              the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
+    surely    in two: rows are read; the batch is judged; effects and COMMIT, guarded by the stamps that were read. So
+              no lock is held while the server waits for us. Only if others were quicker several times, rows are
+              locked first, for a short time that the server limits.
+
+A transaction that was rolled back is tried again. A row that somebody else holds is waited for in a siding. A
+transaction whose answer was lost is *in doubt*, never "failed": the next try locks the same rows for a moment, which
+waits for whatever the lost one still does, and then looks for its stamp, or for one entry that only it could have put
+there. If that is found, all of the batch was done, and its answers are given after
+one more commit, which waits until the servers that must know of it do. A batch is answered once all of that is over, or
+when patience is. While standbys that must know of commits are away, no more than one of a scribe's waits for them.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from holdfast.domain.accepted_events import event_name
+from holdfast.engine.blobs import PART_BYTES_MIN, split
+from holdfast.engine.guards import reply_of
+from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
+from holdfast.engine.postgres.batch import BatchState
+from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, append, columns, effects
+from holdfast.engine.postgres.blocked_commits import BlockedCommits
+from holdfast.engine.postgres.maintenance.erase import apart, erasures
+from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.prepared_append import PreparedAppend
+from holdfast.engine.postgres.restore_state import laid_events, laid_places
+from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
+from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.driver_errors import UNPREPARED, Stalled, translate, verdict
+from holdfast.engine.postgres.server.retry import Retry
+from holdfast.engine.postgres.server.text_as_bytes import is_id, name
+from holdfast.engine.postgres.tenant_cache import TenantCache
+from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, Write, Written
+from holdfast.errors import OperatorNeeded
+
+_STAMPS = (1 << 63) - 1
+LIMITS = {"lock": "2s", "whole": "10s"}
+"""How long a row is waited for, and how long a transaction of ours may take at all."""
+OPENLY_MAX = 4
+"""So often a batch is tried without locking what it has read."""
+
+
+class Attempt(NamedTuple):
+    """A batch that was sent: what it would have come to, and what would be there if it was done."""
+
+    stamp: int
+    outcomes: list[Outcome]
+    sessions: frozenset[str]
+    entry: tuple[Any, ...] | None
+    chunk: tuple[Any, ...] | None
+
+
+class Stuck(Exception):
+    """Somebody holds the rows of these sessions."""
+
+    def __init__(self, sessions: set[str]) -> None:
+        super().__init__(sessions)
+        self.sessions = sessions
+
+
+class Unreplicated(psycopg.OperationalError):
+    """A commit that is on one server and perhaps on no other: its wait for them was cut short."""
+
+
+class BatchWriter:
+    """One writer's connection and memory. Used by one thread."""
+
+    def __init__(
+        self,
+        address: Address,
+        watchdog: Watchdog,
+        tenants: TenantCache,
+        acknowledged: AcknowledgedHeads,
+        *,
+        lasting: bool,
+        patience: Callable[[], Retry],
+        chance: Callable[[int], bytes],
+        sidings: BlockedCommits | None = None,
+    ) -> None:
+        self._address, self._watchdog, self._tenants = address, watchdog, tenants
+        self._lasting, self._patience, self._acknowledged = lasting, patience, acknowledged
+        self._ledger = BatchState()
+        self._line: ServerConnection | None = None
+        self._swift: PreparedAppend | None = None
+        self._attempt: Attempt | None = None
+        self._stamp = self._first_stamp = int.from_bytes(chance(8), "big") & _STAMPS
+        self._prepared = True
+        self._sidings = sidings
+        self._sure = False
+        """Whether commits on this connection are answered, as far as is known."""
+
+    def connect(self) -> ServerConnection:
+        """The connection, made if there is none. Raises the driver's errors."""
+        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+            self.close()
+        if self._line is None or self._line.connection.closed:
+            self._line = reach(self._address, self._watchdog, prepared=self._prepared)
+            self._sure = False
+            self._limit(self._line)
+            self._swift = PreparedAppend.on(self._line)
+        return self._line
+
+    def _limit(self, line: ServerConnection) -> None:
+        """Tells the server how long a transaction on this connection may take. Behind a pooler each one says so."""
+        if not line.pooled:
+            with contextlib.suppress(psycopg.ProgrammingError, psycopg.NotSupportedError):  # a database without them
+                line.run("limits", LIMITS | {"once": False})
+
+    def apply(self, commits: Sequence[Commit]) -> list[Any]:
+        """Answers every commit of a batch; what concerns a session that waits aside is answered later."""
+        if self._sidings is not None and self._sidings.busy:
+            return self._apply_beside(commits)
+        return self._apply(commits)
+
+    def _apply_beside(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Any]:
+        assert self._sidings is not None
+        aside = self._sidings.divert(commits, stuck)
+        going = [commit for commit, later in zip(commits, aside, strict=True) if later is None]
+        answers = iter(self._apply(going) if going else ())
+        return [next(answers) if later is None else later for later in aside]
+
+    def _apply(self, commits: Sequence[Commit]) -> list[Any]:
+        """Erasures are batches of their own: they blank what was there before them."""
+        if self._ledger.knows(commits):
+            return self._answers(commits, swiftly=True)
+        return [answer for some in apart(commits) for answer in self._answers(some)]
+
+    def _answers(self, commits: Sequence[Commit], *, swiftly: bool = False) -> list[Any]:
+        try:
+            return self._carry(commits, swiftly) if commits else []
+        except OperatorNeeded as error:
+            return [error] * len(commits)
+        except Stuck as found:
+            return self._apply_beside(commits, found.sessions)
+        except Exception as error:
+            if len(commits) > 1:  # a commit that makes no sense fails alone
+                return [self._answers([commit])[0] for commit in commits]
+            return [translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error]
+
+    def _carry(self, commits: Sequence[Commit], swiftly: bool) -> list[Any]:
+        """Tries until the batch is done or there is no more patience."""
+        doubts: list[Attempt] = []
+        patience: Retry | None = None
+        tries = 0
+        while True:
+            self._attempt = None
+            tries += 1
+            try:
+                self._make_sure()
+                done = self._swiftly(commits) if swiftly else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
+                if done is not None:
+                    if patience is not None:
+                        patience.over()
+                    return done
+            except psycopg.Error as error:
+                self._recover(commits, error, doubts)
+                if isinstance(error, psycopg.errors.LockNotAvailable) and self._sidings is not None and not doubts:
+                    self._step_aside(commits)
+                patience = patience or self._patience()
+                patience.pause(error, in_doubt=bool(doubts))
+            except BaseException:
+                self._clear(commits)
+                raise
+            swiftly = False
+
+    def _step_aside(self, commits: Sequence[Commit]) -> None:
+        """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or something that
+        belongs to a commit, which then waits by itself.
+        """
+        sessions = {write.session for commit in commits for write in commit}
+        places = [(tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None]
+        free = self.connect().run("free_sessions", columns({"tenant": Blobs, "id": Ids}, places)) if places else []
+        stuck = {id for _, id in places} - {id for (id,) in free}
+        if stuck or len(commits) == 1:
+            raise Stuck(stuck or sessions)
+
+    def _make_sure(self) -> None:
+        """Looks on a new connection whether commits wait for standbys in vain. One of them may be ours: a wait that was
+        given up goes on at the server, and keeps a connection there. One more would keep another, until there are none
+        for anybody; so nothing is committed before they are answered.
+        """
+        line = self.connect()
+        if not self._sure:
+            [(commits, longest_s)] = line.run("stalled", {"seconds": self._watchdog.answer_s / 2})
+            if commits:
+                raise Stalled(commits, longest_s)
+            self._sure = True
+
+    def _recover(self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]) -> None:
+        """After an error: nothing is remembered, no transaction is open; raises again what makes no sense."""
+        means = verdict(error)
+        if self._attempt is not None and (means == "unknown" or self._line is None or self._line.connection.closed):
+            doubts.append(self._attempt)
+        if error.sqlstate in UNPREPARED:
+            self._prepared = False  # a pooler is in between that does not keep them apart
+        if (means == "unknown" and not isinstance(error, Unreplicated | Stalled)) or error.sqlstate in UNPREPARED:
+            self.close()
+        self._clear(commits)
+        if means == "senseless":
+            raise error
+
+    def _clear(self, commits: Sequence[Commit]) -> None:
+        self._ledger.forget(commits)
+        if self._line is not None:
+            try:
+                with self._line.asking() as connection:
+                    connection.rollback()
+            except psycopg.Error:
+                self.close()
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    # In one round trip.
+
+    def _swiftly(self, commits: Sequence[Commit]) -> list[Outcome] | None:
+        """None when what is remembered does not let everything pass: that has to be looked at."""
+        batch = self._ledger.begin(self._next_stamp())
+        outcomes = list(map(self._ledger.apply, commits))
+        if any(type(outcome) is Refused for outcome in outcomes):
+            self._ledger.forget(commits)
+            return None
+        if not batch.moved:
+            return outcomes
+        line = self.connect()
+        self._note_attempt(outcomes)
+        lasting = self._is_lasting(commits)
+        if batch.is_plain and self._swift is not None:
+            line.harmless = False  # its end is a commit
+            with line.asking():
+                self._swift.run(*append(batch, lasting=lasting))
+        elif batch.is_plain:
+            line.run(*append(batch, lasting=lasting))
+        else:
+            self.connect().run_all(
+                [*self._beginning(lasting), *effects(batch, self._ledger.sessions), ("commit", None)]
+            )
+        self._written()
+        return outcomes
+
+    # In two.
+
+    def _surely(self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool) -> list[Outcome]:
+        self.connect()
+        self._ledger.forget(commits)
+        writes = [write for commit in commits for write in commit]
+        places = self._places(writes)
+        batch = self._ledger.begin(self._next_stamp())
+        lasting = self._is_lasting(commits)
+        if doubts and places and not locked:  # waits for whatever a lost one still does
+            given = columns({"tenant": Blobs, "id": Ids}, [(places[id], id) for id in sorted(places)])
+            self.connect().run_all([("lock_sessions", given)], harmless=True)
+        self._load(writes, places, self._beginning(lasting) if locked else [])
+        for doubt in doubts:
+            if self._was_done(doubt):
+                return self._confirm(doubt, [] if locked else self._beginning(lasting))
+        outcomes = [self._ledger.apply(commit) for commit in commits]
+        done = [commit for commit, outcome in zip(commits, outcomes, strict=True) if isinstance(outcome, Written)]
+        erased = erasures((write for commit in done for write in commit), self._ledger.sessions)
+        work = effects(batch, self._ledger.sessions, erased)
+        if work:
+            self._note_attempt(outcomes)
+        if work or locked:
+            self.connect().run_all([*([] if locked else self._beginning(lasting)), *work, ("commit", None)])
+        self._written()
+        return outcomes
+
+    def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
+        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process.
+        One that is to be made is looked for where it would be; if others write to it in the same batch, it may be there
+        already, and be somebody else's.
+        """
+        made: dict[str, bytes] = {}
+        places: dict[str, bytes] = {}
+        unknown: list[str] = []
+        for write in writes:
+            if write.open is not None:
+                if not is_id(write.session):
+                    raise ValueError(f"a session's id is a UUID, not {write.session!r}")
+                made[write.session] = name(write.open.tenant, "tenant")
+            elif write.session not in places:
+                tenant = self._tenants.get(write.session)
+                if tenant is not None:
+                    places[write.session] = tenant
+                elif is_id(write.session):
+                    unknown.append(write.session)
+        if unknown:
+            found = self.connect().run("tenants", {"id": Ids(unknown)})
+            self._tenants.learn(found)
+            places |= dict(found)
+        return made | places
+
+    def _load(self, writes: Sequence[Write], places: dict[str, bytes], beginning: list[Statement]) -> None:
+        """Reads all that the guards of these writes ask for: the sessions first, whose stamps then tell whether any of
+        it has changed. With a beginning, in a transaction that locks the sessions.
+        """
+        asked: list[Statement] = []
+        answered: list[Callable[[Any], None]] = []
+        batch, ledger = self._ledger.batch, self._ledger
+
+        def ask(statement: str, names: Columns, rows: Any, then: Callable[[Any], None]) -> None:
+            if rows:
+                asked.append((statement, columns(names, rows)))
+                answered.append(then)
+
+        sessions = [(places[id], id) for id in sorted(places)]
+        ask("lock_sessions" if beginning else "sessions_now", {"tenant": Blobs, "id": Ids}, sessions, ledger.learn)
+        ask(
+            "bindings",
+            {"tenant": Blobs, "key": Blobs},
+            _keys(writes),
+            lambda rows: batch.bindings.update(
+                {(tenant, key): (session, epoch) for tenant, key, session, epoch in rows}
+            ),
+        )
+        ask(
+            "tenants",
+            {"id": Ids},
+            [(write.session,) for write in writes if write.open is not None],
+            lambda rows: batch.elsewhere.update(id for id, _ in rows),
+        )
+        ask(
+            "accepted",
+            {"name": Blobs},
+            [(name,) for name in _events(writes)],
+            lambda rows: batch.events.update({row[0]: Accepted(*row[1:]) for row in rows}),
+        )
+        takers = {write.session for write in writes if write.takes} & places.keys()
+        laid = laid_places(writes, places)
+        ask("inbox", PLACE, [*((places[id], id) for id in takers), *laid], self._learn_inboxes)
+        ask("debts_of", PLACE, laid, lambda rows: batch.debts.update(row[:2] for row in rows))
+        ask(
+            "debt",
+            PLACE | {"id": Blobs},
+            [
+                (places[write.session], write.session, reply_of(write))
+                for write in writes
+                if reply_of(write) is not None and write.session in places
+            ],
+            self._learn_debts,
+        )
+        ask(
+            "blob_digests",
+            PLACE | {"name": Ints},
+            _parts(writes, places),
+            lambda rows: batch.digests.update({(session, name): digest for session, name, digest in rows}),
+        )
+        results = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
+        for then, rows in zip(answered, results, strict=True):
+            then(rows)
+
+    def _learn_inboxes(self, rows: Any) -> None:
+        for session, message, _waiter, seq, *_lease in rows:
+            self._ledger.batch.inboxes.setdefault(session, {})[message] = seq
+
+    def _learn_debts(self, rows: Any) -> None:
+        for session, id, claim in rows:
+            self._ledger.batch.debts.add((session, id))
+            self._ledger.batch.claims[session, id] = claim
+
+    # Doubt.
+
+    def _was_done(self, doubt: Attempt) -> bool:
+        """Whether a batch in doubt was done after all. The sessions of it that are there are locked."""
+        known = [self._ledger.sessions[id] for id in doubt.sessions if id in self._ledger.sessions]
+        if any(session.stamp == doubt.stamp for session in known):
+            return True
+        line = self.connect()
+        if doubt.entry is not None:
+            tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
+            return bool(line.run("entry_by_id", {"tenant": tenant, "session": session, "seq": seq, "id": id}))
+        if doubt.chunk is not None:
+            tenant, session, position, _turn, message, index, _body = doubt.chunk
+            place = {"tenant": tenant, "session": session, "position": position}
+            return bool(line.run("chunk_is", place | {"message": message, "idx": index}))
+        return False
+
+    def _confirm(self, doubt: Attempt, beginning: list[Statement]) -> list[Outcome]:
+        """It was done, on this server at least. A commit that comes after it waits for the others too."""
+        known = next(self._ledger.sessions[id] for id in sorted(doubt.sessions) if id in self._ledger.sessions)
+        touch = ("touch", {"tenant": known.tenant, "id": known.id})
+        self.connect().run_all([*beginning, touch, ("commit", None)])
+        self._check_replicated()
+        return doubt.outcomes
+
+    def _note_attempt(self, outcomes: list[Outcome]) -> None:
+        """From now on, what becomes of this batch may be unknown."""
+        batch = self._ledger.batch
+        sessions = frozenset(batch.moved) | frozenset(batch.opened)
+        # What is laid down, another copy may have laid down too: no entry tells, and the guards are asked again.
+        entry, chunk = (rows[0] if rows and not batch.laid else None for rows in (batch.entries, batch.chunks))
+        self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
+
+    def _check_replicated(self) -> None:
+        line = self.connect()
+        if line.unreplicated:
+            line.unreplicated = False
+            raise Unreplicated("the wait for other servers was cut short")
+
+    def _written(self) -> None:
+        """The batch is durable."""
+        self._check_replicated()
+        self._ledger.settle()
+        batch = self._ledger.batch
+        for known in (*batch.moved.values(), *batch.opened.values()):
+            self._acknowledged.note(known.id, known.head)
+        self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
+
+    def tidy(self) -> None:
+        """Nothing is left to do after the answers."""
+
+    def finish(self) -> None:
+        self.close()
+
+    def _next_stamp(self) -> int:
+        self._stamp = (self._stamp + 1) & _STAMPS
+        return self._stamp
+
+    def wrote(self, stamp: int) -> bool:
+        """Whether this is the stamp of one of its transactions. Asked from any thread."""
+        return (stamp - self._first_stamp) & _STAMPS <= (self._stamp - self._first_stamp) & _STAMPS
+
+    def _is_lasting(self, commits: Sequence[Commit]) -> bool:
+        return self._lasting and not all(write.fleeting for commit in commits for write in commit)
+
+    def _beginning(self, lasting: bool) -> list[Statement]:
+        limits = [("limits", LIMITS | {"once": True})] if self._line is not None and self._line.pooled else []
+        return [("begin", None), *limits, *([] if lasting else [("fleeting", None)])]
+
+
+def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
+    """Keys that are to be bound, each once, in order."""
+    openings = [write.open for write in writes if write.open is not None]
+    return sorted({(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None})
+
+
+def _events(writes: Sequence[Write]) -> list[bytes]:
+    """Events that may have been accepted already."""
+    return [event_name(*write.event) for write in writes if write.event is not None] + laid_events(writes)
+
+
+def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str, int]]:
+    """Large parts that may be known already."""
+    found: dict[tuple[bytes, str, int], None] = {}
+    for write in writes:
+        for draft in write.drafts if write.session in places else ():
+            if len(draft.body) >= PART_BYTES_MIN:
+                found |= {(places[write.session], write.session, part): None for part in split(draft.body)[1]}
+    return list(found)

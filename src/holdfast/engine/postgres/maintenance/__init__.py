@@ -1,0 +1,1 @@
+"""Looking after a database: erasure, migration, and what is in it."""

@@ -1,0 +1,87 @@
+"""What is in a store, how large it is, and what is wrong with it; all asked of the server."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
+from holdfast.engine.postgres.server.binary_arrays import Texts
+from holdfast.engine.postgres.server.connection import ServerConnection
+from holdfast.engine.postgres.server.replication import Replication
+from holdfast.engine.store_info import Problem, StoreInfo
+
+Read = Callable[..., list[tuple[Any, ...]]]
+
+TABLES = (
+    "activity", "binding", "blob", "entry", "event", "inbox", "journal", "mark", "outbox", "session", "store", "words",
+)  # fmt: skip
+COUNTED_BYTES_MAX = 4 << 20
+"""Larger tables are not counted: the server's statistics tell about how many rows they have."""
+VACUUMED = ("entry", "blob", "words", "journal", "inbox", "outbox", "event")
+"""What erasures and retentions make smaller."""
+RESTORE = "Keep a copy of the store, then take what is lost from a backup"
+REPORT = "Keep a copy of the store and report this; it is a defect"
+
+_LAWS = {
+    "torn_logs": ("{3} entries stand at the seqs {4} to {5}, between {1} and {2}", "I-1", RESTORE),
+    "odd_turns": ("turn {1} has {2} ends", "I-6", REPORT),
+    "doubled_ids": ("entries {1} and {2} have the same id", "I-2", REPORT),
+    "lost_blobs": ("entry {1} refers to large parts that are missing", "I-14", RESTORE),
+    "stray_bindings": ("a key is bound to it that is not its own", "I-8", REPORT),
+}
+
+
+def info(read: Read, where: str, replication: Replication) -> StoreInfo:
+    """What `Engine.info` tells. Tables stand where SQLite has files."""
+    sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
+    estimated = sizes.get("session", 0) + sizes.get("journal", 0) > COUNTED_BYTES_MAX
+    sessions, entries, tenants, journal_rows, active_at = read("info_estimates" if estimated else "info_rows")[0]
+    server, page_bytes = read("info_server")[0]
+    total = sum(sizes.values())
+    return StoreInfo(
+        where=where,
+        bytes=total,
+        files=sizes,
+        sessions=sessions,
+        entries=entries,
+        tenants=tenants,
+        journal_rows=journal_rows,
+        active_at=active_at,
+        version=SCHEMA_VERSION,
+        engine=server,
+        page_bytes=page_bytes,
+        pages=total // page_bytes,
+        free_pages=0,
+        log_pages=0,
+        file_system=None,
+        replication=str(replication),
+        estimated=estimated,
+    )
+
+
+def check(read: Read, where: str, replication: Replication | None) -> list[Problem]:
+    """What `Engine.check` tells. Pages are the server's affair; how commits are replicated is that of the one which
+    writes.
+    """
+    return list(_problems(read, where, replication))
+
+
+def _problems(read: Read, where: str, replication: Replication | None) -> Iterator[Problem]:
+    if replication is not None and replication.weakness is not None:
+        problem, remedy = replication.weakness
+        yield Problem(rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy)
+    for name, (sentence, invariant, remedy) in _LAWS.items():
+        for row in read(name):
+            problem, session = sentence.format(*row), f"{row[0]}"
+            yield Problem(
+                rule=name.replace("_", "-"), place=f"session {session}", problem=problem, invariant=invariant,
+                remedy=remedy, session=session,
+            )  # fmt: skip
+
+
+def vacuum(line: ServerConnection) -> int:
+    """Writes the tables anew that erasures make smaller; the bytes that this has freed."""
+    before = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    for name in VACUUMED:
+        line.run_slowly(f"vacuum_{name}")
+    after = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    return sum(before.values()) - sum(after.values())

@@ -1,0 +1,235 @@
+"""Searching: which messages have which words, in a table beside the log (I-17).
+
+It is derived. A commit never touches it; whoever searches first reads what is new in the logs of its tenant into it, so
+an answer is complete as of the call. Where somebody has searched before, the indexer does so in idle time too. Words
+are parted and folded here, as everywhere, so PostgreSQL's own dictionaries have no say: it is given words one by one
+and finds them again. It only proposes: a message is read from the log and judged before it is shown, for a row of words
+next to each other can't be asked for in a long text.
+"""
+
+import base64
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any
+
+import psycopg
+
+from holdfast.domain.entry import Entry
+from holdfast.domain.search.query import Found, SearchableText, SearchScope, answers
+from holdfast.domain.search.tokenize import words_in
+from holdfast.engine.blobs import join, names_in
+from holdfast.engine.postgres.batch_sql import PLACE, columns
+from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
+from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.driver_errors import translate, verdict
+from holdfast.engine.postgres.server.retry import Retry
+from holdfast.engine.postgres.server.text_as_bytes import is_id, raw, text
+from holdfast.engine.protocol import WordsOf
+from holdfast.errors import StoreUnavailable
+
+SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
+PAGE_MAX = 500
+IDLE_MAX = 3
+QUIET_MS = 10_000
+"""A session without news for so long, whose words were read, is looked at no more."""
+_BEGIN: list[tuple[str, Any]] = [("begin", None), ("fleeting", None)]
+_FIRST = (1 << 62, "ffffffff-ffff-ffff-ffff-ffffffffffff", 1 << 62)
+
+Read = Callable[..., list[tuple[Any, ...]]]
+
+
+class PostgresSearch:
+    """The search of one engine. Safe to use from many threads. Without `words_of` nothing is read: what it has passed
+    over would not be found by those who can read it. One that is `read_only` finds what others have read.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        watchdog: Watchdog,
+        *,
+        read: Read,
+        words_of: WordsOf | None,
+        patience: Callable[[], Retry],
+        read_only: bool = False,
+    ) -> None:
+        self._address, self._watchdog = address, watchdog
+        self._read, self._patience = read, patience
+        self._words_of = words_of or (lambda *entry: None)
+        self._can_read = words_of is not None and not read_only
+        self._closed = False
+        self._gate = threading.Lock()
+        self._line: ServerConnection | None = None
+
+    def search(self, sought: SearchScope, *, limit: int) -> list[Found]:
+        """The newest messages that answer, newest first."""
+        self._catch_up(raw(sought.tenant))
+        return list(islice(self._found(sought, limit + 1), limit))
+
+    def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
+        """The sessions in which messages answer, those with the newest ones first."""
+        self._catch_up(raw(sought.tenant))
+        if any(len(phrase) > 1 for phrase in sought.asked.phrases):
+            sessions = dict.fromkeys(found.session for found in self._found(sought, PAGE_MAX))
+            return list(sessions)[:limit]
+        values = _values(sought)
+        return [] if values is None else [id for (id,) in self._read("sessions_found", **values, limit=limit)]
+
+    def advance(self, sessions: Sequence[str]) -> bool:
+        """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has searched there."""
+        if not self._can_read:
+            return False
+        behind = self._read("unread_among", id=Ids(filter(is_id, sessions)), limit=SESSIONS_AT_ONCE)
+        return bool(behind) and self._insist(behind)
+
+    def close(self) -> None:
+        self._closed = True
+        with self._gate:
+            if self._line is not None:
+                self._line.close()
+
+    def _found(self, sought: SearchScope, size: int) -> Iterator[Found]:
+        values = _values(sought)
+        last = _FIRST
+        while values is not None:
+            place = {"at": last[0], "session_before": last[1], "seq": last[2]}
+            rows = self._read("found", **values, **place, limit=size)
+            for at, session, seq, key, kind, turn, id, note, body, parted in rows:
+                where = {"tenant": values["tenant"], "session": session}
+                whole, words = self._words(where, seq, kind, note, body, parted)
+                places = answers(words, sought) if words is not None else None
+                if words is not None and places is not None:
+                    entry = Entry(seq, kind, turn, id, at, note, whole)
+                    yield Found(session, None if key is None else text(key), entry, words, tuple(places))
+            if len(rows) < size:
+                return
+            last = rows[-1][:3]
+            size = min(2 * size, PAGE_MAX)
+
+    def _words(
+        self, place: dict[str, Any], seq: int, kind: str, note: bytes, body: bytes, parted: bool
+    ) -> tuple[bytes, SearchableText | None]:
+        """The whole body of an entry, and what can be found in it. One that makes no sense hides no other (I-18)."""
+        if parted:
+            parts: dict[int, bytes] = dict(self._read("blob", **place, name=Ints(names_in(body))))
+            body = join(body, parts.get)
+        try:
+            return body, self._words_of(kind, note, body, partial(self._notes, place, seq))
+        except Exception:
+            return b"", None
+
+    def _notes(self, place: dict[str, Any], seq: int, needle: bytes) -> list[bytes]:
+        if not needle:
+            return []
+        return [note for (note,) in self._read("notes_before", **place, seq=seq, needle=needle)]
+
+    # Reading the log.
+
+    def _catch_up(self, tenant: bytes) -> None:
+        """Reads the logs of a tenant up to their heads."""
+        if not self._can_read:
+            return
+        idle = 0  # others may read the same words; and of a log that is torn there may be nothing to read
+        while idle < IDLE_MAX and (behind := self._unread(tenant)):
+            idle = 0 if self._insist(behind) else idle + 1
+
+    def _unread(self, tenant: bytes) -> list[tuple[Any, ...]]:
+        behind = self._read("unread", tenant=tenant, limit=SESSIONS_AT_ONCE, quiet=QUIET_MS)
+        if behind and behind[-1][1] is None:
+            self._read("forget_read", tenant=tenant)
+            return self._unread(tenant)
+        return behind
+
+    def _insist(self, behind: list[tuple[Any, ...]]) -> bool:
+        patience = self._patience()
+        while True:
+            with self._gate:
+                if self._closed:
+                    raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
+                try:
+                    return self._step(behind)
+                except psycopg.Error as error:
+                    self._drop()
+                    if verdict(error) == "senseless":
+                        raise translate(error, self._address.shown) from error
+                    trouble = error
+            patience.pause(trouble)
+
+    def _step(self, behind: list[tuple[Any, ...]]) -> bool:
+        """Reads a little of each of these logs; False when there was nothing to do. No lock is held while it reads:
+        what it has read counts if the marks are where they were then, and is one transaction.
+        """
+        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+            self._drop()
+        line = self._line = self._line or reach(self._address, self._watchdog)
+        places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
+        added = columns(PLACE | {"seq": Ints}, sorted(behind))
+        *_, marks, _ = line.run_all([*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)])
+        rows = line.run("unread_entries", columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE})
+        found = [
+            (tenant, session, seq, at, _lexemes(tenant, words))
+            for tenant, session, seq, kind, at, note, body, parted in rows
+            if (words := self._words({"tenant": tenant, "session": session}, seq, kind, note, body, parted)[1])
+        ]
+        read = {session: seq for _, session, seq, *_ in rows}
+        moved = [(tenant, session, was, read.get(session, was)) for tenant, session, was in marks]
+        work: list[tuple[str, Any]] = [("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))]
+        if found:
+            work.append(("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found)))
+        told = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
+        *_, settled, _ = line.run_all([*_BEGIN, *work, ("note_read", told), ("commit", None)])
+        return bool(read or settled[0][0])
+
+    def _drop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+def _lexemes(tenant: bytes, words: SearchableText) -> str:
+    """What is to be found of a message, in the form of a tsvector."""
+    facets = [f"r:{words.role}", f"p:{int(words.partial)}", *(f"f:{tool}" for tool in words.tools)]
+    mark = _mark_of(tenant)
+    return " ".join(_quoted(word, mark) for word in {*words_in(words.text), *facets})
+
+
+@lru_cache(1024)
+def _mark_of(tenant: bytes) -> str:
+    """What the words of a tenant begin with. Two tenants may have the same: it only keeps most of the others out."""
+    return base64.b64encode(hashlib.sha256(tenant).digest()[:3]).decode()
+
+
+def _values(sought: SearchScope) -> dict[str, Any] | None:
+    """What is sought in the words of the queries; None when there can be no such message."""
+    asked = sought.asked
+    if not asked.phrases and not asked.anything or (sought.session is not None and not is_id(sought.session)):
+        return None
+    mark = _mark_of(raw(sought.tenant))
+    terms = [_quoted(word, mark) for phrase in asked.phrases for word in phrase]
+    if asked.beginning:
+        terms[-1] += ":*"
+    if sought.role is not None:
+        terms.append(_quoted(f"r:{sought.role}", mark))
+    if sought.partial is not None:
+        terms.append(_quoted(f"p:{int(sought.partial)}", mark))
+    if sought.tool is not None:
+        terms.append(_quoted(f"f:{sought.tool}", mark))
+    return {
+        "tenant": raw(sought.tenant),
+        "query": " & ".join(terms) or None,
+        "since": -(1 << 62) if sought.since is None else sought.since,
+        "until": 1 << 62 if sought.until is None else sought.until,
+        "session": sought.session,
+        "key": None if sought.key is None else raw(sought.key),
+        "state": sought.state,
+    }
+
+
+def _quoted(word: str, mark: str) -> str:
+    """A word of a tenant as PostgreSQL reads it in a tsvector or a tsquery. What it can't hold is left out in both."""
+    kept = mark + word.encode("utf-8", "ignore").decode().replace("\0", "")[:500]
+    return "'" + kept.replace("\\", "\\\\").replace("'", "''") + "'"

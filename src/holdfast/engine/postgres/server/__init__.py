@@ -1,0 +1,1 @@
+"""Talking to a server: connections, its errors as ours, and which server leads."""

@@ -1,0 +1,271 @@
+"""Connecting: from an address to a connection that can write, and how long an answer is waited for.
+
+An address may name several servers; of those that can be written (`target_session_attrs`) the one that leads is found
+by `primary`. A
+server or a network that goes silent is told from one that is slow by a limit on the time to an answer: then the
+connection is let go, never cancelled, because a COMMIT may be waiting for other servers at the other end.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
+from psycopg.types.numeric import Int8BinaryDumper
+
+from holdfast.engine.address import shown
+from holdfast.engine.postgres.queries import QUERIES
+from holdfast.engine.postgres.server.binary_arrays import register
+from holdfast.engine.postgres.server.driver_errors import OnlyReads
+from holdfast.engine.postgres.server.primary import Identity, Primary
+from holdfast.errors import StoreUnavailable
+
+_log = logging.getLogger("holdfast")
+
+SERVER_NEEDED = 130000
+PLANNED_ANEW = frozenset(("found", "sessions_found"))
+"""How these are best answered depends on the words: rare ones are looked up, common ones met going back in time."""
+LOOKS = 4
+"""An answer is missing when so many looks in a row found the same question open."""
+
+
+class _UuidAsText(Loader):
+    """Ids of sessions are text everywhere but in the database."""
+
+    format = Format.BINARY
+
+    def load(self, data: Any) -> str:
+        digits = bytes(data).hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class Address:
+    """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
+
+    def __init__(self, dsn: str, *, tick: Callable[[], float], connect_s: float = 5.0, read_only: bool = False) -> None:
+        try:
+            given = conninfo_to_dict(dsn)
+        except psycopg.Error:  # whose words may be those of a password
+            raise StoreUnavailable(
+                where=shown(dsn),
+                problem="this is not a PostgreSQL address",
+                remedy="Say postgresql://user@host/database",
+            ) from None
+        self._dsn = dsn
+        usual: dict[str, Any] = {
+            "target_session_attrs": "read-write",
+            "application_name": "holdfast",
+            "connect_timeout": max(2, round(connect_s)),
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        }
+        if read_only:  # a server that only reads will do, and no statement of ours can write
+            usual["target_session_attrs"] = "any"
+        self._options = {name: value for name, value in usual.items() if not given.get(name)}
+        if read_only:
+            self._options["options"] = f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
+        user, host, port = (f"{given.get(name) or ''}" for name in ("user", "host", "port"))
+        hosts, ports = host.split(","), port.split(",")
+        if len(ports) < len(hosts):
+            ports = ports[:1] * len(hosts)
+        self._servers = [
+            {"host": each, "port": its, "hostaddr": number}
+            for each, its, number in zip(hosts, ports, _addresses(given, len(hosts)), strict=False)
+        ]
+        self.primary = Primary(tick)
+        at = ",".join(each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False))
+        self.shown = f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
+
+    def line(self, watchdog: "Watchdog", *, prepared: bool = True) -> "ServerConnection":
+        """A connection to the server that leads. Raises the driver's errors."""
+        if len(self._servers) > 1:
+            names = [f"{server['host']!r}, port: {server['port']!r}" for server in self._servers]
+            found = self.primary.survey(names, lambda number: self._connect(prepared, self._servers[number]))
+        else:
+            found = self.primary.only(lambda: self._connect(prepared, {}))
+        return ServerConnection(*found, watchdog)
+
+    def _connect(self, prepared: bool, server: dict[str, Any]) -> psycopg.Connection[Any]:
+        """A connection that can write."""
+        options = self._options | {name: value for name, value in server.items() if value}
+        try:
+            connection = psycopg.connect(
+                self._dsn, autocommit=True, prepare_threshold=1 if prepared else None, **options
+            )
+        except psycopg.OperationalError as error:
+            if "session is read-only" in str(error) and self._is_leading(options):
+                raise OnlyReads("default_transaction_read_only is on") from error
+            raise
+        connection.adapters.register_loader("uuid", _UuidAsText)
+        register(connection)
+        connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type whatever the value: one statement
+        version = connection.info.server_version
+        if version < SERVER_NEEDED:
+            connection.close()
+            problem = f"its server has version {version // 10000}"
+            raise StoreUnavailable(where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer")
+        return connection
+
+    def _is_leading(self, options: dict[str, Any]) -> bool:
+        """Whether it is a primary that lets us only read: then waiting for another would not help."""
+        asked = options | {"target_session_attrs": "any"}
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True, **asked) as connection:
+            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+            return row is not None and not row[0]
+        return False
+
+
+class ServerConnection:
+    """A connection on which one thread at a time asks, watched for answers that don't come."""
+
+    def __init__(self, connection: psycopg.Connection[Any], identity: Identity | None, watchdog: "Watchdog") -> None:
+        self.connection, self.identity = connection, identity
+        self.unreplicated = False
+        connection.add_notice_handler(self._noticed)
+        self.question = 0
+        self.harmless = False
+        """Whether what is being asked may be cancelled: it has no COMMIT in it."""
+        self.pooled = False
+        """Whether the next transaction may be another server process's: nothing it is told stays."""
+        self._asked = 0
+        self._cancel = connection.pgconn.get_cancel()
+        watchdog.watch(self)
+        self._greet()
+
+    def _greet(self) -> None:
+        """Looks whether the process that answers is the one that greeted us. If not, a pooler is in between, which may
+        give each transaction to another: one that knows other statements by the names of ours.
+        """
+        try:
+            with self.asking() as connection:
+                [pid] = connection.execute(QUERIES["backend"], prepare=False).fetchone() or (None,)
+        except BaseException:
+            self.close()
+            raise
+        self.pooled = pid != connection.info.backend_pid
+        if self.pooled:
+            connection.prepare_threshold = None
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[psycopg.Connection[Any]]:
+        """Between asking and the answer."""
+        self._asked += 1
+        self.question = self._asked
+        try:
+            yield self.connection
+        finally:
+            self.question = 0
+
+    def run(self, name: str, values: Any = None, *, slow: bool = False) -> list[tuple[Any, ...]]:
+        """All rows of a query. One that is slow by nature may take its time."""
+        self.harmless = False
+        prepare = False if name in PLANNED_ANEW else None
+        with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
+            return connection.execute(QUERIES[name], values, binary=True, prepare=prepare).fetchall()
+
+    def run_slowly(self, name: str) -> None:
+        """A command without an answer, which may take its time."""
+        self.connection.execute(QUERIES[name], prepare=False)
+
+    def run_all(self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False) -> list[list[tuple[Any, ...]]]:
+        """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""
+        self.harmless = harmless
+        failure: psycopg.Error | None = None
+        cursors: list[psycopg.Cursor[Any]] = []
+        with self.asking() as connection:
+            try:
+                with connection.pipeline():
+                    try:
+                        for name, values in statements:
+                            cursors.append(connection.execute(QUERIES[name], values, binary=True))
+                    except psycopg.Error as error:
+                        failure = error  # the first is the cause; leaving the pipeline would tell of the others
+            except psycopg.Error as error:
+                failure = failure or error
+            if failure is not None:
+                raise failure
+            return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def hang_up(self) -> None:
+        """Ends the connection without a word to the server, whoever is waiting on it."""
+        with contextlib.suppress(OSError, psycopg.Error):
+            end = socket.fromfd(self.connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+            with end:
+                end.shutdown(socket.SHUT_RDWR)
+
+    def forgo(self) -> None:
+        """Lets the server stop what nobody waits for any more, if that can be no commit: it would wait for locks and be
+        a connection too many. Only after hanging up: then nothing else can follow it.
+        """
+        if self.harmless:
+            with contextlib.suppress(psycopg.Error):
+                self._cancel.cancel()
+
+    def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self.connection.close()
+
+    def _noticed(self, diagnostic: Any) -> None:
+        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short, with a warning: what it has
+        # committed may be on one server only.
+        if diagnostic.severity_nonlocalized == "WARNING" and diagnostic.sqlstate in ("01000", "57P01"):
+            self.unreplicated = True
+
+
+class Watchdog:
+    """Hangs up lines whose answer has not come for `answer_s`."""
+
+    def __init__(self, answer_s: float) -> None:
+        self.answer_s = answer_s
+        self._lines: weakref.WeakKeyDictionary[ServerConnection, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._gate = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, line: ServerConnection) -> None:
+        with self._gate:
+            self._lines[line] = (0, 0)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="holdfast-watchdog", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def abandon(self) -> None:
+        """In a child that was forked: closes the child's copies of the sockets."""
+        for line in list(self._lines):
+            with contextlib.suppress(OSError, psycopg.Error):
+                os.close(line.connection.fileno())
+
+    def _run(self) -> None:
+        while not self._closed.wait(self.answer_s / LOOKS):
+            with self._gate:
+                silent = [line for line in list(self._lines) if self._is_silent(line)]
+            for line in silent:
+                _log.warning("no answer for %g s: the connection is let go", self.answer_s)
+                line.hang_up()
+                line.forgo()
+
+    def _is_silent(self, line: ServerConnection) -> bool:
+        question, looks = line.question, 1
+        if question and self._lines[line][0] == question:
+            looks = self._lines[line][1] + 1
+        self._lines[line] = (question, looks)
+        return bool(question) and looks > LOOKS
+
+
+def _addresses(given: dict[str, Any], count: int) -> list[str]:
+    """The numbers of the servers, where the address has them beside their names."""
+    found = f"{given.get('hostaddr') or ''}".split(",")
+    return found if len(found) == count else [""] * count

@@ -1,0 +1,177 @@
+"""Lanes: several writers side by side, and still the order in which one caller submits.
+
+A session has a lane for good, so commits to one session stand in one queue. A commit that concerns several lanes (of
+two sessions, or with a key or an event that a commit in another lane is just about to settle) is a *meeting*: the other
+lanes come to the same point of their queues and wait there until it is done. Meetings are queued in all their lanes at
+once, so they are in the same order everywhere and no two wait for each other.
+
+    lane 0   ──a──b──────●(hold)──e──►
+    lane 1   ──c──────d──●(commit)──f──►        a, b, c and d are done before it, e and f after
+
+As long as few commits wait, all go by the first lane: one sync then serves all of them, while of two lanes each would
+wait for the sync of the other. When many wait, the server's work is worth dividing, and the lanes *spread*, for good.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from holdfast.engine.protocol import Commit, Write, Written
+from holdfast.engine.writer import Writer, WriterTicket
+from holdfast.errors import StoreUnavailable
+
+Apply = Callable[[Sequence[Commit]], list[Any]]
+Self = TypeVar("Self", bound="_Met")
+
+
+class Meeting:
+    """Where lanes wait for each other."""
+
+    def __init__(self, others: int) -> None:
+        self._arrived = threading.Semaphore(0)
+        self._others = others
+        self._over = threading.Event()
+
+    def hold(self) -> None:
+        self._arrived.release()
+        self._over.wait()
+
+    def gather(self) -> None:
+        for _ in range(self._others):
+            self._arrived.acquire()
+
+    def end(self) -> None:
+        self._over.set()
+
+
+class _Met(tuple[Write, ...]):
+    """A commit with a meeting."""
+
+    meeting: Meeting
+
+    @classmethod
+    def at(cls: type[Self], meeting: Meeting, commit: Commit) -> Self:
+        made = cls(commit)
+        made.meeting = meeting
+        return made
+
+
+class _Hold(_Met):
+    """Nothing to do but to wait."""
+
+
+class WriterPool:
+    """The writers of one engine. `make` makes one from what applies its batches. They spread when `spread_at` commits
+    wait for the first of them.
+    """
+
+    def __init__(
+        self, where: str, applies: Sequence[Apply], make: Callable[[int, Apply], Writer], *, spread_at: int
+    ) -> None:
+        self._where = where
+        self._spread_at = spread_at
+        self._is_spread = spread_at == 0 or len(applies) == 1
+        self._gate = threading.Lock()
+        self._closed = False
+        self._last: dict[object, tuple[int, int]] = {}
+        self._writers = [make(lane, self._meeting(apply)) for lane, apply in enumerate(applies)]
+
+    def submit(self, commit: Commit) -> WriterTicket:
+        if len(commit) == 1 and commit[0].event is None and commit[0].open is None:
+            if self._is_spread:
+                return self._writers[self._home(commit[0].session)].submit(commit)
+            with self._gate:  # a session must not change lanes between the choice and the queue
+                self._spread_if_due()
+                return self._writers[self._home(commit[0].session)].submit(commit)
+        return self._submit_tied(commit)
+
+    def close(self) -> None:
+        """Finishes what was submitted, then stops."""
+        with self._gate:
+            self._closed = True
+        for writer in self._writers:
+            writer.close()
+
+    def _home(self, session: str) -> int:
+        return hash(session) % len(self._writers) if self._is_spread else 0
+
+    def _spread_if_due(self) -> None:
+        """From now on each session has the lane it will keep. What it has in the first one is done before."""
+        if self._closed or self._is_spread or self._writers[0].waiting < self._spread_at:
+            return
+        meeting = Meeting(len(self._writers) - 1)
+        for writer in self._writers[1:]:
+            writer.submit(_Hold.at(meeting, ()))
+        self._writers[0].submit(_Met.at(meeting, ()))
+        self._is_spread = True
+
+    def _submit_tied(self, commit: Commit) -> WriterTicket:
+        names = _names(commit)
+        with self._gate:
+            if self._closed:
+                raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+            self._spread_if_due()
+            homes = [self._home(write.session) for write in commit] or [0]
+            owner = homes[0]
+            lanes = {*homes, *(self._last[name][0] for name in names if name in self._last)}
+            for name in names:
+                self._last[name] = (owner, self._last.get(name, (0, 0))[1] + 1)
+            if lanes == {owner}:
+                return self._writers[owner].submit(commit)
+            meeting = Meeting(len(lanes) - 1)
+            for lane in lanes - {owner}:
+                self._writers[lane].submit(_Hold.at(meeting, ()))
+            return self._writers[owner].submit(_Met.at(meeting, commit))
+
+    def _meeting(self, apply: Apply) -> Apply:
+        """Applies a batch, piece by piece where there are meetings."""
+
+        def pieces(commits: Sequence[Commit]) -> list[Any]:
+            answers: list[Any] = []
+            start = 0
+            for at, commit in enumerate(commits):
+                if isinstance(commit, _Met):
+                    answers += apply(commits[start:at]) if at > start else []
+                    answers += _meet(commit, apply)
+                    start = at + 1
+            return answers + (apply(commits[start:]) if start < len(commits) else [])
+
+        def applied(commits: Sequence[Commit]) -> list[Any]:
+            try:
+                return pieces(commits)
+            finally:
+                self._release(commits)
+
+        return applied
+
+    def _release(self, commits: Sequence[Commit]) -> None:
+        """Keys and events that these commits have settled tie nobody any more."""
+        names = [name for commit in commits for name in _names(commit)]
+        if names:
+            with self._gate:
+                for name in names:
+                    lane, count = self._last.pop(name)
+                    if count > 1:
+                        self._last[name] = (lane, count - 1)
+
+
+def _meet(commit: _Met, apply: Apply) -> list[Any]:
+    if isinstance(commit, _Hold):
+        commit.meeting.hold()
+        return [Written()]
+    try:
+        commit.meeting.gather()
+        return apply([tuple(commit)])
+    finally:
+        commit.meeting.end()
+
+
+def _names(commit: Commit) -> list[object]:
+    """Keys and events that a commit is about."""
+    names: list[object] = []
+    for write in commit:
+        if write.event is not None:
+            names.append(write.event)
+        if write.open is not None and write.open.key is not None:
+            names.append((write.open.tenant, write.open.key, ""))
+    return names

@@ -1,0 +1,344 @@
+"""The ledger: what guards are judged by, inside the transaction.
+
+It remembers the sessions it has met (head, fence, running turn), so that a plain append asks SQLite nothing; the engine
+empties it when another process has written or a transaction has failed. A commit is judged whole before any of its
+effects happens: a refused one leaves no trace.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from holdfast.domain.accepted_events import event_name
+from holdfast.domain.entry import STARTING
+from holdfast.engine.blobs import PART_BYTES_MIN, address, split
+from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.protocol import (
+    ACTIVE_STEP_MS,
+    Accepted,
+    Commit,
+    Opening,
+    Outcome,
+    Refused,
+    SessionState,
+    Write,
+    Written,
+)
+from holdfast.engine.session_row import advance, advances
+from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
+from holdfast.engine.sqlite.maintenance.erase import blank, blank_some, owe_scrubbing, take_out
+from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.restore_state import lay
+from holdfast.engine.sqlite.row_codec import packed
+
+FAR_FUTURE = 1 << 62
+
+
+class KnownSession:
+    """A session as the ledger remembers it; changed in place as commits are applied."""
+
+    __slots__ = (
+        "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
+        "lease", "n", "opened_at", "origin", "parent", "tenant", "turn",
+    )  # fmt: skip
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        (
+            self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
+            until, clock, length_s, calendar_s, self.journal, self.base, self.origin, self.opened_at, self.active_at,
+            self.parent, self.head, self.last_at,
+        ) = row  # fmt: skip
+        self.lease = NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
+
+    def state(self, here: Clock) -> SessionState:
+        running = self.turn is not None
+        return SessionState(
+            id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
+            fence=self.fence, turn=self.turn, holder=self.holder,
+            lease_left_s=self.lease.left_s(here) if running else None, opened_at=self.opened_at,
+            active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
+            origin=self.origin, erased=self.ended == ERASED, lease_s=self.lease.length_s if running else None,
+            lease_mark=self.lease.until if running else None, parent=self.parent,
+        )  # fmt: skip
+
+
+class CommitApplier:
+    """Judges and applies commits on one connection. Rows of the log and the journal are gathered, and written by
+    `flush`.
+    """
+
+    SESSIONS_MAX = 20_000
+
+    def __init__(self, connection: apsw.Connection, clock: Callable[[], Clock]) -> None:
+        self._run = connection.execute
+        self._run_many = connection.executemany
+        self._clock = clock
+        self._connection = connection
+        self._sessions: dict[str, KnownSession] = {}
+        self._entries: list[tuple[Any, ...]] = []
+        self._chunks: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] = []
+        self._events: dict[bytes, tuple[KnownSession, int, bytes]] = {}
+        self._erased: set[int] = set()
+        self._blanked: set[int] = set()
+        self._untaken: set[int] = set()
+        self.position = 0
+        self.generation = "a"
+
+    def forget(self) -> None:
+        """Another process has written, or a transaction has failed: nothing remembered counts any more."""
+        self._sessions.clear()
+        for rows in (self._entries, self._chunks, self._waiting, self._events):
+            rows.clear()
+        for sessions in (self._erased, self._blanked, self._untaken):
+            sessions.clear()
+        self.position = max(self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get))
+        self.generation = "b" if self.fact("generation") else "a"
+
+    def fact(self, name: str) -> int:
+        return int(self._run(QUERIES["get_fact"], (name,)).get or 0)
+
+    def state_fact(self, name: str, value: int) -> None:
+        self._run(QUERIES["set_fact"], (name, str(value)))
+
+    def apply(self, commit: Commit) -> Outcome:
+        """Judges a commit, and does it if nothing stands in its way."""
+        for write in commit:
+            refusal = self._judge(write)
+            if refusal is not None:
+                return Refused(refusal[0], write.session, refusal[1])
+        outcome = Written()
+        for write in commit:
+            outcome = self._effect(write)
+        return outcome
+
+    def flush(self) -> None:
+        """Writes the gathered rows: few long calls cost less than many short ones."""
+        if self._entries:
+            self._run_many(QUERIES["add_entry"], self._entries)
+            self._entries.clear()
+        if self._chunks:
+            self._run_many(QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks)
+            self._chunks.clear()
+        if self._events:
+            rows = [(name, known.n, seq, message) for name, (known, seq, message) in self._events.items()]
+            self._run_many(QUERIES["add_event"], rows)
+            self._events.clear()
+        self._flush_inbox()
+
+    def finish(self) -> None:
+        """The end of a transaction: all rows are written, and of what was erased none is left."""
+        self.flush()
+        if self._erased or self._blanked:
+            self._take_out()
+            owe_scrubbing(self._connection, self._erased, self._blanked)
+            self._erased.clear()
+            self._blanked.clear()
+
+    def _take_out(self) -> None:
+        """The outbox and the journal lose what erased sessions have there: once for all of them."""
+        if self._untaken:
+            self.state_fact("journal", self.position)  # its rows go, and the position never falls
+            take_out(self._connection, self._untaken)
+            self._untaken.clear()
+
+    def _flush_inbox(self) -> None:
+        if self._waiting:
+            self._run_many(QUERIES["add_waiting"], self._waiting)
+            self._waiting.clear()
+
+    def trim(self) -> None:
+        """Between transactions: remembers no more than it should. Within one, what is gathered depends on what is
+        known.
+        """
+        if len(self._sessions) > self.SESSIONS_MAX:
+            self._sessions.clear()
+
+    def session(self, id: str) -> KnownSession | None:
+        known = self._sessions.get(id)
+        if known is None:
+            row = self._run(QUERIES["session_by_id"], (id,)).fetchone()
+            if row is None:
+                return None
+            known = self._sessions[id] = KnownSession(row)
+        return known
+
+    def _judge(self, write: Write) -> Judgement:
+        """Looks up what the write asks about; a plain append asks nothing."""
+        known = self.session(write.session)
+        accepted = None if write.event is None else self.accepted(*write.event)
+        if write.open is not None:
+            exists, current = known is not None, self._current(write.open)
+            return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
+        position = None if known is None or write.position is None else self._spoken(known)
+        if known is None or not (write.takes or write.pays is not None or write.claim is not None):
+            return judge(write, known, accepted, position=position)  # as of nearly all
+        reply = reply_of(write)
+        waiting = self._inbox(known) if write.takes else ()
+        debt = None
+        if reply is not None:
+            clock, tick, _ = self._clock()
+            debt = self._run(QUERIES["debt"], (known.n, reply, tick, clock)).fetchone()
+        claim = debt[0] if debt else None
+        return judge(write, known, accepted, waiting, owed=debt is not None, claim=claim, position=position)
+
+    def _spoken(self, known: KnownSession) -> int:
+        """The position of the last chunk of the running turn; the one it began at when there is none."""
+        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
+        return max([known.journal, *(row[0] for row in rows), *(row[0] for row in self._chunks if row[1] == known.n)])
+
+    def _current(self, opening: Opening) -> tuple[str, int] | None:
+        """The session that the key has now, and its epoch."""
+        if opening.key is None:
+            return None
+        row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
+        return (row[1], row[4]) if row else None
+
+    def _inbox(self, known: KnownSession) -> dict[bytes, int]:
+        """What waits in this session, and at which seq."""
+        self._flush_inbox()
+        return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (known.n,))}
+
+    def accepted(self, scope: str, event: str) -> Accepted | None:
+        gathered = self._events.get(event_name(scope, event))
+        if gathered is not None:
+            return Accepted(gathered[0].id, gathered[1], gathered[2])
+        row = self._run(QUERIES["accepted"], (event_name(scope, event),)).fetchone()
+        return Accepted(*row) if row else None
+
+    def find(self, commit: Commit) -> Outcome | None:
+        """What a commit in doubt came to, if it was done after all: the ids of its drafts are its identity, and a
+        chunk's message and index.
+        """
+        outcome = None
+        for write in commit:
+            if write.lay is not None:
+                return None  # another copy may have laid the same entries: its guards tell, not their ids
+            if write.drafts or write.chunk is not None:
+                outcome = self._found(write)
+                if outcome is None:
+                    return None
+        return outcome
+
+    def _found(self, write: Write) -> Written | None:
+        known = self.session(write.session)
+        if known is None:
+            return None
+        entries: list[Any] = [
+            self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone() for draft in write.drafts
+        ]
+        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE)) if write.chunk is not None else ()
+        chunk = write.chunk
+        positions = [row[0] for row in rows if chunk is not None and (row[2], row[3]) == (chunk.message, chunk.index)]
+        if not all(entries) or (chunk is not None and not positions):
+            return None
+        started = [found[1] for found, draft in zip(entries, write.drafts, strict=True) if draft.turn == STARTING]
+        return Written(entries[0][0] if entries else 0, started[0] if started else 0, positions[0] if positions else 0)
+
+    def _effect(self, write: Write) -> Written:
+        known = self._open(write) if write.open is not None else self._sessions[write.session]
+        first = known.head + 1
+        if advances(write):
+            self._advance(known, write)
+        if write.erase is not None or write.blank:
+            self._erase(known, write)
+        if write.lay is not None:
+            self.flush()  # what this batch has added before is there already
+            self._take_out()  # and what is laid down stays
+            lay(self._connection, known.n, known.tenant, write.lay)
+        for draft in write.drafts:
+            known.head += 1
+            turn = known.turn if draft.turn == STARTING else draft.turn
+            body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+            kind, note, kept = packed(draft, body)
+            self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
+            if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
+                known.active_at = draft.at
+                self._run(QUERIES["save_activity"], (draft.at, known.n))
+        if write.event is not None:
+            place = write.event_draft
+            self._events[event_name(*write.event)] = (known, first + place, write.drafts[place].id)
+        if write.admits or write.takes:
+            self._shift_inbox(known, write, first)
+        if write.owes:
+            last = write.drafts[-1]
+            rows = [
+                (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant, None, None, None)
+                for owing in write.owes
+            ]
+            self._run_many(QUERIES["add_debt"], rows)
+        if write.claim is not None:
+            clock, tick, _ = self._clock()
+            claim = (write.claim.token, tick + write.claim.seconds, clock)
+            self._run(QUERIES["claim_debt"], (*claim, known.n, write.claim.id))
+        if write.pays is not None:
+            self._run(QUERIES["remove_debt"], (known.n, write.pays))
+        if write.chunk is not None:
+            self.position += 1
+            chunk = write.chunk
+            self._chunks.append((self.position, known.n, known.turn, chunk.message, chunk.index, chunk.body))
+        return Written(
+            first if write.drafts else 0,
+            known.fence if write.start is not None else 0,
+            self.position if write.chunk is not None else 0,
+        )
+
+    def _erase(self, known: KnownSession, write: Write) -> None:
+        self.flush()  # what this batch has added before goes too
+        if write.erase is not None:
+            blank(self._connection, known.n, write.erase, forget_events=write.forget_events)
+            self._erased.add(known.n)
+            self._untaken.add(known.n)
+        if write.blank:
+            blank_some(self._connection, known.n, write.blank)
+            self._blanked.add(known.n)
+
+    def _parted(self, known: KnownSession, body: bytes) -> bytes:
+        """The body with its large parts kept as blobs, each once for all sessions."""
+        skeleton, parts = split(body)
+        for name, part in parts.items():
+            same = self._run(QUERIES["blob_is"], (part, name)).get
+            if same == 0:
+                return body  # another part has this name, against all odds: then this one is not cut out
+            if same is None:
+                self._run(QUERIES["add_blob"], (name, part))
+            self._run(QUERIES["add_blob_use"], (known.n, name))
+        return skeleton
+
+    def _open(self, write: Write) -> KnownSession:
+        opening = write.open
+        assert opening is not None
+        at = write.drafts[0].at
+        names = (write.session, opening.tenant, opening.key, opening.epoch)
+        self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at, opening.parent))
+        n = self._connection.last_insert_rowid()
+        idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
+        known = KnownSession((n, *names, *idle, at, at, opening.parent, opening.head, at))
+        self._sessions[write.session] = known
+        return known
+
+    def _advance(self, known: KnownSession, write: Write) -> None:
+        """The turn and the session's own state, kept here and saved."""
+        after = advance(known, write, self.position)
+        known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
+        known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
+        if after.left:
+            known.holder, known.lease = None, NO_LEASE
+        if write.start is not None and after.turn is not None:
+            known.holder = write.start.holder
+        if after.leased_s is not None:
+            known.lease = given(after.leased_s, self._clock())
+        turn = (known.turn, known.holder, *known.lease)
+        row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
+        self._run(QUERIES["save_turn"], row)
+
+    def _shift_inbox(self, known: KnownSession, write: Write, first: int) -> None:
+        if write.takes:
+            seqs = self._inbox(known)
+            self._run_many(QUERIES["remove_waiting"], [(known.n, seqs[message]) for message in write.takes])
+        seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
+        for waiting in write.admits:
+            seq = waiting.seq or seq_of[waiting.message]
+            lease = NO_LEASE if waiting.lease_s is None else given(waiting.lease_s, self._clock())
+            self._waiting.append((known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease))

@@ -1,0 +1,1 @@
+"""Looking after a file: backup, check, erasure, migration, and what is in it."""

@@ -1,0 +1,235 @@
+"""Looking for damage and broken invariants, without writing anything (I-18).
+
+It looks at one moment of the store, through a connection that can't write; whoever writes meanwhile is not in its way.
+It reads everything once, a row at a time: it takes as long as reading the file does, and as much memory as a page
+(I-24). What it finds it tells, with its place, and goes on behind it.
+
+    the files       who may read them
+    the pages       SQLite's own check of its trees
+    each session    the log is dense and can be read, ids are single, turns have one end, what it refers to is there
+    the rest        rows that refer to nothing; large parts that are missing or are not what their names say
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import apsw
+from msgspec.structs import replace
+
+from holdfast.domain.entry import note_of
+from holdfast.domain.message import thaw
+from holdfast.engine.blobs import join, name_of, names_in
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.maintenance.damage import spans, unreadable
+from holdfast.engine.sqlite.maintenance.sizes import files_of
+from holdfast.engine.sqlite.queries import UPKEEP
+from holdfast.engine.store_info import PROBLEMS_MAX, Problem
+from holdfast.errors import Damaged
+
+PAGES_MAX = 100
+SESSIONS_AT_ONCE = 500
+
+RESTORE = "Keep a copy of the store, then take what is lost from a backup"
+REPORT = "Keep a copy of the store and report this; it is a defect"
+
+
+def check(reader: apsw.Connection, path: str) -> list[Problem]:
+    """All that is wrong with the store; the first thousand, if there are more."""
+    reader.execute("PRAGMA temp_store=FILE").fetchall()  # what is sorted here may be larger than memory
+    reader.execute("BEGIN")
+    try:
+        return list(islice(_problems(reader, path), PROBLEMS_MAX))
+    finally:
+        reader.execute("ROLLBACK")
+
+
+def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    yield from _files(path)
+    for part in (_pages, _sessions, _strays, _blobs):
+        try:
+            yield from part(reader, path)
+        except apsw.Error as error:
+            yield _of_store("damaged-page", path, str(translate(error, path)).rstrip("."), "I-18", RESTORE)
+
+
+def _of_store(rule: str, place: str, problem: str, invariant: str | None, remedy: str) -> Problem:
+    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy)
+
+
+def _files(path: str) -> Iterator[Problem]:
+    for name, found in files_of(path):
+        mode = found.st_mode & 0o777
+        if mode & 0o077:
+            problem = f"others than its owner may use it (its mode is {mode:o})"
+            yield _of_store("open-to-others", name, problem, None, f"Run `chmod 600 {name}`")
+
+
+def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    tables = {root: name for root, name in reader.execute(UPKEEP["tables"])}
+    for (text,) in reader.execute(f"PRAGMA integrity_check({PAGES_MAX})"):
+        for line in text.splitlines():
+            if line != "ok" and not line.startswith("***"):
+                yield _of_store("damaged-page", _page_place(line, path, tables), line, "I-18", RESTORE)
+
+
+def _page_place(line: str, path: str, tables: dict[int, str]) -> str:
+    tree, page = re.search(r"Tree (\d+)", line), re.search(r"[Pp]age (\d+)", line)
+    inside = f" ({tables.get(int(tree[1]), 'unknown')})" if tree else ""
+    return f"{path}, page {page[1]}{inside}" if page else path
+
+
+# Each session.
+
+
+class _CheckedSession(NamedTuple):
+    n: int
+    id: str
+    ended: int
+    fence: int
+    turn: int | None
+    base: int
+    origin: int
+
+
+def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    last: Any = 0
+    while rows := reader.execute(UPKEEP["some_sessions"], (last, SESSIONS_AT_ONCE)).fetchall():
+        for session in map(_CheckedSession._make, rows):
+            for law in (_dense, _readable, _single, _turns, _roots):
+                try:
+                    yield from law(reader, session)
+                except apsw.Error as error:
+                    problem = f"{law.__doc__} can't be told ({error})"
+                    yield _problem(session, "damaged-page", problem, "I-18", RESTORE)
+        last = rows[-1][0]
+
+
+def _problem(
+    session: _CheckedSession, rule: str, problem: str, invariant: str, remedy: str = REPORT, *, at: str = ""
+) -> Problem:
+    place = f"session {session.id}{at}"
+    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy, session=session.id)
+
+
+def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
+    """whether its log is dense"""
+    count, first, last = reader.execute(UPKEEP["seqs"], (session.n,)).get
+    if not count:
+        yield _problem(session, "no-entries", "it has no entries", "I-1")
+    elif first != session.origin + 1 or last - first + 1 != count:
+        problem = f"{count} entries stand at the seqs {first} to {last}, after {session.origin}"
+        yield _problem(session, "gap-in-log", problem, "I-1")
+
+
+def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
+    """whether its entries can be read"""
+    after, blobs = session.origin, {row[0] for row in reader.execute(UPKEEP["blobs_of"], (session.n,))}
+    while True:
+        try:
+            rows: Any = reader.execute(UPKEEP["whole_log"], (session.n, after))
+            for seq, kind, note, body in rows:
+                after = seq
+                problem = _entry_problem(kind, note, body, blobs)
+                if problem:
+                    yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=f", entry {seq}")
+            return
+        except apsw.CorruptError as error:
+            lost = unreadable(reader, session.n, after, (_last(reader, session) or after + 1) - after)
+            for first, last in spans(lost):
+                place = f", entry {first}" if first == last else f", entries {first} to {last}"
+                problem = f"they can't be read ({error})"
+                yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=place)
+            if not lost:
+                raise
+            after = lost[-1]
+
+
+def _last(reader: apsw.Connection, session: _CheckedSession) -> int | None:
+    try:
+        last: int | None = reader.execute(UPKEEP["seqs"], (session.n,)).get[2]
+        return last
+    except apsw.Error:
+        return None
+
+
+def _entry_problem(kind: str, note: bytes, body: bytes, blobs: set[int]) -> str | None:
+    try:
+        note_of(kind, note) if note else None
+        missing = [name for name in names_in(body) if name not in blobs]
+        if missing:
+            return f"it refers to {len(missing)} large parts that its session does not name"
+        thaw(join(body, lambda name: b"")) if body else None
+    except Damaged as error:
+        return error.problem
+    except (KeyError, ValueError) as error:
+        return f"it is not an entry that this release knows ({error!r})"
+    return None
+
+
+def _single(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
+    """whether its ids are single"""
+    for first, last in reader.execute(UPKEEP["doubled_ids"], (session.n,)):
+        yield _problem(session, "doubled-id", "they have the same id", "I-2", at=f", entries {first} and {last}")
+
+
+def _turns(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
+    """whether its turns have one end"""
+    for turn, starts, ends in reader.execute(UPKEEP["odd_turns"], (session.n, session.turn, session.fence)):
+        running = " and is said to be running" if turn == session.turn else ""
+        problem = f"it has {starts} starts and {ends} ends{running}"
+        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}")
+    if session.turn is not None and not reader.execute(UPKEEP["turn_started"], (session.n, session.turn)).fetchall():
+        problem = "it is said to be running and never started"
+        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}")
+    if session.ended and session.turn is not None:
+        problem = f"it has ended, and its turn {session.turn} is said to be running"
+        yield _problem(session, "ended-and-running", problem, "I-8")
+
+
+def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
+    """whether what it begins with is there"""
+    if session.base and not session.origin < session.base <= (_last(reader, session) or 0):
+        problem = f"a load begins with entry {session.base}, which is not there"
+        yield _problem(session, "lost-base", problem, "I-11")
+    if session.origin:
+        row = reader.execute(UPKEEP["whole_log"], (session.n, session.origin)).fetchone()
+        parent = note_of("opened", row[2]).parent if row and row[1] == "opened" else None
+        head = reader.execute(UPKEEP["session_head"], (parent,)).get if parent else None
+        if head is None or head < session.origin:
+            problem = f"it shares {session.origin} entries of a session that does not have them"
+            yield _problem(session, "lost-past", problem, "I-1")
+
+
+# The rest.
+
+_STRAYS = {
+    "stray_entries": ("{0} has entries, and there is no such session", "I-1"),
+    "stray_chunks": ("{0} has chunks in the journal, and there is no such session", "I-5"),
+    "stray_inbox": ("the inbox names entry {1}, which is no such message", "I-4"),
+    "stray_outbox": ("a reply is owed by turn {1}, which never was", "I-23"),
+    "stray_events": ("an event names entry {1}, which is not what it was accepted as", "I-2"),
+    "doubled_keys": ("the key {1!r} has several sessions that have not ended", "I-8"),
+    "lost_blobs": ("the large part {1:016x} is missing", "I-14"),
+}
+
+
+def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    for name, (sentence, invariant) in _STRAYS.items():
+        try:
+            rows: list[Any] = reader.execute(UPKEEP[name]).fetchall()
+        except apsw.Error as error:
+            yield _of_store("damaged-page", path, f"what {name} looks for can't be told ({error})", "I-18", RESTORE)
+            continue
+        what = "tenant" if name == "doubled_keys" else "session"
+        for row in rows:
+            found = _of_store(name.replace("_", "-"), f"{what} {row[0]}", sentence.format(*row), invariant, REPORT)
+            yield found if what == "tenant" else replace(found, session=str(row[0]))
+
+
+def _blobs(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    for name, body in reader.execute(UPKEEP["all_blobs"]):
+        if name_of(body) != name:
+            place, problem = f"{path}, large part {name:016x}", "its bytes are not what its name says"
+            yield _of_store("altered-blobs", place, problem, "I-14", RESTORE)

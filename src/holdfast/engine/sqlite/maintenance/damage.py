@@ -1,0 +1,73 @@
+"""Where damage lies: which entries of which session can't be read, so that an error can name them (I-18)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+from holdfast.engine.protocol import SessionState
+from holdfast.engine.sqlite.apply_commit import KnownSession
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.lease_clock import Clock
+from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
+from holdfast.errors import Damaged, HoldfastError
+
+PROBES_MAX = 2000
+
+
+def told(error: apsw.Error, where: str, reader: apsw.Connection, name: str, values: tuple[Any, ...]) -> HoldfastError:
+    """What a driver's error in a query means to a person, with the place if it is damage."""
+    trouble = translate(error, where)
+    if not isinstance(trouble, Damaged):
+        return trouble
+    if name not in ("entries", "entries_bare"):
+        return translate(error, where, place=f"the rows for `{name}`")
+    session, after, limit = values
+    first, last = next(spans(unreadable(reader, session, after, limit)), (after + 1, None))
+    entries = (
+        f"entry {first}" if first == last else f"entries {first} to {last}" if last else f"entries from {first} on"
+    )
+    return translate(error, where, place=f"{entries} of session `{_name_of(reader, session)}`")
+
+
+def unreadable(reader: apsw.Connection, session: int, after: int, limit: int) -> list[int]:
+    """The seqs after this one that can't be read, one by one; as far as the index still tells."""
+    found = []
+    for seq in range(after + 1, after + 1 + min(limit, PROBES_MAX)):
+        try:
+            if not reader.execute(QUERIES["entries"], (session, seq - 1, 1)).fetchall():
+                break
+        except apsw.Error:
+            found.append(seq)
+    return found
+
+
+def bare_states(path: str) -> list[SessionState]:
+    """The sessions of a store whose entries may be damaged; those before the first that can't be read."""
+    found: list[SessionState] = []
+    reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        for row in reader.execute(UPKEEP["bare_sessions"]):
+            found.append(KnownSession(row).state(Clock("", 0.0, 0)))
+    except apsw.Error as error:
+        if not isinstance(translate(error, path), Damaged):
+            raise translate(error, path) from error
+    finally:
+        reader.close()
+    return found
+
+
+def spans(seqs: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of neighbours, as first and last."""
+    start = 0
+    for index in range(1, len(seqs) + 1):
+        if index == len(seqs) or seqs[index] != seqs[index - 1] + 1:
+            yield seqs[start], seqs[index - 1]
+            start = index
+
+
+def _name_of(reader: apsw.Connection, session: int) -> str:
+    try:
+        return str(reader.execute(UPKEEP["session_name"], (session,)).get)
+    except apsw.Error:
+        return f"number {session}"

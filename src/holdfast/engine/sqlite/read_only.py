@@ -1,0 +1,314 @@
+"""Looking at a store without making, locking or changing anything: on a read-only disk, in a folder that is another's.
+
+    its index is there       others may have it open: it is read as they read it, and their index is only looked at
+    only its log is there    a process was killed, or a copy was made: the log is read into memory
+    neither is there         it was closed: the file is all there is
+
+In the second and the third case nobody writes, and SQLite is told not to lock. Somebody may begin to at any moment, so
+the files are looked at before and after each read, and what was read in between is thrown away if they have changed. A
+writer's first step is to make the index.
+"""
+
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from holdfast.engine.blobs import join
+from holdfast.engine.protocol import Commit, Outcome, WordsOf
+from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
+from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.sqlite.file_guard.file_header import read_header
+from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
+from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
+from holdfast.engine.sqlite.lease_clock import clock_of
+from holdfast.engine.sqlite.maintenance.damage import told
+from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
+from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.readers import forsake
+from holdfast.engine.sqlite.search.access import SqliteSearch
+from holdfast.engine.watchers import Watchers
+from holdfast.engine.writer import WriterTicket
+from holdfast.errors import ReadOnlyStore, SchemaMismatch, StoreUnavailable
+
+if TYPE_CHECKING:
+    from holdfast.domain.search.query import Found, SearchScope
+
+ATTEMPTS_MAX = 100
+"""So often a read is begun again that a writer has come in between of."""
+BUSY_MS = 5000
+
+Stamp = tuple[int, ...] | None
+
+
+class FilesSeen(NamedTuple):
+    """How the files are. While the index is there, only which files they are counts: what is in them may change."""
+
+    database: Stamp
+    log: Stamp
+    shared: Stamp
+    """The index, by which those who use the store know of each other."""
+
+
+class ReadOnlyReaders:
+    """Connections that only look, one for each thread; as `Readers`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = weakref.WeakKeyDictionary()
+        self._closed = False
+
+    def gates(self) -> list[Any]:
+        return list(self._all.values())
+
+    def abandon(self) -> None:
+        for reader in list(self._all):
+            forsake(reader)
+
+    def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        for _ in range(ATTEMPTS_MAX):
+            reader, seen = self._reader()
+            try:
+                with self._all[reader].lock():
+                    rows = reader.execute(QUERIES[name], values).fetchall()
+            except apsw.Error as error:
+                if self._changed(seen):
+                    continue
+                raise told(error, self._path, reader, name, values) from error
+            if not self._changed(seen):
+                return rows
+        raise StoreUnavailable(where=self._path, problem="it keeps changing", remedy="Try again")
+
+    @contextmanager
+    def alone(self) -> Iterator[apsw.Connection]:
+        """A connection for one long piece of reading, closed at its end."""
+        seen = look(self._path)
+        try:
+            reader = connect(self._path, seen)
+            try:
+                yield reader
+            finally:
+                reader.close()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        if self._changed(seen):
+            raise StoreUnavailable(where=self._path, problem="somebody began to write it", remedy="Try again")
+
+    def _reader(self) -> tuple[apsw.Connection, FilesSeen]:
+        seen = look(self._path)
+        known: tuple[apsw.Connection, FilesSeen] | None = getattr(self._local, "known", None)
+        if self._closed:
+            raise StoreUnavailable(where=self._path, problem="it was closed", remedy="Open it again")
+        if known is not None and known[1] == seen:
+            return known
+        if known is not None:
+            known[0].close()
+        try:
+            reader = connect(self._path, seen)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        self._all[reader] = Gate()
+        self._local.known = (reader, seen)
+        return reader, seen
+
+    def _changed(self, seen: FilesSeen) -> bool:
+        return look(self._path) != seen
+
+    def close(self) -> None:
+        self._closed = True
+        for reader in list(self._all):
+            with suppress(apsw.Error):
+                reader.close()
+
+
+def look(path: str) -> FilesSeen:
+    """How the files of this store are now."""
+    index = _stamp(path + "-shm", whole=False)
+    whole = index is None
+    log = _stamp(path + "-wal", whole=whole)
+    return FilesSeen(_stamp(path, whole=whole), None if log is not None and whole and not log[2] else log, index)
+
+
+def _stamp(path: str, *, whole: bool) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    which = found.st_dev, found.st_ino
+    return (*which, found.st_size, found.st_mtime_ns) if whole else which
+
+
+def connect(path: str, seen: FilesSeen) -> apsw.Connection:
+    """A connection that makes no file and writes none. Raises the driver's errors."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    place = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    if seen.shared is not None:
+        connection = apsw.Connection(f"{place}?mode=ro&readonly_shm=1", flags=flags)
+    elif seen.log is not None:
+        connection = apsw.Connection(f"{place}?mode=ro", flags=flags, vfs=_unlocked().name)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()  # then the index of the log is in memory
+    else:
+        connection = apsw.Connection(f"{place}?mode=ro&immutable=1", flags=flags)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute("PRAGMA query_only=1; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
+    return connection
+
+
+class _UnlockedFile(apsw.VFSFile):
+    """A file on which nobody else works: locks are only said to be held, and nothing is written."""
+
+    def xLock(self, level: int) -> None:
+        pass
+
+    def xUnlock(self, level: int) -> None:
+        pass
+
+    def xCheckReservedLock(self) -> bool:
+        return False
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        raise apsw.ReadOnlyError("this file is only looked at")
+
+    def xTruncate(self, size: int) -> None:
+        raise apsw.ReadOnlyError("this file is only looked at")
+
+
+class _Unlocked(apsw.VFS):
+    name = "holdfast-onlooker"
+
+    def __init__(self) -> None:
+        super().__init__(self.name, "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE) | apsw.SQLITE_OPEN_READONLY
+        return _UnlockedFile("", name, flags)
+
+    def xDelete(self, name: str, sync: bool) -> None:
+        raise apsw.ReadOnlyError("files here are only looked at")
+
+
+_vfs: list[_Unlocked] = []
+_gate = threading.Lock()
+
+
+def _unlocked() -> _Unlocked:
+    """SQLite knows it by its name for as long as it is held here."""
+    with _gate:
+        if not _vfs:
+            _vfs.append(_Unlocked())
+        return _vfs[0]
+
+
+class ReadOnlySqliteEngine(SqliteEngine):
+    """Sessions in one SQLite file that is only looked at; see `protocol.Engine`."""
+
+    read_only = True
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        tick: Callable[[], float],
+        now: Callable[[], int] | None = None,
+        clock: str = "tick",
+        words_of: WordsOf | None = None,
+    ) -> None:
+        self.where = path
+        self._clock = clock_of(clock, tick, now)
+        self._words_of = words_of or (lambda *entry: None)
+        self._local = threading.local()
+        self._watchers = Watchers()
+        self._forked = False
+        self._gate = threading.Lock()
+        self._words: SqliteSearch | None = None
+        self._readers = ReadOnlyReaders(path)  # type: ignore[assignment]
+        _refuse_other(path)
+        self._read("session_number", "")  # what can't be read is told now
+        concern(self)
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        raise ReadOnlyStore(where=self.where)
+
+    def submit(self, commit: Commit) -> WriterTicket:
+        raise ReadOnlyStore(where=self.where)
+
+    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
+        self._check_fork()
+        return self._own_index().search(sought, limit=limit)
+
+    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
+        self._check_fork()
+        return self._own_index().matching(sought, limit=limit)
+
+    def _own_index(self) -> Any:
+        """An index of our own, in the folder for temporary files, gone with this handle."""
+        with self._gate:
+            if self._words is None:
+                folder = tempfile.mkdtemp(prefix="holdfast-search-")
+                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                self._words = SqliteSearch(
+                    os.path.join(folder, "search"),
+                    read=lambda name, values: self._read(name, *values),
+                    whole=lambda body: join(body, self._blob),
+                    words_of=self._words_of,
+                    lock_s=BUSY_MS / 1000,
+                )
+                self._words.rest()
+            return self._words.index
+
+    def close(self) -> None:
+        if not self._forked:
+            if self._words is not None:
+                self._words.close()
+            self._readers.close()
+            unconcern(self)
+
+    def gates(self) -> list[Any]:
+        return [*self._readers.gates(), *(self._words.gates() if self._words is not None else [])]
+
+    def abandon(self) -> None:
+        self._forked = True
+        self._readers.abandon()
+        if self._words is not None:
+            self._words.abandon()
+
+
+def _refuse_other(path: str) -> None:
+    """Refuses what is no store of this release."""
+    problem = None
+    try:
+        found = os.stat(path)
+        problem = None if stat.S_ISREG(found.st_mode) else "it is not a file"
+    except OSError as error:
+        problem = error.strerror
+    if problem is not None:
+        raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
+    refuse_lone_file(path)
+    try:
+        read_header(path)
+        connection = connect(path, look(path))
+        try:
+            owner = connection.execute("PRAGMA application_id").get
+            version = connection.execute("PRAGMA user_version").get
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    if owner != APPLICATION_ID:
+        raise not_ours(path)
+    if version > SCHEMA_VERSION:
+        raise SchemaMismatch(where=path, found=version, known=SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
+        remedy = "Open it once without `read_only`, or run `holdfast store migrate`"
+        raise StoreUnavailable(where=path, problem=f"it has the older format {version}", remedy=remedy)

@@ -1,0 +1,1 @@
+"""The search index, in a file of its own beside the log."""

@@ -1,0 +1,182 @@
+"""How the search index is fed: it reads the log, in the order of arrival, from the mark where it last stopped.
+
+Everything here is done by one process at a time, under the lock of the search file, and a piece of it is one
+transaction: killed at any point, the index is as it was before that piece. What is erased in the log goes from the
+index too.
+"""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any
+
+import apsw
+
+from holdfast.domain.search.query import SearchableText
+from holdfast.domain.search.tokenize import spaced
+from holdfast.engine.protocol import WordsOf
+from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
+from holdfast.errors import Damaged, StoreUnavailable
+
+VOLUME = 1 << 16
+"""So many entries of the log have their words in one table."""
+FEW = 64
+RENEWALS_MAX = 3
+
+Rows = list[tuple[Any, ...]]
+Read = Callable[[str, tuple[Any, ...]], Rows]
+"""Asks the log, by the name of a query. Raises Holdfast's errors: they are about the log, not about the index."""
+
+
+class SearchFeed:
+    """What brings the log into a search file. Not to be used by two threads at once."""
+
+    def __init__(self, file: SearchFile, *, read: Read, whole: Callable[[bytes], bytes], words_of: WordsOf) -> None:
+        self._file, self._read, self._whole, self._words_of = file, read, whole, words_of
+
+    def is_caught_up(self, head: int) -> bool:
+        with contextlib.suppress(Spoiled), self._file.judged():
+            n, id = self._file.open().execute(SEARCH["mark"]).get
+            return n >= head and self.is_of_this_log(n, id)
+        return False
+
+    def is_of_this_log(self, n: int, id: bytes) -> bool:
+        """The log may have been restored from a backup, or be another one."""
+        return not id or self._read("log_id", (n,)) == [(id,)]
+
+    def step(self, size: int) -> bool:
+        """Indexes the next entries of the log, at most so many; False when there are none."""
+        with self._file.judged(), self._file.locked():
+            for _ in range(RENEWALS_MAX):
+                try:
+                    with self._file.judged():
+                        return self._extend(size)
+                except Spoiled:
+                    self._file.renew()
+            raise Spoiled("it is no good as soon as it is made")
+
+    def _extend(self, size: int) -> bool:
+        connection = self._file.open()
+        n, id = connection.execute(SEARCH["mark"]).get  # under the lock nobody else moves it
+        if not self.is_of_this_log(n, id):
+            raise Spoiled("it is of another log")
+        rows = self._next(n, size)
+        erased, blanked = ([row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked"))
+        if erased or blanked:
+            self.forget(erased, blanked)  # if whoever erased them was killed before it did
+            connection = self._file.open()
+        if rows:
+            with transaction(connection, "IMMEDIATE"):
+                self._add(connection, rows)
+            self._file.seal(rows[-1][0])
+        return bool(rows)
+
+    def _next(self, n: int, size: int) -> Rows:
+        """What comes next in the log. Entries that can't be read any more are passed over: whoever reads their session
+        is told, and the rest can be found (I-18).
+        """
+        try:
+            return self._read("log_after", (n, size))
+        except Damaged:
+            rows: Rows = []
+            for one in range(n + 1, n + 1 + size):
+                with contextlib.suppress(Damaged):
+                    rows += [row for row in self._read("log_after", (one - 1, 1)) if row[0] == one]
+            last = min(n + size, self._read("log_head", ())[0][0])
+            return rows or [(last, 0, "", None, 0, "", b"", 0, b"", b"")]
+
+    def _add(self, connection: apsw.Connection, rows: Rows) -> None:
+        volumes: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+        times: dict[int, list[int]] = defaultdict(list)
+        for n, number, tenant, key, seq, kind, _id, at, note, body in rows:
+            _, words = self.words(number, seq, kind, note, body)
+            if words is not None:
+                facets = [f"s{number}", facet("t", tenant), facet("r", words.role), f"p{int(words.partial)}"]
+                facets += [facet("k", key)] if key is not None else []
+                facets += [facet("f", tool) for tool in words.tools]
+                volumes[n // VOLUME].append((n, spaced(words.text), " ".join(facets)))
+                times[n // VOLUME].append(at)
+        for volume, added in volumes.items():
+            connection.execute(SEARCH["add_words_table"].format(volume=volume))
+            connection.execute(SEARCH["add_volume"], (volume, min(times[volume]), max(times[volume])))
+            connection.executemany(SEARCH["add_words"].format(volume=volume), added)
+        connection.execute(SEARCH["set_mark"], (rows[-1][0], rows[-1][6]))
+
+    def words(self, session: int, seq: int, kind: str, note: bytes, body: bytes) -> tuple[bytes, SearchableText | None]:
+        """The whole body of an entry, and what can be found in it. One that makes no sense hides no other (I-18)."""
+        try:
+            whole = self._whole(body)
+            return whole, self._words_of(kind, note, whole, partial(self._notes, session, seq))
+        except StoreUnavailable:
+            raise
+        except Exception:
+            return b"", None
+
+    def _notes(self, session: int, seq: int, needle: bytes) -> list[bytes]:
+        """Notes of messages that came before this one in its session and have these bytes in them."""
+        with contextlib.suppress(Damaged):
+            return [note for (note,) in self._read("log_notes", (session, seq, needle))] if needle else []
+        return []
+
+    def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
+        """Takes sessions out of every byte of the file, and messages of the `blanked` ones that have lost their words,
+        or throws it away and says that it is `Spoiled`; only under the lock.
+        """
+        try:
+            with self._file.judged():
+                self._take_out(sessions, blanked)
+        except (Spoiled, StoreUnavailable) as error:
+            self._file.remove()
+            raise Spoiled("it held words that were erased") from error
+        finally:
+            self._file.sweep()
+
+    def _take_out(self, sessions: Sequence[int], blanked: Sequence[int]) -> None:
+        wordless = [n for session in blanked for (n,) in self._read("log_wordless", (session,))]
+        connection = self._file.open()
+        touched = False
+        with transaction(connection, "IMMEDIATE"):
+            for (volume,) in connection.execute(SEARCH["all_volumes"]).fetchall():
+                gone: Rows = [
+                    row
+                    for n in wordless
+                    if n // VOLUME == volume
+                    for row in connection.execute(SEARCH["words_at"].format(volume=volume), (n,))
+                ]
+                for start in range(0, len(sessions), FEW):
+                    expression = any_of(sessions[start : start + FEW])
+                    gone += connection.execute(SEARCH["words"].format(volume=volume), (expression,)).fetchall()
+                if gone:
+                    connection.executemany(SEARCH["remove_words"].format(volume=volume), gone)
+                    connection.execute(SEARCH["optimize"].format(volume=volume))
+                    touched = True
+            if touched:
+                self._file.condemn(connection)
+        if touched:
+            self._file.rewrite()
+
+
+@contextlib.contextmanager
+def transaction(connection: apsw.Connection, kind: str) -> Iterator[None]:
+    """`DEFERRED` to read the file as of one moment, `IMMEDIATE` to write it."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@lru_cache(maxsize=4096)
+def facet(kind: str, name: str) -> str:
+    """A thing one can filter by, as a word. Names are hashed: they may be anything, and are nobody's business here."""
+    return kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def any_of(sessions: Sequence[int]) -> str:
+    """Messages of one of these sessions, in the words of FTS5."""
+    return "facet : (" + " OR ".join(f'"s{session}"' for session in sessions) + ")"

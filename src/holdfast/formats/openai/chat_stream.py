@@ -1,0 +1,251 @@
+"""Streams of the Chat Completions API: chunks to deltas, deltas to an assistant message.
+
+Many servers speak this API and add to it, so whatever a delta holds is kept: what has no part of its own grows under
+its own key in the payload (OpenRouter's `images` and `reasoning_details`, Gemini's `extra_content` of a call).
+
+Part indexes: 0 text, 1 refusal, 2 and 3 the two spellings of reasoning, then the calls in the order they began. Content
+that comes as a list of blocks begins at 1000, a block each; 900 is the transcript of spoken audio; -1 holds all other
+keys of the message, -2 those of the chunks themselves.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection
+from typing import Any
+
+from holdfast.domain.chunk import Delta
+from holdfast.domain.message import MessageNote, Payload
+from holdfast.formats.assembling import Assembling, counts
+from holdfast.formats.merging import merged
+from holdfast.formats.sdk_objects import field, plain
+from holdfast.formats.shaping import dumped
+
+_FIELDS = (
+    ("content", "text", 0),
+    ("refusal", "refusal", 1),
+    ("reasoning_content", "thinking", 2),
+    ("reasoning", "thinking", 3),
+)
+_CALLS_FROM = 4
+_TRANSCRIPT = 900
+_CONTENT_FROM = 1000
+_MORE, _AROUND = -1, -2
+
+_OWN_KEYS = frozenset({"role", "tool_calls", "function_call", "audio", *(name for name, _, _ in _FIELDS)})
+_CALL_KEYS = frozenset({"index", "id", "type", "function", "custom"})
+_FRAME_KEYS = frozenset(
+    {
+        "id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation",
+        "provider", "error",
+    }
+)  # fmt: skip
+_BROKEN = frozenset({"error", "network_error", "insufficient_system_resource", "abort", "cancelled"})
+"""Reasons to stop that are no end of a message: OpenRouter, Zhipu, DeepSeek and vLLM give them when a server failed."""
+
+
+class ChatAssembly(Assembling):
+    """One streamed reply. It is complete once a finish reason was said; the usage may follow in a chunk of its own."""
+
+    def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
+        super().__init__()
+        self._note_payload = note
+        self._model: str | None = None
+        self._slots: dict[int, int] = {}
+        self._opened: list[str] = []
+        self._blocks: list[str] = []  # the kinds of the content's blocks so far, if it comes in blocks
+        self._broke = False
+
+    def take(self, chunk: Any) -> list[Delta]:
+        """A chunk as deltas; of several choices only the first is the message."""
+        out: list[Delta] = []
+        model = field(chunk, "model")
+        if model and model != self._model:
+            self._model = str(model)
+            out.append(("meta", 0, {"model": self._model}))
+        if field(chunk, "error"):
+            self._broke = True
+            out.append(("meta", 0, {"finish": "error"}))
+        for choice in field(chunk, "choices") or ():
+            if not field(choice, "index"):
+                self._take_choice(choice, out)
+        usage = field(chunk, "usage")
+        if usage:
+            out.append(("meta", 0, {"usage": _usage(usage)}))
+        around = _extra(chunk, _FRAME_KEYS)
+        if around:
+            out.append(("part", _AROUND, around))
+        return out
+
+    def _take_choice(self, choice: Any, out: list[Delta]) -> None:
+        delta = field(choice, "delta") or field(choice, "message")
+        if delta is not None:
+            self._take_delta(delta, out)
+        finish = field(choice, "finish_reason")
+        if finish:
+            self._broke = self._broke or finish in _BROKEN
+            out.append(("meta", 0, {"finish": str(finish)}))
+            if not self._broke:
+                out.append(("done", 0, None))
+
+    def _take_delta(self, delta: Any, out: list[Delta]) -> None:
+        if type(delta) is dict and len(delta) == 1 and type(delta.get("content")) is str and not self._blocks:
+            if delta["content"]:  # nearly every chunk of a stream says some words and nothing else
+                out.append(("text", 0, delta["content"]))
+            return
+        for name, kind, index in _FIELDS:
+            value = field(delta, name)
+            if not value:
+                continue
+            if name == "content" and (self._blocks or not isinstance(value, str)):
+                self._take_blocks(value, out)
+            elif isinstance(value, str):
+                out.append((kind, index, value))
+            else:
+                out.append(("part", _MORE, {name: plain(value)}))
+        for call in field(delta, "tool_calls") or ():
+            self._take_call(call, out)
+        function = field(delta, "function_call")
+        if function:
+            self._take_call({"index": 0, "type": "function_call", "function": function}, out)
+        audio = plain(field(delta, "audio"))
+        if isinstance(audio, dict):
+            self._take_audio(audio, out)
+        more = _extra(delta, _OWN_KEYS)
+        if more:
+            out.append(("part", _MORE, more))
+
+    def _take_blocks(self, content: Any, out: list[Delta]) -> None:
+        """Content as a list of blocks, whose texts grow like any text; words after blocks are one more block."""
+        blocks = content if isinstance(content, list | tuple) else [content]
+        for block in blocks:
+            said = {"type": "text", "text": block} if isinstance(block, str) else plain(block)
+            if not isinstance(said, dict):
+                said = {"type": "text", "text": dumped(said)}
+            kind = str(said.get("type") or "unknown")
+            if not self._blocks or self._blocks[-1] != kind:
+                self._blocks.append(kind)
+            index = _CONTENT_FROM + len(self._blocks) - 1
+            text = said.get("text")
+            if kind == "text" and isinstance(text, str):
+                said = {key: value for key, value in said.items() if key != "text"}
+                out.append(("text", index, text))
+            if kind != "text" or said.keys() != {"type"}:
+                out.append(("part", index, {**said, "type": kind}))
+
+    def _take_audio(self, audio: dict[str, Any], out: list[Delta]) -> None:
+        """Speech is stored as it comes; its transcript is what there is to show."""
+        transcript = audio.get("transcript")
+        if isinstance(transcript, str) and transcript:
+            out.append(("text", _TRANSCRIPT, transcript))
+        rest = {key: value for key, value in audio.items() if key != "transcript" and value is not None}
+        out.append(("part", _MORE, {"audio": rest}))
+
+    def _take_call(self, call: Any, out: list[Delta]) -> None:
+        kind = "custom" if field(call, "custom") else "function"
+        said = field(call, kind)
+        call_id, name = field(call, "id"), field(said, "name")
+        place = field(call, "index")
+        slot = self._slots.get(place if isinstance(place, int) else len(self._opened) - 1)
+        # Some servers send every call at index 0: another id with a name is another call.
+        if slot is None or (call_id and name and str(call_id) != self._opened[slot]):
+            slot = len(self._opened)
+            self._slots[place if isinstance(place, int) else slot] = slot
+            self._opened.append(str(call_id or ""))
+            opened = {"id": str(call_id or ""), "name": str(name or "")}
+            if kind == "custom" or field(call, "type") == "function_call":
+                opened["type"] = kind if kind == "custom" else "function_call"
+            out.append(("call", _CALLS_FROM + slot, opened))
+        arguments = field(said, "input" if kind == "custom" else "arguments")
+        if arguments:
+            words = arguments if isinstance(arguments, str) else dumped(plain(arguments))
+            out.append(("arguments", _CALLS_FROM + slot, words))
+        more = _extra(call, _CALL_KEYS)
+        if more:
+            out.append(("part", _CALLS_FROM + slot, more))
+
+    def _put(self, index: int, block: Any) -> None:
+        before = self._parts.get(index)
+        grown = merged(before, block)
+        if index == _MORE and before and "data" in block.get("audio", ()):
+            data = _joined_base64(before.get("audio", {}).get("data"), block["audio"]["data"])
+            grown = {**grown, "audio": {**grown["audio"], "data": data}}
+        self._parts[index] = grown
+
+    def _payload(self) -> Payload | None:
+        more = self._parts.get(_MORE) or {}
+        if not self._grown and not self._calls and not self._parts.keys() - {_AROUND}:
+            return None
+        payload: dict[str, Any] = {"role": "assistant", "content": self._content()}
+        for name, kind, index in _FIELDS[1:]:
+            grown = self._joined(index, kind)
+            if grown is not None:
+                payload[name] = grown
+        payload.update({key: value for key, value in more.items() if key not in payload})
+        transcript = self._joined(_TRANSCRIPT, "text")
+        if transcript is not None:
+            payload["audio"] = {**payload.get("audio", {}), "transcript": transcript}
+        payload.update(self._said_calls())
+        if self._parts.get(_AROUND):
+            payload["_response"] = self._parts[_AROUND]
+        return payload
+
+    def _content(self) -> Any:
+        words = self._joined(0, "text")
+        places = sorted(place for place in {*self._grown, *self._parts} if place >= _CONTENT_FROM)
+        if not places:
+            return words
+        blocks = [{"type": "text", "text": words}] if words else []
+        return [*blocks, *map(self._block, places)]
+
+    def _block(self, place: int) -> dict[str, Any]:
+        block: dict[str, Any] = dict(self._parts.get(place) or {"type": "text"})
+        text = self._joined(place, "text")
+        return block if text is None else {**block, "text": text}
+
+    def _said_calls(self) -> dict[str, Any]:
+        calls = [(index, self._calls[index]) for index in sorted(self._calls)]
+        if any(call.get("type") == "function_call" for _, call in calls):
+            index, call = calls[0]  # the API's first kind of call, of which a message has one
+            return {"function_call": {"name": call["name"], "arguments": self._joined(index, "arguments") or ""}}
+        return {"tool_calls": [self._call(index, call) for index, call in calls]} if calls else {}
+
+    def _call(self, index: int, call: dict[str, str]) -> dict[str, Any]:
+        said = self._joined(index, "arguments") or ""
+        more = self._parts.get(index) or {}
+        if call.get("type") == "custom":
+            return {"id": call["id"], "type": "custom", "custom": {"name": call["name"], "input": said}, **more}
+        function = {"name": call["name"], "arguments": said}
+        return {"id": call["id"], "type": "function", "function": function, **more}
+
+    def _note(self, payload: Payload) -> MessageNote:
+        return self._note_payload(payload)
+
+
+def _joined_base64(before: Any, piece: Any) -> Any:
+    """Audio comes in pieces of which each may be padded; joined as they are, nothing could read them."""
+    if not (isinstance(before, str) and isinstance(piece, str) and before.endswith("=")):
+        return merged(before, piece)
+    try:
+        return b64encode(b64decode(before, validate=True) + b64decode(piece, validate=True)).decode()
+    except ValueError:
+        return before + piece
+
+
+def _extra(value: Any, known: frozenset[str]) -> dict[str, Any]:
+    """What a chunk says beyond the keys that are known, whether it is a dict or an SDK object; nulls say nothing."""
+    if type(value) is dict:
+        keys: Collection[str] = value.keys()
+        if value.keys() <= known:
+            return {}
+    else:
+        keys = {*getattr(value, "model_fields_set", ()), *(getattr(value, "model_extra", None) or ())}
+    found = {key: plain(field(value, key)) for key in keys if key not in known}
+    return {key: item for key, item in found.items() if item is not None}
+
+
+def _usage(usage: Any) -> dict[str, int]:
+    return counts(
+        input=field(usage, "prompt_tokens"),
+        output=field(usage, "completion_tokens"),
+        cached=field(field(usage, "prompt_tokens_details"), "cached_tokens"),
+        reasoning=field(field(usage, "completion_tokens_details"), "reasoning_tokens"),
+    )

@@ -1,0 +1,87 @@
+"""Which foreign stores there are, and which of them a path is: told by what is in it, never by its name."""
+
+import os
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from holdfast.importers.damaged_stores import DATABASES, TEXTS, damage_at
+from holdfast.importers.reader import ForeignReader
+
+UNKNOWN = "unknown"
+TREE = "openviking"
+"""The kind whose sessions are folders: nothing else is looked for in them."""
+READERS = {
+    "hermes": ("hermes.reader", "HermesReader"),
+    "goose": ("goose.reader", "GooseReader"),
+    "openviking": ("openviking.reader", "OpenVikingReader"),
+    "claude": ("claude.reader", "ClaudeReader"),
+    "codex": ("codex.reader", "CodexReader"),
+    "agents": ("agents_sdk.reader", "AgentsReader"),
+}
+"""Each kind, with its module and its class."""
+KindOf = Callable[[str | os.PathLike[str]], str | None]
+"""Tells what a file or a folder is; there are more kinds than those of this layer."""
+ENDINGS = (*DATABASES, *TEXTS)
+"""What a file is called that is worth a look when a whole folder was given."""
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """What a file or a folder is; None when no reader knows it."""
+    for kind in READERS:
+        if _reader(kind).recognises(Path(path)):
+            return kind
+    return None
+
+
+def open_shelf(kind: str, path: str | os.PathLike[str]) -> ForeignReader:
+    """The store of this kind at this path, opened from a private copy."""
+    shelf: ForeignReader = getattr(_reader(kind), READERS[kind][1])(Path(path))
+    return shelf
+
+
+def source_of(path: str | os.PathLike[str]) -> str:
+    """What a store is told apart by from others that call their sessions alike: where it lies."""
+    return os.path.realpath(path)
+
+
+def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
+    """The stores that a path means, each with its kind: the one that it is; or, of a folder, all that are in it and in
+    the folders below, of whatever kind. Sessions that are folders make one store together, whose path is the folder
+    that was given, whatever else is in it. A file that looks like a damaged store is of kind `UNKNOWN`.
+    """
+    if not os.path.isdir(path):
+        kind = kind_of(path)
+        return [(kind, path)] if kind is not None else []
+    found: list[tuple[str, str]] = []
+    has_sessions = False
+    for each in _walked(path):
+        if each.is_dir():
+            has_sessions = True
+        elif kind := kind_of(each) or (UNKNOWN if damage_at(each) else None):
+            found.append((kind, str(each)))
+    return [(TREE, path), *found] if has_sessions else found
+
+
+def _walked(folder: str) -> Iterator[Path]:
+    """The folders that are sessions, and the files that may be stores, in a folder and in those below it; in an order
+    that does not change. Links are not followed: a tree means what lies in it.
+    """
+    for where, below, names in os.walk(folder):
+        if _reader(TREE).is_session(Path(where)):
+            below.clear()
+            yield Path(where)
+            continue
+        below.sort()
+        files = (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
+        yield from (file for file in files if not file.is_symlink())
+
+
+def parts_of(kind: str, path: str | os.PathLike[str]) -> list[Path]:
+    """What of a path belongs to the store of this kind that is there: of a folder, the sessions in it."""
+    return (list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []) or [Path(path)]
+
+
+def _reader(kind: str) -> Any:
+    return import_module(f"holdfast.importers.{READERS[kind][0]}")

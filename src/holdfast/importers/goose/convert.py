@@ -1,0 +1,128 @@
+"""goose's sessions as stories: flags become labels, a sub-agent's session follows from the one that asked for it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.message import Usage
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
+from holdfast.importers.goose.records import (
+    GooseRow,
+    GooseSession,
+    instant_of,
+    milliseconds_of,
+    shown_to,
+    text_of,
+    whole,
+)
+
+FORMAT = "goose"
+ROLES = ("user", "assistant")
+OWN_NOTES = "holdfast"
+"""The key in a message's metadata under which a healer notes what it knows."""
+
+
+def foreign_session(session: GooseSession, lines: Iterable[ForeignMessage], facts: dict[str, Any]) -> ForeignSession:
+    """A session with its lines."""
+    columns = session.columns
+    return ForeignSession(
+        kind="goose",
+        id=session.id,
+        place=session.place,
+        lines=lines,
+        title=_title(columns),
+        opened_at=instant_of(columns.get("created_at")),
+        parent=session.parent,
+        lineage="delegate" if session.parent else None,
+        facts={**columns, **facts},
+    )
+
+
+def lines_of(rows: Iterable[GooseRow], session: str, repeated: Iterable[str] | None = None) -> Iterator[ForeignMessage]:
+    """Rows as lines, each with its origin: the message's id, which outlives a rewriting of the history, with a number
+    where it comes again. `repeated` names the ids that do, where that is known, so that not all have to be remembered.
+    """
+    known = None if repeated is None else frozenset(repeated)
+    met: Counter[str] = Counter()
+    for row in rows:
+        name = named(row, session)
+        if known is None or name in known:
+            met[name] += 1
+        yield line_of(row, name if met[name] < 2 else f"{name}#{met[name]}")
+
+
+def named(row: GooseRow, session: str) -> str:
+    """A message's id; goose itself names the rows of its first releases like this when it moves them to a later one."""
+    return row.message_id or f"msg_{session}_{row.number}"
+
+
+def line_of(row: GooseRow, origin: str) -> ForeignMessage:
+    metadata = row.metadata or {}
+    return ForeignMessage(
+        origin=origin,
+        place=row.place,
+        role=row.role if row.role in ROLES else "user",
+        payload=payload_of(row),
+        format=FORMAT,
+        at=milliseconds_of(row.created),
+        labels=_labels(row),
+        usage=_usage(metadata.get("usage")),
+        model=_model(metadata.get("inference")),
+    )
+
+
+def payload_of(row: GooseRow) -> dict[str, Any]:
+    """The message as goose shapes it. What could not be taken apart stands beside it under its column's name."""
+    payload: dict[str, Any] = {"id": row.message_id, "role": row.role, "created": row.created}
+    payload["content"] = [] if row.content is None else row.content
+    if row.content is None:
+        payload["content_json"] = text_of(row.raw)
+    if row.metadata is not None:
+        payload["metadata"] = row.metadata
+    elif row.raw_metadata:
+        payload["metadata_json"] = text_of(row.raw_metadata)
+    return {**row.rest, **payload}
+
+
+def _labels(row: GooseRow) -> dict[str, Any]:
+    labels: dict[str, Any] = {}
+    readable = row.role in ROLES and row.content is not None
+    if not readable or not shown_to(row, "agentVisible"):
+        labels["visible_to_model"] = False
+    if not shown_to(row, "userVisible"):
+        labels["visible_to_user"] = False
+    noted = (row.metadata or {}).get(OWN_NOTES)
+    if isinstance(noted, dict):
+        labels.update({key: value for key, value in noted.items() if isinstance(value, bool)})
+    return labels
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    cached = usage.get("cacheReadInputTokens", usage.get("cacheReadTokens"))
+    return Usage(input=whole(usage.get("inputTokens")), output=whole(usage.get("outputTokens")), cached=whole(cached))
+
+
+def _model(inference: Any) -> str | None:
+    if not isinstance(inference, dict):
+        return None
+    found = inference.get("resolvedModel") or inference.get("requestedModel")
+    return found if isinstance(found, str) else None
+
+
+def _title(columns: dict[str, Any]) -> str | None:
+    found = columns.get("name") or columns.get("description")
+    return found if isinstance(found, str) else None
+
+
+class GooseMessages(msgspec.Struct, frozen=True):
+    """Lines that can be gone through again and again, and are read anew each time."""
+
+    read: Any
+
+    def __iter__(self) -> Iterator[ForeignMessage]:
+        found: Iterator[ForeignMessage] = self.read()
+        return found

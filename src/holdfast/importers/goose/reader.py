@@ -1,0 +1,149 @@
+"""goose's stores: `sessions.db`, the JSON lines of its first releases, and what it exports.
+
+All three are one kind to whoever reads them. A store is copied, opened in the copy, and told session by session.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.errors import StoreUnavailable
+from holdfast.importers.damaged_rows import TROUBLE
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
+from holdfast.importers.goose.convert import GooseMessages, foreign_session, lines_of
+from holdfast.importers.goose.database import GooseDatabase, looks_like_goose
+from holdfast.importers.goose.files import GooseExport, GooseLegacy, is_export, is_header, is_message
+from holdfast.importers.goose.records import GooseRow, GooseSession, Paid
+from holdfast.importers.jsonl import first_values, parsed
+from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
+from holdfast.importers.reader import UnreadableRecord
+
+_START = 1 << 20
+_RAW_MAX = 1 << 16
+_FIRST = 5
+"""So many lines are looked at where the header is not one."""
+_TABLE_WORDS = (b"content_json", b"created_timestamp")
+
+
+class GooseStore(Protocol):
+    """A goose store of any of the three shapes, in a private copy."""
+
+    problems: list[UnreadableRecord]
+
+    def sessions(self) -> Iterator[GooseSession]: ...
+
+    def rows(self, session: GooseSession) -> Iterator[GooseRow]: ...
+
+    def repeated(self, session: GooseSession) -> set[str] | None: ...
+
+    def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]: ...
+
+    def rewritten(self, session: GooseSession) -> str: ...
+
+    def close(self) -> None: ...
+
+
+def recognises(path: Path) -> bool:
+    """Whether a path is a store of goose, by what is in it."""
+    try:
+        return path.is_file() and (_is_database(path) or _is_export(path) or _is_legacy(path))
+    except OSError:
+        return False
+
+
+class GooseReader:
+    """A store of goose. `live`: some process has it open, and what is last in it may be under way."""
+
+    kind = "goose"
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.live = is_live(path)
+        self._copy = PrivateCopy(path)
+        self._unread: dict[tuple[str, str], UnreadableRecord] = {}
+        try:
+            self.book = _opened(self._copy.path, Path(path).name)
+            self.book.problems += self._copy.left_out
+        except TROUBLE as error:
+            self._copy.close()
+            problem = f"it can't be read ({error})"
+            remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
+            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
+        except BaseException:
+            self._copy.close()
+            raise
+
+    def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
+        """Its sessions; lines are read from the copy whenever they are gone through."""
+        for found in self.book.sessions():
+            if session is None or found.id == session:
+                yield foreign_session(found, GooseMessages(lambda found=found: self._lines(found)), self._facts(found))
+
+    def unreadable(self) -> list[UnreadableRecord]:
+        return [*self.book.problems, *self._unread.values()]
+
+    def not_examined(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.book.close()
+        self._copy.close()
+
+    def _lines(self, session: GooseSession) -> Iterator[ForeignMessage]:
+        return lines_of(self._rows(session), session.id, self.book.repeated(session))
+
+    def _rows(self, session: GooseSession) -> Iterator[GooseRow]:
+        for row in self.book.rows(session):
+            problem = row.problem or row.content_problem
+            if problem:
+                unread = UnreadableRecord(session.id, row.place, problem, row.raw[:_RAW_MAX])
+                self._unread[session.id, row.place] = unread
+            yield row
+
+    def _facts(self, session: GooseSession) -> dict[str, Any]:
+        """The ledger in a few sums: it knows of calls whose replies are lost."""
+        paid = self.book.usage_rows(session)
+        if not paid:
+            return {}
+        spent = {"calls": len(paid), "input": sum(p.input for p in paid), "output": sum(p.output for p in paid)}
+        return {"usage_ledger": spent}
+
+
+def _opened(path: Path, name: str) -> GooseStore:
+    if is_sqlite(path) or Path(f"{path}-wal").exists():
+        return GooseDatabase(path)
+    return GooseExport(path, name) if _is_export(path) else GooseLegacy(path, name)
+
+
+def _is_database(path: Path) -> bool:
+    """The tables are looked for in the first pages of the file and of its log, and asked for if they are not there."""
+    log = f"{path}-wal"
+    if not is_sqlite(path):
+        return False
+    start = read_start(path, _START) + (read_start(log, _START) if os.path.isfile(log) else b"")
+    if all(word in start for word in _TABLE_WORDS):
+        return True
+    try:
+        with PrivateCopy(path) as copy:
+            return looks_like_goose(copy.path)
+    except StoreUnavailable:
+        return False
+
+
+def _is_export(path: Path) -> bool:
+    start = read_start(path, _START).lstrip()
+    first = parsed(start.split(b"\n", 1)[0])[0]
+    if isinstance(first, dict):
+        return is_export(first)
+    return start.startswith(b"{") and b'"conversation"' in start and b'"working_dir"' in start
+
+
+def _is_legacy(path: Path) -> bool:
+    """By its header, or by the first messages where that is broken."""
+    first = parsed(read_start(path, _START).split(b"\n", 1)[0])[0]
+    if isinstance(first, dict):
+        return is_header(first) or is_message(first)
+    begins = islice(first_values(path, (b'"role"', b'"working_dir"')), _FIRST)
+    return any(is_header(value) or is_message(value) for value in begins)

@@ -1,0 +1,208 @@
+"""The rows of a Hermes session as a story.
+
+Copies that a compaction made are folded into their originals and the summary says which messages it keeps; what a
+branch copied from its parent is left out, since the story begins behind it. Rows that the user took back, and rows that
+are only metadata, are told and hidden from the model.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.message import USUAL_FORMAT
+from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Lineage, Summary
+from holdfast.importers.hermes.compaction_copies import Folded, fold, key
+from holdfast.importers.hermes.records import HermesRow, HermesSession, calls, is_taken_back, parts
+
+Context = Sequence[tuple[HermesRow, str]]
+"""Live rows of a parent, each with the name of the message it is."""
+FOLDED, WAS = "folded_into", "was"
+"""Labels of a row that a healer folded into another: it says nothing that the other does not. A copy that a compaction
+made also has the flags it had, for its summary's sake.
+"""
+_OWN_KEYS = ("call_id", "response_item_id")
+"""What Hermes notes in a call, and takes off before it sends it."""
+_ROLES = ("user", "assistant", "tool", "system")
+_OWN_COLUMNS = {"id", "title", "system_prompt", "started_at", "ended_at", "end_reason", "session_key"}
+
+
+class HermesMessages:
+    """Lines that are made anew whenever they are gone through."""
+
+    def __init__(self, make: Callable[[], Iterator[ForeignMessage | Summary]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
+        return self._make()
+
+
+def foreign_session(
+    session: HermesSession,
+    facts: Mapping[str, Any],
+    lines: Iterable[ForeignMessage | Summary],
+    *,
+    parent: str | None,
+    lineage: Lineage | None,
+    parent_origin: str | None,
+    current: bool,
+) -> ForeignSession:
+    """The session with what its row says; its lines are told elsewhere."""
+    ended = session.ended_at is not None
+    return ForeignSession(
+        kind="hermes",
+        id=session.id,
+        place=f"sessions.id={session.id}",
+        lines=lines,
+        key=session.key,
+        current=current,
+        title=_string(facts.get("title")),
+        opened_at=_milliseconds(session.started_at),
+        ended=(session.end_reason or "ended") if ended else None,
+        ended_at=_milliseconds(session.ended_at) if session.ended_at is not None else None,
+        instructions=_string(facts.get("system_prompt")),
+        parent=parent,
+        lineage=lineage,
+        parent_origin=parent_origin,
+        facts={name: _plain(value) for name, value in facts.items() if value is not None and name not in _OWN_COLUMNS},
+    )
+
+
+def lines_of(rows: Sequence[HermesRow], before: Context, model: str | None) -> Iterator[ForeignMessage | Summary]:
+    """The lines of a session's rows; `before` is the parent's context when they begin with a compaction of it."""
+    rows = [_as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels]
+    folded = fold(rows, before)
+    for row in rows:
+        if row.id in folded.copy_of:
+            continue
+        yield _summary(row, folded) if row.id in folded.generations else line(row, model)
+
+
+def context_of(rows: Sequence[HermesRow], before: Context) -> Context:
+    """What a compaction of a session can copy."""
+    return fold(rows, before).context()
+
+
+def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
+    """What a branch of a session can copy. All that was compacted is shared as soon as the summary is."""
+    folded = fold(rows, before)
+    names: dict[int, str] = {}
+    waiting: list[int] = []
+    summary = ""
+    for row in folded.kept:
+        if row.id in folded.generations:
+            summary = row.name
+            names |= dict.fromkeys(waiting, summary)
+            waiting.clear()
+        elif row.id in folded.copy_of:
+            names[row.id] = summary
+            waiting.append(row.id)
+    return [
+        (row, names.get(row.id, row.name))
+        for row in rows
+        if row.role in _ROLES and (row.active or is_taken_back(row)) and FOLDED not in row.labels
+    ]
+
+
+def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]:
+    """How many rows of a branch are its parent's, and the name of the last of those messages."""
+    count, place, last = 0, 0, None
+    for row in rows:
+        if is_taken_back(row):
+            break
+        while place < len(before) and is_taken_back(before[place][0]) and key(before[place][0]) != key(row):
+            place += 1
+        if place == len(before) or key(before[place][0]) != key(row):
+            break
+        count, place, last = count + 1, place + 1, before[place][1]
+    return count, last
+
+
+def line(row: HermesRow, model: str | None) -> ForeignMessage:
+    """One row, told."""
+    return ForeignMessage(
+        origin=row.name,
+        place=row.place,
+        role=row.role if row.role in _ROLES else "system",
+        payload=payload(row),
+        format=USUAL_FORMAT,
+        at=_milliseconds(row.timestamp),
+        labels=_labels(row),
+        model=model if row.role == "assistant" else None,
+    )
+
+
+def payload(row: HermesRow) -> dict[str, Any]:
+    """The row as a message; columns that a provider does not know are under `_hermes`, by their own names."""
+    known = row.role in _ROLES
+    said: dict[str, Any] = {"role": row.role if known else "system", "content": _content(row)}
+    kept: dict[str, Any] = {} if known else {"role": row.role}
+    asked = calls(row)
+    if asked:
+        said["tool_calls"] = [{key: call[key] for key in call if key not in _OWN_KEYS} for call in asked]
+    if asked is None or said.get("tool_calls", asked) != asked:
+        kept["tool_calls"] = row.tool_calls
+    if row.tool_call_id is not None:
+        said["tool_call_id"] = row.tool_call_id
+    for name in ("reasoning", "reasoning_content"):
+        if isinstance(row.rest.get(name), str):
+            said[name] = row.rest[name]
+    for name in ("id", "timestamp", "tool_name", "finish_reason", "observed"):
+        kept[name] = getattr(row, name)
+    kept |= {name: _plain(value) for name, value in row.rest.items() if name not in said}
+    said["_hermes"] = {name: value for name, value in kept.items() if value is not None}
+    return said
+
+
+def _as_it_was(row: HermesRow) -> HermesRow:
+    if WAS not in row.labels:
+        return row
+    active, compacted = row.labels[WAS]
+    return msgspec.structs.replace(row, active=active, compacted=compacted, labels={})
+
+
+def _content(row: HermesRow) -> Any:
+    try:
+        found = parts(row)
+    except ValueError:
+        return row.content
+    if found is None or not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in found):
+        return row.content
+    return found
+
+
+def _labels(row: HermesRow) -> dict[str, Any]:
+    labels = dict(row.labels)
+    if row.role not in _ROLES:
+        labels |= HIDDEN | {row.role: True}
+    if is_taken_back(row):
+        labels |= HIDDEN if row.labels else HIDDEN | {"taken_back": True}
+    if row.observed:
+        labels["observed"] = True
+    return labels
+
+
+def _summary(row: HermesRow, folded: Folded) -> Summary:
+    generation = folded.generations[row.id]
+    keeps, heads = generation.keeps, generation.heads
+    shows = (*keeps[:heads], row.name, *keeps[heads:]) if heads else ()
+    at = _milliseconds(row.timestamp)
+    return Summary(row.name, row.place, row.content or "", keeps, at, shows, is_shown=True)
+
+
+def _milliseconds(at: float) -> int:
+    return math.floor(at * 1000)
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as JSON can hold it."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,18 @@
+"""A session that `holdfast export --as holdfast` wrote: known by how it begins, however damaged the rest of it is."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from holdfast.importers.private_copy import read_start
+
+_START = re.compile(rb'\{"holdfast": ?[0-9]+ ?,')
+
+
+def is_written_out(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a file that begins as such a session does."""
+    try:
+        return stat.S_ISREG(Path(path).stat().st_mode) and bool(_START.match(read_start(path, 64)))
+    except OSError:
+        return False

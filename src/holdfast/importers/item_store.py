@@ -1,0 +1,158 @@
+"""Stores whose sessions are plain rows of provider messages: what Claude Code, Codex and the Agents SDK have in common.
+
+An item is one such row as it was found, with what a judge needs to know of it: which calls it makes, which it answers.
+Rows that can't be read stand among the items, where they were met.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
+from holdfast.importers.private_copy import PrivateCopy, is_live
+from holdfast.importers.reader import UnreadableRecord
+
+_MESSAGE_ROLES = ("user", "assistant", "system", "developer")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One row. `id` is its own identity, by which a repetition is known; `says`: it goes on with the session, where
+    calls, results and what the model thought do not.
+    """
+
+    line: ForeignMessage | Summary
+    id: str = ""
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    says: bool = False
+
+
+Items = Callable[[], Iterator[Item | UnreadableRecord]]
+
+
+class ItemSession(msgspec.Struct, frozen=True):
+    """A session without lines, and its items, to be gone through as often as need be."""
+
+    session: ForeignSession
+    items: Items
+
+
+class ItemLines:
+    """The lines of a chapter. An origin that comes again is counted; what can't be read is handed to `unread`."""
+
+    def __init__(self, items: Items, unread: Callable[[UnreadableRecord], None]) -> None:
+        self._items = items
+        self._unread = unread
+
+    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
+        met: dict[str, int] = {}
+        for item in self._items():
+            if isinstance(item, UnreadableRecord):
+                self._unread(item)
+                continue
+            origin = item.line.origin
+            met[origin] = count = met.get(origin, 0) + 1
+            yield item.line if count == 1 else msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
+
+
+class ItemReader:
+    """A shelf of chapters."""
+
+    live = False
+    """Whether some program has it open."""
+
+    def __init__(self) -> None:
+        self._unread: dict[str, UnreadableRecord] = {}
+        self.unknown: Counter[str] = Counter()
+
+    def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
+        """Its sessions, in an order that does not change."""
+        raise NotImplementedError
+
+    def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
+        for chapter in self.chapters(session):
+            yield msgspec.structs.replace(chapter.session, lines=ItemLines(chapter.items, self._met))
+
+    def unreadable(self) -> list[UnreadableRecord]:
+        return list(self._unread.values())
+
+    def troubles(self) -> list[UnreadableRecord]:
+        """What could not be read of the store itself."""
+        return []
+
+    def not_examined(self) -> dict[str, int]:
+        """How many records there are of each type that no reader here knows; complete once all was gone through."""
+        return dict(sorted(self.unknown.items()))
+
+    def _met(self, trouble: UnreadableRecord) -> None:
+        self._unread.setdefault(trouble.place, trouble)
+
+
+class FileReader(ItemReader):
+    """One session's file of lines, opened from a private copy."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = str(path)
+        self._stem = Path(path).stem
+        self.live = is_live(path)
+        self._copy = PrivateCopy(path, beside=())
+
+    def close(self) -> None:
+        self._copy.close()
+
+
+def number(value: Any) -> int:
+    """A count of tokens, 0 where there is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def wrong_content(content: Any) -> str:
+    """Why this is no content of a message; nothing when it is words, blocks or nothing."""
+    if content is None or isinstance(content, str):
+        return ""
+    if not isinstance(content, list):
+        return f"its content is a {type(content).__name__}"
+    if all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
+        return ""
+    return "its content has a block without a type"
+
+
+def wrong_item(item: Any) -> str:
+    """Why this is no item of the Responses API."""
+    if not isinstance(item, dict):
+        return "it is not an object"
+    kind = item.get("type")
+    if kind is None or kind == "message":
+        if item.get("role") not in _MESSAGE_ROLES:
+            return f"its role is {str(item.get('role'))[:40]!r}"
+        return wrong_content(item.get("content"))
+    return "" if isinstance(kind, str) else "its type is not a word"
+
+
+NO_IDS = ("__fake_id__",)
+"""What the Agents SDK puts where an id has to be and its model gave none: it is no identity to the SDK either."""
+
+
+def response_item(item: dict[str, Any], line: ForeignMessage) -> Item:
+    """An item of the Responses API, whose payload and place are those of `line`."""
+    kind = item.get("type") or "message"
+    call_id = item.get("call_id") if isinstance(item.get("call_id"), str) else ""
+    own = item.get("id") if isinstance(item.get("id"), str) and item["id"] not in NO_IDS else ""
+    if kind in _CALLS and call_id:
+        return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
+    if kind.endswith("_output") and call_id:
+        return Item(line, id=f"{kind}:{call_id}", answers=(call_id,))
+    return Item(line, id=f"{kind}:{own}" if own else "", says=kind == "message")
+
+
+def role_of(item: dict[str, Any]) -> str:
+    """Who speaks in an item of the Responses API, in Holdfast's words."""
+    kind = item.get("type") or "message"
+    if kind == "message":
+        return "system" if item["role"] == "developer" else str(item["role"])
+    return "tool" if kind.endswith("_output") else "assistant"

@@ -1,0 +1,251 @@
+"""An OpenViking session as its directory holds it: every line and every marker, nothing judged.
+
+A session is held whole, as OpenViking itself holds it: it reads and writes its files whole for each message. Lines keep
+their bytes and are taken apart when somebody asks. What can't be read keeps its bytes and says why.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.importers.jsonl import LINE_MAX, RawLine, lines, parsed, parsed_line, read_json, written
+
+ROOT = "messages.jsonl"
+META, DONE, FAILED = ".meta.json", ".done", ".failed.json"
+OVERVIEW, ABSTRACT = ".overview.md", ".abstract.md"
+ROLES = ("user", "assistant", "system", "tool")
+_ARCHIVE = re.compile(r"archive_(\d{1,9})")
+
+
+class MessageLine(msgspec.Struct, frozen=True):
+    """A line of a `messages.jsonl`. `problem` says why it is no message; `aside`: a healer has taken it out of the file
+    and kept its bytes. `last`: nothing stands behind it in its file.
+    """
+
+    number: int
+    raw: bytes
+    id: str = ""
+    role: str = ""
+    problem: str = ""
+    aside: bool = False
+    last: bool = False
+    labels: dict[str, Any] = {}
+
+    def message(self) -> dict[str, Any]:
+        """The message that this line holds; only of one without a problem."""
+        message: dict[str, Any] = parsed(self.raw)[0]
+        return message
+
+    @property
+    def may_hold_tools(self) -> bool:
+        """A look at the bytes: most messages hold none, and need not be taken apart to know it."""
+        return b'"tool"' in self.raw
+
+    @property
+    def parts(self) -> list[Any]:
+        message = self.message()
+        parts = message.get("parts")
+        return parts if isinstance(parts, list) else [{"type": "text", "text": message.get("content")}]
+
+
+class SmallFile(msgspec.Struct, frozen=True):
+    """A small JSON file beside the messages. `data` is empty when it says nothing or can't be read."""
+
+    raw: bytes = b""
+    data: dict[str, Any] = {}
+    problem: str = ""
+    there: bool = False
+
+    @classmethod
+    def saying(cls, data: dict[str, Any]) -> "SmallFile":
+        """A file that says this."""
+        return cls(written(data), data, "", there=True)
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """`history/archive_NNN`. `records` is None when there is no file of messages."""
+
+    number: int
+    name: str
+    records: tuple[MessageLine, ...] | None = None
+    meta: SmallFile = SmallFile()
+    done: SmallFile = SmallFile()
+    failed: SmallFile = SmallFile()
+    overview: bytes = b""
+    abstract: bytes = b""
+
+
+class LockFile(msgspec.Struct, frozen=True):
+    """A lock file, by its path in the session's directory."""
+
+    name: str
+    raw: bytes
+
+
+class SessionFolder(msgspec.Struct, frozen=True):
+    """A session's directory. `outputs` are the tool results that lie beside the messages, `others` all other files:
+    by their path in it, and by where they lie now. `asides` is what a healer took out of files, and keeps.
+    """
+
+    id: str
+    place: str
+    path: str
+    records: tuple[MessageLine, ...] | None
+    meta: SmallFile
+    archives: tuple[Archive, ...] = ()
+    locks: tuple[LockFile, ...] = ()
+    outputs: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+    asides: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def live(self) -> tuple[MessageLine, ...]:
+        """The lines of the live file that hold a message."""
+        return messages(self.records)
+
+
+def messages(records: tuple[MessageLine, ...] | None) -> tuple[MessageLine, ...]:
+    """The lines that hold a message."""
+    return tuple(record for record in records or () if not record.problem)
+
+
+def read_folder(path: Path, *, id: str, place: str) -> SessionFolder:
+    """A session's directory. What the disk refuses is told in `problems` and stops nothing else."""
+    reading = _FolderReading(path)
+    records = reading.records(ROOT)
+    archives = tuple(reading.archive(number, name) for number, name in _archives(path))
+    locks, outputs, others = reading.rest({archive.name for archive in archives})
+    return SessionFolder(
+        id=id,
+        place=place,
+        path=str(path),
+        records=records,
+        meta=reading.paper(META),
+        archives=archives,
+        locks=locks,
+        outputs=outputs,
+        others=others,
+        problems=tuple(reading.problems),
+    )
+
+
+def record_of(line: RawLine) -> MessageLine:
+    """A line as a record, with what is wrong with it."""
+    message, problem = parsed_line(line)
+    if problem or (problem := _wrong_with(message)):
+        return MessageLine(line.number, line.raw, problem=problem)
+    return MessageLine(line.number, line.raw, id=message["id"], role=message["role"])
+
+
+def is_message(value: Any) -> bool:
+    """Whether what a line says is a message of OpenViking's."""
+    return not _wrong_with(value)
+
+
+def _wrong_with(message: Any) -> str:
+    if not isinstance(message, dict):
+        return "it is not an object"
+    if not isinstance(message.get("id"), str) or not message["id"]:
+        return "it has no id"
+    if message.get("role") not in ROLES:
+        return f"its role is {str(message.get('role'))[:40]!r}"
+    parts, content = message.get("parts"), message.get("content")
+    if not isinstance(parts, list) and not (parts is None and isinstance(content, str)):
+        return "it has neither parts nor content"
+    return ""
+
+
+def _archives(path: Path) -> list[tuple[int, str]]:
+    try:
+        names = [item.name for item in os.scandir(path / "history") if item.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted((int(match[1]), name) for name in names if (match := _ARCHIVE.fullmatch(name)))
+
+
+class _FolderReading:
+    """One directory being read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.problems: list[tuple[str, str]] = []
+
+    def records(self, name: str) -> tuple[MessageLine, ...] | None:
+        try:
+            found = [record_of(line) for line in lines(self._path / name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.problems.append((name, f"it can't be read ({error.strerror or error})"))
+            return None
+        if found:
+            found[-1] = msgspec.structs.replace(found[-1], last=True)
+        return tuple(found)
+
+    def archive(self, number: int, name: str) -> Archive:
+        under = f"history/{name}"
+        return Archive(
+            number=number,
+            name=name,
+            records=self.records(f"{under}/{ROOT}"),
+            meta=self.paper(f"{under}/{META}"),
+            done=self.paper(f"{under}/{DONE}", empty=True),
+            failed=self.paper(f"{under}/{FAILED}", empty=True),
+            overview=self.words(f"{under}/{OVERVIEW}"),
+            abstract=self.words(f"{under}/{ABSTRACT}"),
+        )
+
+    def paper(self, name: str, *, empty: bool = False) -> SmallFile:
+        """A marker's being there says something by itself: it may be empty."""
+        try:
+            value, raw, problem = read_json(self._path / name)
+        except (FileNotFoundError, NotADirectoryError):
+            return SmallFile()
+        except OSError as error:
+            return SmallFile(problem=f"it can't be read ({error.strerror or error})", there=True)
+        if empty and not raw.strip():
+            return SmallFile(raw, there=True)
+        if not problem and not isinstance(value, dict):
+            problem = "it is not an object"
+        return SmallFile(raw, {} if problem else value, problem, there=True)
+
+    def words(self, name: str) -> bytes:
+        try:
+            if (self._path / name).stat().st_size > LINE_MAX:
+                self.problems.append((name, f"it is longer than {LINE_MAX} bytes"))
+                return b""
+            return (self._path / name).read_bytes()
+        except OSError:
+            return b""
+
+    def rest(self, archives: set[str]) -> tuple[tuple[LockFile, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+        locks, outputs, others = [], [], []
+        for name in self._names():
+            base = os.path.basename(name)
+            if ".ovlock" in base:
+                with open(self._path / name, "rb") as file:
+                    locks.append(LockFile(name, file.read(256)))
+            elif name.startswith("tool-results/"):
+                outputs.append(name)
+            elif not _is_known(name, archives):
+                others.append((name, str(self._path / name)))
+        return tuple(locks), tuple(outputs), tuple(others)
+
+    def _names(self) -> list[str]:
+        found = []
+        for where, below, names in os.walk(self._path):
+            below.sort()
+            found += [os.path.relpath(os.path.join(where, name), self._path) for name in names]
+        return sorted(found)
+
+
+def _is_known(name: str, archives: set[str]) -> bool:
+    folder, base = os.path.split(name)
+    if not folder:
+        return base in (ROOT, META)
+    known = (ROOT, META, DONE, FAILED, OVERVIEW, ABSTRACT)
+    return folder.removeprefix("history/") in archives and base in known

@@ -1,0 +1,255 @@
+"""A private copy of somebody's store, and whether it is in use: the original is never opened by anything that writes.
+
+Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the file without its `-wal`
+lacks the last turns. So files are copied, the log with them, into a folder of our own; the original keeps its bytes,
+its times and its neighbours. A store that is written meanwhile is copied again until a copy is of one moment. Links
+inside a store are not followed: what they point to is somebody else's.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from holdfast.errors import StoreUnavailable
+from holdfast.importers.own_folder import OwnFolder
+from holdfast.importers.reader import UnreadableRecord
+
+TRIES = 20
+_BLOCK = 1 << 20
+_DEPTH_MAX = 64
+_NAME_MAX = 240
+"""Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it with longer names."""
+SQLITE_MAGIC = b"SQLite format 3\x00"
+PREFIX = "holdfast-private-"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoom(OSError):
+    """There is no room for a private copy. Nothing is wrong with the store."""
+
+    def __init__(self, folder: str, problem: str) -> None:
+        sentence = f"There is no room for a private copy ({problem}); free some, or set TMPDIR to another folder"
+        super().__init__(errno.ENOSPC, sentence, folder)
+
+
+class PrivateCopy:
+    """A folder of our own with a copy of a store in it; `path` is the copy. Of a source that is a folder, only these
+    `folders` of it are copied, or all if there are none. `left_out` tells what lies beside a file, belongs to it, and
+    is none itself: the store is read without it.
+    """
+
+    def __init__(
+        self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",), folders: tuple[Path, ...] = ()
+    ) -> None:
+        self.source = Path(source)
+        self.left_out: list[UnreadableRecord] = []
+        try:
+            self._folder = OwnFolder(PREFIX)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise NoRoom(tempfile.gettempdir(), "it is full") from error
+            problem, remedy = f"a private copy can't be made ({error.strerror})", "Set TMPDIR to a folder of yours"
+            raise StoreUnavailable(where=tempfile.gettempdir(), problem=problem, remedy=remedy) from error
+        self.path = self._folder.path / _name_of(self.source)
+        try:
+            self._copy(beside, folders)
+        except NoRoom:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            if error.errno in _FULL:
+                raise NoRoom(tempfile.gettempdir(), "it is full") from error
+            problem = f"it can't be read ({error.strerror or error})"
+            remedy = "Check the path and its rights"
+            raise StoreUnavailable(where=str(source), problem=problem, remedy=remedy) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+        if self.source.is_dir():
+            wanted = folders or (self.source,)
+            self._insist_on_room(file for folder in wanted for file in _files_below(folder))
+            for folder in wanted:
+                target = self.path / folder.relative_to(self.source)
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _copy_folder(folder, target)
+            return
+        real = Path(os.path.realpath(self.source))  # a database's log lies beside the file, not beside a link to it
+        pairs = [(real, self.path)]
+        pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside if self._takes(real, tail)]
+        self._insist_on_room(source for source, _ in pairs)
+        for _ in range(TRIES):
+            before = [_stamp(source) for source, _ in pairs]
+            for source, target in pairs:
+                target.unlink(missing_ok=True)
+                if source.exists():
+                    _copy_file(source, target)
+            if before == [_stamp(source) for source, _ in pairs]:
+                return
+        problem = "it is written without a pause, and no copy of one moment could be made"
+        raise StoreUnavailable(where=str(self.source), problem=problem, remedy="Stop the program that writes it")
+
+    def _takes(self, real: Path, tail: str) -> bool:
+        """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe says nothing."""
+        try:
+            mode = os.lstat(f"{real}{tail}").st_mode
+        except OSError as error:
+            # There is none now, and there may be one when it is copied; unless no file can have such a name.
+            return error.errno != errno.ENAMETOOLONG
+        if stat.S_ISREG(mode):
+            return True
+        what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        problem = f"it is {what}, which is not followed: the store was read without it"
+        self.left_out.append(UnreadableRecord(None, f"{self.source.name}{tail}", problem))
+        return False
+
+    def _insist_on_room(self, files: Iterable[Path]) -> None:
+        needed = sum(found[2] for file in files if (found := _stamp(file)) is not None)
+        free = shutil.disk_usage(self._folder.path).free
+        if needed > free:
+            raise NoRoom(tempfile.gettempdir(), f"{needed:,} bytes are needed and {free:,} are free")
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def __enter__(self) -> "PrivateCopy":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _name_of(source: Path) -> str:
+    """What the copy is called: as its source, if the files beside it can be called after it too."""
+    fits = len(os.fsencode(source.name)) <= _NAME_MAX
+    return source.name if source.name and fits else f"store{source.suffix[:16]}"
+
+
+def is_live(*paths: str | os.PathLike[str]) -> bool:
+    """Whether some process of this machine has one of these files, or a file of one of these folders, open."""
+    wanted = {identity for path in paths for identity in _identities(Path(path))}
+    for process in os.scandir("/proc") if os.path.isdir("/proc") else ():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            numbers = os.listdir(f"/proc/{process.name}/fd")
+        except OSError:
+            continue  # it is gone, or somebody else's
+        for number in numbers:
+            try:
+                found = os.stat(f"/proc/{process.name}/fd/{number}")
+            except OSError:
+                continue
+            if (found.st_dev, found.st_ino) in wanted:
+                return True
+    return False
+
+
+def is_sqlite(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as SQLite's files do."""
+    try:
+        return read_start(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return False
+
+
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, opened to be read without a trace."""
+    number = _open(path)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return open(number, "rb")
+
+
+def read_start(path: str | os.PathLike[str], size: int) -> bytes:
+    """The first bytes of a file, read without a trace."""
+    number = _open(path)
+    try:
+        return os.read(number, size)
+    finally:
+        os.close(number)
+
+
+def listed(folder: str | os.PathLike[str]) -> list[tuple[Path, bool]]:
+    """What lies in a folder, by name, and whether it is a folder itself: read without a trace. Links, and whatever else
+    is neither a folder nor a regular file, are left out.
+    """
+    number = _open(folder)
+    try:
+        with os.scandir(number) as items:
+            kinds = [
+                (item.name, item.is_dir(follow_symlinks=False), item.is_file(follow_symlinks=False)) for item in items
+            ]
+    finally:
+        os.close(number)
+    return [(Path(folder, name), is_folder) for name, is_folder, is_file in sorted(kinds) if is_folder or is_file]
+
+
+def _files_below(folder: Path, depth: int = 0) -> list[Path]:
+    """All files of a folder. No store is nested as deep as a folder can be made to be."""
+    if depth > _DEPTH_MAX:
+        return []
+    found = listed(folder)
+    return [file for path, below in found for file in (_files_below(path, depth + 1) if below else [path])]
+
+
+def _identities(path: Path) -> set[tuple[int, int]]:
+    names = _files_below(path) if path.is_dir() else [path]
+    found = set()
+    for name in [*names, *(Path(f"{name}-wal") for name in names if not path.is_dir())]:
+        stamp = _stamp(name)
+        if stamp is not None:
+            found.add(stamp[:2])
+    return found
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
+    """Regular files only: what a link points to is not part of the store. What a running program takes away meanwhile,
+    a lock file say, is not there.
+    """
+    target.mkdir(mode=0o700)
+    for path, is_folder in listed(source):
+        try:
+            if not is_folder:
+                _copy_file(path, target / path.name)
+            elif depth < _DEPTH_MAX:
+                _copy_folder(path, target / path.name, depth + 1)
+        except FileNotFoundError:
+            continue
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    number = _open(source, os.O_NOFOLLOW)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(source))
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+            while block := os.read(number, _BLOCK):
+                copy.write(block)
+    finally:
+        os.close(number)
+
+
+def _open(path: str | os.PathLike[str], more: int = 0) -> int:
+    """For reading, without a mark on the time it was last read where the system allows that."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | more
+    try:
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:
+        return os.open(path, flags)

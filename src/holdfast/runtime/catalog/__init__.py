@@ -1,0 +1,1 @@
+"""Questions about a whole store: listing, searching, what waits, maintenance."""

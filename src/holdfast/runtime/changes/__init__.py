@@ -1,0 +1,1 @@
+"""Changes to a session outside a turn's own messages: recording lists, compaction, rewinding, forking, erasing."""

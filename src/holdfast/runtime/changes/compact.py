@@ -1,0 +1,99 @@
+"""Compaction at work: a summary in place of what it covers, as one entry (I-11).
+
+The summariser runs outside every transaction and may take its time: messages that arrive meanwhile stay, and if it
+raises, says nothing or is cancelled, nothing has changed.
+
+A running turn is waited for, unless the caller works inside it: an agent that overflows in the middle of its work
+compacts and goes on. Then the commit is guarded by the turn's fence instead of its absence.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.log.compaction import covering, cut, cut_inside
+from holdfast.domain.repair import StoredMessage
+from holdfast.engine.protocol import Refused, Write
+from holdfast.errors import Conflict, InvalidMessage
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.plans.plan import Pause, Plan, ask, read
+from holdfast.runtime.turns.recovery import settle_if_dead
+from holdfast.runtime.turns.turn_owner import is_around
+
+HEADING = "Summary of what was said before:\n\n"
+POLL_S = 0.05
+
+Summary = str | Callable[[list[Message]], Any]
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What a compaction did: `seq` is its entry, `covered` the ids of the messages that its summary stands for."""
+
+    seq: int
+    covered: tuple[str, ...]
+
+
+def compact(room: SessionLog, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
+    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a turn of others."""
+    covered = yield from _covered(room, keep_turns)
+    if not covered:
+        return None
+    text = (
+        summary
+        if isinstance(summary, str)
+        else (yield from ask(partial(summary, [_told(room, seen) for seen in covered])))
+    )
+    if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
+        raise InvalidMessage(problem="a summary must say something", place="summary")
+    return (yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip()))
+
+
+def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
+    own = yield from _until_free(room)
+    log = yield from read(room.log)
+    with room.lock:
+        order = log.order
+        end = cut(order, keep_turns=keep_turns) if own is None else cut_inside(log, own, keep_turns=keep_turns)
+        covered = list(order[:end])
+    return [] if all(seen.note.origin == "summary" for seen in covered) else covered
+
+
+def _told(room: SessionLog, seen: StoredMessage) -> Message:
+    return Message(seen, turn=room.turn_name(seen.turn))
+
+
+def _until_free(room: SessionLog) -> Plan[int | None]:
+    """Waits until no turn is running but the caller's own; the number of that, if there is one. A compaction never
+    falls into a turn of others (FAULTS D2, D9).
+    """
+    while True:
+        state = yield from settle_if_dead(room)
+        if state.ended:
+            raise (yield from read(room.ended))
+        if state.turn is None:
+            return None
+        if state.fence == state.turn and is_around(room.id, state.turn):
+            return state.turn
+        yield Pause(room.engine, room.id, POLL_S)
+
+
+def _commit(room: SessionLog, covered: list[str], text: str) -> Plan[Compaction]:
+    spoken = speak(text, "openai.chat", origin="summary")
+    while True:
+        own = yield from _until_free(room)
+        log = yield from read(room.log)
+        with room.lock:
+            head, note = log.head, covering(log, covered)
+        if note is None:
+            raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view; compact again")
+        draft = room.draft("compaction", note, body=spoken.body)
+        outcome = yield from room.commit(
+            Write(room.id, drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
+        )
+        if not isinstance(outcome, Refused):
+            return Compaction(outcome.seq, tuple(covered))
+        if outcome.why == "ended":
+            raise (yield from read(room.ended))

@@ -1,0 +1,236 @@
+"""A context: the list that is sent to the model.
+
+The payloads of a long session are shared between one context and the next, so a context costs only what is new. It is
+still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a
+caller changes in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
+
+A request whose last message is the model's own is refused by many providers, or asks the model to go on with that very
+message. So while a turn runs, a context has one more after such a message, from the user's side, that says to continue:
+in an agent's own turn, after an approval that came late, after an answer that was cut off. A caller who means the other
+thing asks for it (`prefill=True`), and gets the model's message last, as it was left. Between turns nothing is to be
+answered, and a context is the history that the next message will follow.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.domain.log.fold import Log
+from holdfast.domain.log.view import Ties, live, settled, stands_alone
+from holdfast.domain.message import thaw_all
+from holdfast.domain.repair import CONTINUE, StoredMessage, repair
+from holdfast.errors import Damaged
+from holdfast.formats import registry
+from holdfast.formats.format import Format, Shaped
+from holdfast.formats.shaping import is_plain_dialogue
+
+
+class Context(list[Any]):
+    """What the model sees: a list of payloads ready to send, and yours to change. `head` is the seq up to which the log
+    was read; `instructions` is the system prompt, for formats that want it beside the list (Anthropic's `system`).
+    """
+
+    head: int
+    instructions: str
+
+    def __init__(self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "") -> None:
+        super().__init__(payloads)
+        self.head = head
+        self.instructions = instructions
+        self._owned = False
+        self._continuation: Any = None
+
+    def _go_on(self, payload: Any) -> None:
+        """Puts this after the model's own last message. What its caller appends takes its place."""
+        list.append(self, payload)
+        self._continuation = payload
+
+    def _without_continuation(self) -> list[Any]:
+        """The payloads, without what stands at the end only because nothing else does."""
+        payloads = list(super().__iter__())
+        if self._continuation is not None and payloads and payloads[-1] == self._continuation:
+            payloads.pop()
+        return payloads
+
+    def _own(self) -> None:
+        if not self._owned:
+            self._owned = True
+            super().__setitem__(slice(None), [_copy(payload) for payload in super().__iter__()])
+
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        """`[extra] + context`: without this, the other list would take the shared payloads as they are."""
+        return [*other, *self]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._own()
+        return list, (list(self),)
+
+
+_GROWING = frozenset({"append", "extend", "__add__", "__iadd__"})
+
+
+def _owning(name: str) -> Any:
+    method = getattr(list, name)
+
+    def owned(self: Context, *args: Any, **kwargs: Any) -> Any:
+        self._own()
+        return method(self, *args, **kwargs)
+
+    def grown(self: Context, *args: Any) -> Any:
+        self._own()
+        if self._continuation is None:
+            return method(self, *args)
+        if name == "__add__":
+            return method(self._without_continuation(), *args)
+        list.__setitem__(self, slice(None), self._without_continuation())
+        self._continuation = None
+        return method(self, *args)
+
+    made = grown if name in _GROWING else owned
+    made.__name__ = name
+    made.__doc__ = method.__doc__
+    return made
+
+
+for _name in (
+    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__", "__mul__",
+    "__imul__", "__rmul__", "__contains__", "append", "extend", "insert", "pop", "remove", "clear", "copy", "index",
+    "count", "sort", "reverse",
+):  # fmt: skip
+    setattr(Context, _name, _owning(_name))
+
+
+def _copy(value: Any) -> Any:
+    """Payloads are JSON: dicts, lists and what can't change."""
+    if type(value) is dict:
+        return {key: _copy(item) if type(item) in (dict, list) else item for key, item in value.items()}
+    return [_copy(item) if type(item) in (dict, list) else item for item in value] if type(value) is list else value
+
+
+class Contexts:
+    """The shaped beginnings of a session's contexts, by format."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._given: dict[str, tuple[int, _Kept, int, list[Shaped]]] = {}
+
+    def make(self, log: Log, format: str, *, prefill: bool = False) -> Context:
+        """The context of this log, as of now. With `prefill` it may end with a message of the model's own."""
+        shape = registry.get(format)
+        kept, tail = self._split(log, shape, prefill=prefill)
+        self._given[format] = (log.head, kept, len(kept.payloads), tail)
+        context = Context(shape.close([], log.instructions), head=log.head, instructions=log.instructions or "")
+        list.extend(context, kept.payloads)
+        # What was kept ends before a user message, so the last message of all is in the tail.
+        list.extend(context, shape.close([payload for payload, _ in tail], None))
+        in_turn = log.running is not None
+        if in_turn and not prefill and tail and shape.note(tail[-1][0]).role == "assistant":
+            context._go_on(shape.say("user", CONTINUE))
+        return context
+
+    def shown(self, log: Log, shape: Format) -> list[Shaped]:
+        """The payloads of this log with the ids of the messages they show, instructions left aside."""
+        kept, tail = self._split(log, shape)
+        return _joined(kept, len(kept.payloads), tail)
+
+    def given(self, log: Log, format: str) -> list[Shaped]:
+        """What the last context showed, if the log has grown since: `record` knows it again, whatever others have done
+        to the view meanwhile."""
+        head, kept, count, tail = self._given.get(format, (log.head, None, 0, []))
+        if kept is None or head == log.head:
+            return []
+        return _joined(kept, count, tail)
+
+    def forget_given(self, format: str) -> None:
+        """A list was recorded since, and is what its handle remembers now."""
+        self._given.pop(format, None)
+
+    def _split(self, log: Log, shape: Format, *, prefill: bool = False) -> tuple["_Kept", list[Shaped]]:
+        order, running = log.order, log.running
+        kept = self._kept.get(shape.name)
+        if kept is None or kept.revision != log.revision or kept.count > len(order):
+            kept = self._kept[shape.name] = _Kept(log.revision)
+        cut = settled(order, kept.count, running, kept.ties)
+        if cut > kept.count:
+            kept.extend(order[kept.count : cut], shape)
+        tail = order[kept.count :]
+        if not stands_alone(tail, kept.ties):
+            kept, tail = _Kept(log.revision), order
+        steps = repair(live(tail, running), registry.read)
+        used, first = set(kept.used), not kept.payloads
+        if prefill:
+            shaped = shape.shape(steps, used=used, first=first, goes_on=True)
+        else:
+            shaped = shape.shape(steps, used=used, first=first)
+        _insist_on_messages([payload for payload, _ in shaped])
+        return kept, shaped
+
+
+_CONTENT = frozenset({str, list, type(None)})
+
+
+def _insist_on_messages(payloads: list[Any]) -> set[type]:
+    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain messages are passed on
+    unread, so this is all that is seen of them.
+    """
+    kinds = set(map(type, payloads))
+    if kinds == {dict} and _are_usual(payloads):
+        return kinds
+    if not kinds <= {dict, list}:
+        raise Damaged(where="a payload", problem="it is no longer a message")
+    for payload in payloads:
+        if type(payload) is dict:
+            is_named = type(payload.get("role")) is str or "type" in payload
+            if not is_named or type(payload.get("content")) not in _CONTENT:
+                raise Damaged(where="a payload", problem="it is no longer a message")
+    return kinds
+
+
+def _are_usual(payloads: list[dict[str, Any]]) -> bool:
+    """Whether all have a role and content, as nearly all have: told without a look at each for itself."""
+    try:
+        roles = {type(payload["role"]) for payload in payloads}
+        return roles == {str} and {type(payload["content"]) for payload in payloads} <= _CONTENT
+    except KeyError:
+        return False
+
+
+class _Kept:
+    """A beginning that can no longer change while the log's revision stays."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.count = 0
+        self.payloads: list[Any] = []
+        self.ids: list[tuple[str, ...]] = []
+        self.used: set[str] = set()
+        self.ties = Ties()
+
+    def extend(self, messages: Sequence[StoredMessage], shape: Format) -> None:
+        self.count += len(messages)
+        if is_plain_dialogue(messages, shape.name):
+            # What a long history mostly is, and what every format passes on unread.
+            self._take_plain(messages)
+            return
+        self.ties.add(messages)
+        steps = repair(messages, registry.read)
+        shaped = shape.shape(steps, used=self.used, first=not self.payloads)
+        _insist_on_messages([payload for payload, _ in shaped])
+        for payload, ids in shaped:
+            self.payloads.append(payload)
+            self.ids.append(ids)
+
+    def _take_plain(self, messages: Sequence[StoredMessage]) -> None:
+        payloads = thaw_all([message.body for message in messages])
+        if list not in _insist_on_messages(payloads):
+            self.payloads += payloads
+            self.ids += [(message.id,) for message in messages]
+            return
+        # A model response of several items is one message, and several elements of a context.
+        for message, payload in zip(messages, payloads, strict=True):
+            items = payload if type(payload) is list else [payload]
+            self.payloads += items
+            self.ids += [(message.id,)] * len(items)
+
+
+def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:
+    return [*zip(kept.payloads[:count], kept.ids[:count], strict=True), *tail]

@@ -1,0 +1,174 @@
+"""Following: the log and then live, chunks included, each once (I-15).
+
+    log       1 ─ 2 ─ 3 ────────────────── 4 (the message, whole) ─ …
+    journal             ├ "Hel" ┤├ "lo" ┤
+    events    1   2   3   "Hel"    "lo"    4, text ""
+
+A follower knows the last entry it has seen and, for each message still being spoken, how many characters of it. A chunk
+gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter
+whether a message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by
+message id, the texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn
+whose start it has not seen yet for the next pass, so events come in an order that makes sense. The journal still holds
+rows of turns that are over: a turn begins after the one before it has ended, with all that it said in the log.
+
+A follower listens all the while, also while it reads, so nothing that an engine tells is missed. What engines are not
+told of (`Engine.look_s`) is found by looking.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from holdfast.domain import cursor as cursors
+from holdfast.domain.chunk import shown, unpack
+from holdfast.domain.cursor import Cursor
+from holdfast.domain.entry import Entry, note_of
+from holdfast.engine.protocol import JournalRow
+from holdfast.runtime.live.damage import readable
+from holdfast.runtime.live.message import parts_of, text_of
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Listen, News, Plan, read, run
+
+PAGE = 500
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened in a session that is followed. `kind` is "entry", with the entry in `entry`, or "chunk",
+    a piece of a message that is still being spoken. `text` are the words that it adds to message `message_id`: joined
+    by message id, the texts give each message once. `cursor` is a string to resume from, right after this event.
+    """
+
+    cursor: str
+    kind: Literal["entry", "chunk"]
+    entry: Entry | None = None
+    message_id: str | None = None
+    text: str = ""
+
+
+class Follower:
+    """A reader's place in a session."""
+
+    def __init__(self, room: SessionLog, after: str | None) -> None:
+        self._room = room
+        start = Cursor(room.id, 0)
+        if after is not None:
+            start = cursors.read(after, session_id=room.id, head=room.state().head)
+        self._seq = start.seq
+        self._promised = dict(start.open)  # seen before the reconnection; the journal tells it again
+        self._seen: dict[str, int] = {}
+        self._finished: set[bytes] = set()
+        self._position = 0
+        self.over = False
+        self._turn = self._latest_turn(start.seq)
+
+    def _latest_turn(self, seq: int) -> int:
+        """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
+        while seq:
+            after = max(0, seq - PAGE)
+            for entry in reversed(self._room.page(after, seq - after, bodies=False)):
+                if entry.kind == "turn":
+                    return entry.turn or 0
+                if entry.kind == "message":
+                    self._finished.add(entry.id)
+                self.over = self.over or (entry.kind == "closed" and entry.seq > self._room.origin)
+            seq = after
+        return 0
+
+    def step(self) -> list[Event]:
+        """What has happened since the last step; nothing when there is no news."""
+        events: list[Event] = []
+        engine, id = self._room.engine, self._room.id
+        for entry in self._room.page(self._seq, PAGE):
+            events.append(self._entry(entry))
+        if len(events) == PAGE:
+            return events
+        while True:
+            rows = engine.journal(id, after=self._position, limit=PAGE)
+            for row in rows:
+                if row.turn > self._turn:
+                    return events  # its start was not told yet
+                self._position = row.position
+                event = self._chunk(row)
+                if event is not None:
+                    events.append(event)
+            if events or len(rows) < PAGE:
+                return events
+
+    def _entry(self, entry: Entry) -> Event:
+        self._seq = entry.seq
+        if entry.kind == "turn":
+            # A turn begins when the one before it has ended: all that was spoken earlier is told.
+            self._turn = entry.turn or 0
+            self._finished.clear()
+        if entry.kind == "closed" and entry.seq > self._room.origin:
+            self.over = True
+        if entry.kind != "message":
+            return Event(self._cursor(), "entry", entry)
+        name = entry.id.hex()
+        known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
+        self._finished.add(entry.id)
+        entry, text = _said(entry)
+        return Event(self._cursor(), "entry", entry, name, text[known:])
+
+    def _chunk(self, row: JournalRow) -> Event | None:
+        if row.turn < self._turn or row.message in self._finished:
+            return None
+        name = row.message.hex()
+        text = _chunk_of(row)
+        before = self._seen.get(name, 0)
+        self._seen[name] = before + len(text)
+        already = max(0, self._promised.get(name, 0) - before)
+        if not text[already:]:
+            return None
+        self._promised.pop(name, None)
+        return Event(self._cursor(), "chunk", None, name, text[already:])
+
+    def _cursor(self) -> str:
+        seen = dict(self._promised)
+        for name, count in self._seen.items():
+            seen[name] = max(count, seen.get(name, 0))
+        return cursors.write(Cursor(self._room.id, self._seq, seen))
+
+
+def _said(entry: Entry) -> tuple[Entry, str]:
+    """A message's entry and its words; a placeholder and what that says where it can't be read (I-25)."""
+    entry = readable(entry)
+    return entry, text_of(parts_of(note_of("message", entry.note), entry.body))
+
+
+def _chunk_of(row: JournalRow) -> str:
+    """What a journal row says; nothing when it can't be read, and the message itself tells it (I-25)."""
+    try:
+        return shown(unpack(row.body))
+    except Exception:
+        return ""
+
+
+def following(room: SessionLog, after: str | None) -> Plan[Follower]:
+    """A follower from this cursor on; `CursorExpired` when it can't be served."""
+    return (yield from read(lambda: Follower(room, after)))
+
+
+def next_events(room: SessionLog, follower: Follower, news: News) -> Plan[list[Event]]:
+    """The next events, waited for; nothing once the session is over and all of it was told."""
+    while True:
+        news.told.clear()
+        events = yield from read(follower.step)
+        if events or follower.over:
+            return events
+        yield Listen(news, room.engine.look_s)
+
+
+def follow(room: SessionLog, after: str | None) -> Iterator[Event]:
+    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not at the first
+    event.
+    """
+    follower = run(following(room, after))
+    return _events(room, follower)
+
+
+def _events(room: SessionLog, follower: Follower) -> Iterator[Event]:
+    with News(room.engine, room.id) as news:
+        while events := run(next_events(room, follower, news)):
+            yield from events

@@ -1,0 +1,277 @@
+"""The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead
+process, and takes care of what its owner has left: turns without an end, streams that nobody reads any more.
+
+It knows them by weak references. Code of ours never runs when an object is dropped: Python swallows what is raised
+there, Ctrl-C included. A dropped object leaves a note (`WeakTurn`), made by C code alone, and the keeper deals with it
+on
+its own thread, where no signal arrives; a caller who looks at the session before that does it first. What is done about
+a note can be cut off anywhere and done again, and the note stays until it is done.
+"""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.live.leases import Leases
+from holdfast.runtime.plans.plan import run
+
+
+class KeptTurn(Protocol):
+    """A turn as the keeper sees it."""
+
+    lease_s: float
+    owner_knows: bool
+    """Whether whoever works on it knows that it is over, once it is."""
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether nobody will ever go on with it, though nobody has left it."""
+        ...
+
+    def desert(self) -> None:
+        """Has the keeper end it then."""
+        ...
+
+    def renew(self) -> bool:
+        """Asks for more time; False when there is nothing to renew any more."""
+        ...
+
+    def finish(self, end: Any, reason: str | None = None) -> Any:
+        """The plan that ends the turn."""
+        ...
+
+    def leave_again(self) -> Any:
+        """The plan that ends it as its owner left it; while that can't be stored, it is handed to
+        `LeaseKeeper.leave`.
+        """
+        ...
+
+
+class WeakTurn(weakref.ref[Any]):
+    """A weak reference that puts itself on the keeper's list when its object is dropped. Forget it, and it won't."""
+
+    __slots__ = ("key", "then", "wake")
+    then: Callable[[], Any]
+    """What is to be done about it then."""
+    key: int
+    wake: Any
+
+
+class LeaseKeeper:
+    """One thread for all turns of one store; it starts with the first. `leases` has what is seen of those of others."""
+
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self._tick = tick
+        self.leases = Leases(tick)
+        self._turns: dict[int, tuple[WeakTurn, float]] = {}
+        self._dropped: deque[WeakTurn] = deque()
+        self._left: dict[tuple[str, int], KeptTurn] = {}
+        self._given_up: set[tuple[str, int]] = set()
+        # Not a condition: one that is interrupted while it is entered stays locked.
+        self._news: SimpleQueue[Any] = SimpleQueue()
+        self._sweeping = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._works = 0
+
+    def tie(self, held: Any, then: Callable[[], Any]) -> WeakTurn:
+        """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold `held` itself."""
+        wake = weakref.ref(held, self._news.put)
+        tie = WeakTurn(held, self._dropped.append)
+        tie.key, tie.then, tie.wake = id(held), then, wake
+        return tie
+
+    def hold(self, turn: KeptTurn, orphaned: Callable[[], None]) -> None:
+        """Renews until `drop`. `orphaned` is called if the turn is forgotten while it runs."""
+        self._turns[id(turn)] = (self.tie(turn, orphaned), self._tick() + turn.lease_s / 3)
+        self._look_out(turn.lease_s)
+
+    def _look_out(self, lease_s: float) -> None:
+        """There is a turn with this lease: have rounds made in time for it."""
+        if self._closed:
+            return
+        if self._thread is None or not self._thread.is_alive():  # its start may have been interrupted
+            self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+            self._thread.start()
+        elif lease_s < 3:
+            self.wake()
+
+    def drop(self, turn: KeptTurn) -> None:
+        """The turn is over."""
+        self._turns.pop(id(turn), None)
+
+    def forsake(self, turn: KeptTurn) -> None:
+        """Treats the turn as one that was forgotten, though somebody may hold it still."""
+        tie, _ = self._turns.get(id(turn), (None, 0.0))
+        if tie is not None:
+            self._dropped.append(tie)  # before it is let go of: an interrupt may come between any two steps
+            self._news.put(tie)
+            self.drop(turn)
+
+    def leave(self, name: tuple[str, int], turn: KeptTurn) -> None:
+        """Its owner has left this turn, and its end is not stored yet. `name` is its session and its number."""
+        self._left[name] = turn
+        self.drop(turn)
+
+    def wake(self) -> None:
+        """Has a round made at once."""
+        self._news.put(None)
+
+    def take_left(self, session: str, turn: int | None) -> KeptTurn | None:
+        """The turn, if it was left so; whoever takes it sees to its end."""
+        return None if turn is None else self._left.pop((session, turn), None)
+
+    def end_left(self) -> None:
+        """Ends all that were left, if the store can take it now."""
+        if not self._left:
+            return
+        with self._sweeping:
+            for session, number in list(self._left):
+                turn = self.take_left(session, number)
+                if turn is not None:
+                    with suppress(HoldfastError):
+                        run(turn.leave_again())
+                self._works += 1
+
+    def give_up(self, seizure: tuple[str, int]) -> None:
+        """This process has seized a turn, by session and fence, and could neither end it nor let go of it."""
+        self._given_up.add(seizure)
+
+    def gave_up(self, seizure: tuple[str, int]) -> bool:
+        """Whether it has; whoever asks sees to it."""
+        found = seizure in self._given_up
+        self._given_up.discard(seizure)
+        return found
+
+    def held(self) -> list[KeptTurn]:
+        """The turns that are still running."""
+        turns = [tie() for tie, _ in list(self._turns.values())]
+        return [turn for turn in turns if turn is not None]
+
+    def close(self) -> None:
+        """Stops, after what was dropped until now."""
+        self._closed = True
+        self._news.put(None)
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()  # one whose start was interrupted may begin yet, and finds that it is over
+        self.sweep()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self.round()
+            soonest = min((due for _, due in list(self._turns.values())), default=self._tick() + 1)
+            with suppress(Empty):
+                self._news.get(timeout=min(max(soonest - self._tick(), 0.01), 1.0))
+
+    def round(self) -> None:
+        """Ends what was forgotten or left, and renews what is due."""
+        self._take_over()
+        if self._dropped:
+            self.sweep()
+        self.end_left()
+        now = self._tick()
+        for key, (tie, due) in list(self._turns.items()):
+            turn = tie()
+            if turn is None or due > now:
+                continue
+            if turn.renew():
+                if key in self._turns:
+                    self._turns[key] = (tie, now + turn.lease_s / 3)
+            else:
+                self._turns.pop(key, None)
+            del turn
+
+    def _take_over(self) -> None:
+        """Takes the turns that nobody will ever go on with for left."""
+        for turn in self.held():
+            if turn.is_deserted:
+                turn.desert()
+
+    @property
+    def works(self) -> int:
+        """How often something was dealt with. A state that was read before this changed may be of before that."""
+        return self._works
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something was dropped, or is being dealt with."""
+        return bool(self._dropped) or self._sweeping.locked()
+
+    def sweep(self) -> None:
+        """Deals with all that was dropped until now; when it returns, that was done."""
+        with self._sweeping:
+            while self._dropped:
+                tie = self._dropped[0]
+                with suppress(Exception):  # the next one who looks at the session finds what could not be done
+                    tie.then()
+                self._works += 1
+                self._dropped.popleft()
+                if self._turns.get(tie.key, (None,))[0] is tie:
+                    del self._turns[tie.key]
+
+
+class SharedKeeper(LeaseKeeper):
+    """The keeper of a store that shares the engine of another: the turns are kept there, and known here as its own."""
+
+    def __init__(self, whole: LeaseKeeper) -> None:
+        self._whole = whole
+        self.leases = whole.leases
+        self._own: weakref.WeakSet[KeptTurn] = weakref.WeakSet()
+
+    def hold(self, turn: KeptTurn, orphaned: Callable[[], None]) -> None:
+        self._own.add(turn)
+        self._whole.hold(turn, orphaned)
+
+    def drop(self, turn: KeptTurn) -> None:
+        self._whole.drop(turn)
+
+    def tie(self, held: Any, then: Callable[[], Any]) -> WeakTurn:
+        return self._whole.tie(held, then)
+
+    def forsake(self, turn: KeptTurn) -> None:
+        self._whole.forsake(turn)
+
+    def wake(self) -> None:
+        self._whole.wake()
+
+    @property
+    def works(self) -> int:
+        return self._whole.works
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._whole.is_at_work
+
+    def sweep(self) -> None:
+        self._whole.sweep()
+
+    def leave(self, name: tuple[str, int], turn: KeptTurn) -> None:
+        self._own.add(turn)
+        self._whole.leave(name, turn)
+
+    def take_left(self, session: str, turn: int | None) -> KeptTurn | None:
+        return self._whole.take_left(session, turn)
+
+    def end_left(self) -> None:
+        self._whole.end_left()
+
+    def give_up(self, seizure: tuple[str, int]) -> None:
+        self._whole.give_up(seizure)
+
+    def gave_up(self, seizure: tuple[str, int]) -> bool:
+        return self._whole.gave_up(seizure)
+
+    def held(self) -> list[KeptTurn]:
+        return [turn for turn in self._whole.held() if turn in self._own]
+
+    def round(self) -> None:
+        self._whole.round()
+
+    def close(self) -> None:
+        """The others go on."""

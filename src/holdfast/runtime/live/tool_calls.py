@@ -1,0 +1,32 @@
+"""The tool calls of a session, each with its state and with what it was called with."""
+
+from collections.abc import Iterator
+
+from holdfast.domain.message import Call
+from holdfast.domain.repair import StoredMessage
+from holdfast.domain.turn import ToolCall, tool_calls
+from holdfast.runtime.live.message import parts_of
+from holdfast.runtime.live.session_log import SessionLog
+
+
+def calls(room: SessionLog) -> list[ToolCall]:
+    """Every call, in order. Arguments are read from the payloads, a page of the log at a time (I-24)."""
+    log = room.history()
+    with room.lock:
+        standing, running, asks = log.standing, log.running, log.asks
+        callers = sorted((seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq)
+        said = dict(_arguments(room, callers))
+        return tool_calls(standing, running=running, asks=asks, said=said)
+
+
+def _arguments(room: SessionLog, callers: list[StoredMessage]) -> Iterator[tuple[str, list[str]]]:
+    """What each of these messages calls with, by id."""
+    bodies: dict[int, bytes] = {}
+    for seen in callers:
+        if not seen.body and seen.seq not in bodies:
+            bodies = {entry.seq: entry.body for entry in room.page(seen.seq - 1)}
+        try:
+            parts = parts_of(seen.note, seen.body or bodies[seen.seq])
+            yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]
+        except Exception:  # a payload that can't be read: what was called is noted, with what is not (I-25)
+            yield seen.id, ["" for _ in seen.note.calls]

@@ -1,0 +1,175 @@
+"""What a session comes to: counts, turns and usage, added up page by page (I-17, I-24).
+
+Sums are derived: nothing stores them. A handle remembers how far it has added, so that asking again costs only what is
+new.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.entry import End, Entry, note_of
+from holdfast.domain.message import Usage
+from holdfast.domain.turn import FORKED
+from holdfast.engine.protocol import SessionState
+from holdfast.errors import Damaged
+from holdfast.runtime.live.damage import readable
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.transcript import opening
+
+OPENING = 8
+"""Among so many entries from the beginning, the first message of a session is looked for."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """A session at a glance. `state` is "open", "running" or "ended"; `title` is its first words; `head` is the seq of
+    its last entry; `messages` and `turns` count what it has had, `pending` what waits in its inbox; `running` is the id
+    of the turn that runs; `usage` is the sum of all tokens. Times are in milliseconds since 1970.
+    """
+
+    id: str
+    key: str | None
+    epoch: int
+    tenant: str
+    state: str
+    title: str
+    head: int
+    messages: int
+    turns: int
+    pending: int
+    running: str | None
+    usage: Usage
+    opened_at: int
+    active_at: int
+
+
+class TurnInfo(msgspec.Struct, frozen=True):
+    """What became of a turn. `number` counts the turns of a session; `end` is None while it runs, `reason` and `error`
+    say why it ended; `messages` and `usage` are those of the turn. `reply_to` is whom it answers: its own, or that of
+    the first message it took that has one. Times are in milliseconds since 1970.
+    """
+
+    id: str
+    number: int
+    started_at: int
+    ended_at: int | None = None
+    end: End | None = None
+    reason: str | None = None
+    error: str | None = None
+    messages: int = 0
+    usage: Usage = Usage()
+    reply_to: str | None = None
+
+
+class RunningTotals(msgspec.Struct):
+    """What was added up so far, up to entry `seq`."""
+
+    seq: int = 0
+    messages: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+def info(room: SessionLog, state: SessionState) -> SessionInfo:
+    """State, counts, title and usage; what a fork shares is counted as messages, and its usage only where it was
+    spent (FAULTS J3).
+    """
+    with room.lock:
+        sums = room.sums = _added_up(room, room.sums or RunningTotals())
+    return SessionInfo(
+        id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant, state=state_of(state),
+        title="" if state.erased else title(room), head=state.head, messages=sums.messages, turns=sums.turns,
+        pending=len(room.engine.inbox(room.id)), running=room.turn_name(state.turn), usage=sums.usage,
+        opened_at=state.opened_at, active_at=state.last_at,
+    )  # fmt: skip
+
+
+def turns(room: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
+    """The turns with numbers above `after`, in order."""
+    found: dict[int, TurnInfo] = {}
+    asked: dict[str, str] = {}
+    seq = 0
+    while page := room.page(seq, bodies=False):
+        seq = page[-1].seq
+        for entry in page:
+            if entry.kind == "opened":
+                _part(found, entry)
+            elif entry.turn is not None and entry.turn > after:
+                _tell_turn(room, found, entry, asked)
+            elif entry.kind == "message" and (address := note_of("message", entry.note).reply_to) is not None:
+                asked[entry.id.hex()] = address
+    ordered = [found[number] for number in sorted(found)]
+    return ordered if limit is None else ordered[:limit]
+
+
+def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
+    """A session that shares the past of another begins: what was running there never goes on here."""
+    end, reason = FORKED
+    for number, known in found.items():
+        if known.end is None:
+            found[number] = replace(known, end=end, reason=reason, ended_at=opened.at)
+
+
+def _tell_turn(room: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]) -> None:
+    """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside a turn."""
+    number = entry.turn
+    assert number is not None
+    if entry.kind == "turn":
+        found[number] = TurnInfo(room.turn_name(number) or "", number, entry.at)
+    known = found.get(number)
+    if known is None:
+        return
+    note: Any = note_of(entry.kind, entry.note) if entry.kind in ("message", "turn", "take", "end") else None
+    if entry.kind == "message":
+        reply_to = known.reply_to if known.reply_to is not None else note.reply_to
+        usage = _sum(known.usage, note.usage)
+        found[number] = replace(known, messages=known.messages + 1, usage=usage, reply_to=reply_to)
+    elif entry.kind in ("turn", "take"):
+        own = [note.reply_to] if entry.kind == "turn" else []
+        addresses = [known.reply_to, *own, *(asked.pop(id, None) for id in note.takes)]
+        reply_to = next((address for address in addresses if address is not None), None)
+        found[number] = replace(known, messages=known.messages + len(note.takes), reply_to=reply_to)
+    elif entry.kind == "end" and known.end is None:
+        left = known.messages - len(note.returns)
+        told = {"end": note.end, "reason": note.reason, "error": note.error}
+        found[number] = replace(known, ended_at=entry.at, messages=left, **told)
+
+
+def _added_up(room: SessionLog, sums: RunningTotals) -> RunningTotals:
+    while page := room.page(sums.seq, bodies=False):
+        sums.seq = page[-1].seq
+        for entry in page:
+            if entry.kind == "turn":
+                sums.turns += 1
+            elif entry.kind == "message":
+                sums.messages += 1
+                usage = note_of("message", entry.note).usage
+                if usage is not None and entry.seq > room.origin:
+                    sums.usage = _sum(sums.usage, usage)
+    return sums
+
+
+def _sum(one: Usage, other: Usage | None) -> Usage:
+    if other is None:
+        return one
+    return Usage(*(getattr(one, field) + getattr(other, field) for field in Usage.__struct_fields__))
+
+
+def state_of(state: SessionState) -> str:
+    return "ended" if state.ended else "running" if state.turn is not None else "open"
+
+
+def title(room: SessionLog, beginning: list[Entry] | None = None) -> str:
+    """What the session is called: in the store that it comes from, or by the first thing that a user said. `beginning`
+    are its first entries, if they were read.
+    """
+    page = room.page(0, OPENING) if beginning is None else beginning
+    try:
+        first = opening(room, page)
+    except Damaged:
+        first = opening(room, [readable(entry) for entry in page])
+    story: Any = next((message.labels["story"] for message in first if "story" in message.labels), {})
+    named = story.get("title") if isinstance(story, dict) else None
+    asked = next((message.text for message in first if message.role == "user"), "")
+    return " ".join((named if isinstance(named, str) and named.strip() else asked).split())[:80]

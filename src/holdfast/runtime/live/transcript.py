@@ -1,0 +1,119 @@
+"""The transcript, page by page, without folding the history: memory is bounded by the page (I-24).
+
+An entry says most of what a message is. What was said about it later is looked for where it can be: labels are few and
+have an index; who took a message from the inbox stands a little further on in the log.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.message import MessageNote
+from holdfast.domain.repair import StoredMessage
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog
+
+TELLING = 500
+"""How many entries of a transcript are read at once."""
+_FURTHER = 200
+_NEAR = 64
+"""An id is looked for among the entries of its time and so many before them."""
+
+
+def messages(room: SessionLog, *, after: int = 0, limit: int = TELLING) -> tuple[list[Message], int]:
+    """A page of the transcript, and the seq to go on after; the same seq again at the end."""
+    page = room.page(after, limit)
+    said = [(entry, note_of("message", entry.note)) for entry in page if entry.kind == "message"]
+    accepted = {entry.id.hex() for entry, note in said if note.inbox}
+    waiting = {each.message.hex() for each in room.engine.inbox(room.id)} if accepted else set()
+    takers = _takers(_from(room, page), accepted - waiting)
+    labels = room.labels()
+    found = [_message(room, entry, note, takers, waiting, labels) for entry, note in said]
+    return found, page[-1].seq if page else after
+
+
+def opening(room: SessionLog, page: list[Entry]) -> list[Message]:
+    """The messages among these first entries of a session, with the labels they had got by then."""
+    labels: dict[str, dict[str, Any]] = {}
+    for entry in page:
+        if entry.kind == "label":
+            note = note_of("label", entry.note)
+            labels.setdefault(note.message, {}).update(note.labels)
+    said = ((entry, note_of("message", entry.note)) for entry in page if entry.kind == "message")
+    return [_message(room, entry, note, {}, set(), labels) for entry, note in said]
+
+
+def find(room: SessionLog, id: str) -> Entry | None:
+    """The message with this id, without its payload.
+
+    An id begins with the time at which it was minted, and entries mostly lie in the order of their times: the message
+    is looked for where its time is, and only if it is not there, in the whole log.
+    """
+    near = room.page(_begun_before(room, id), 4 * _NEAR, bodies=False)
+    found = _with_id(near, id)
+    after = 0
+    while found is None and (page := room.page(after, bodies=False)):
+        after = page[-1].seq
+        found = _with_id(page, id)
+    return found
+
+
+def _with_id(page: list[Entry], id: str) -> Entry | None:
+    return next((entry for entry in page if entry.kind == "message" and entry.id.hex() == id), None)
+
+
+def _begun_before(room: SessionLog, id: str) -> int:
+    """A seq before which, by their times, lie only entries that were made before this id."""
+    try:
+        minted_at = int.from_bytes(bytes.fromhex(id)[:6], "big")
+    except ValueError:
+        return 0
+    low, high = 0, room.state().head
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        entry = room.page(middle - 1, 1, bodies=False)
+        if entry and entry[0].at < minted_at:
+            low = middle
+        else:
+            high = middle
+    return max(0, low - _NEAR)
+
+
+def _message(
+    room: SessionLog,
+    entry: Entry,
+    note: MessageNote,
+    takers: dict[str, int | None],
+    waiting: set[str],
+    labels: dict[str, dict[str, Any]],
+) -> Message:
+    id = entry.id.hex()
+    turn = entry.turn if entry.turn is not None else takers.get(id)
+    seen = StoredMessage(id, entry.seq, turn, note, entry.body, False, (), entry.at)
+    known = {} if note.erased else labels.get(id, {})
+    return Message(seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels={**known})
+
+
+def _from(room: SessionLog, page: list[Entry]) -> Iterator[Entry]:
+    """This page, and the log after it as far as somebody reads."""
+    while page:
+        yield from page
+        page = room.page(page[-1].seq, _FURTHER, bodies=False)
+
+
+def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | None]:
+    """Which turn took each of these messages from the inbox and kept it: what a turn gave back, another one took."""
+    takers: dict[str, int | None] = {}
+    if not accepted:
+        return takers
+    unsettled = set(accepted)
+    for entry in entries:
+        if entry.kind in ("turn", "take"):
+            takers.update((id, entry.turn) for id in note_of(entry.kind, entry.note).takes if id in accepted)
+        elif entry.kind == "end":
+            for id in note_of("end", entry.note).returns:
+                takers.pop(id, None)
+            unsettled.difference_update(id for id, turn in takers.items() if turn == entry.turn)
+            if not unsettled:
+                break
+    return takers

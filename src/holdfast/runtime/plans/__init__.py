@@ -1,0 +1,1 @@
+"""Logic written once for threads and for asyncio: plans, and what drives them."""

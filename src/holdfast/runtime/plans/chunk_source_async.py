@@ -1,0 +1,100 @@
+"""Where chunks come from, for asyncio; see `source`."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import Any
+
+from holdfast.runtime.plans.chunk_source import AHEAD_MAX, Pace
+
+
+class AsyncSource:
+    """Chunks in batches, each asked for when the one before it has been dealt with. One task does all the reading, so
+    that what the source binds to its task stays bound.
+    """
+
+    def __init__(self, chunks: AsyncIterable[Any] | Iterable[Any], tick: Callable[[], float]) -> None:
+        self._source = chunks
+        self._pace = Pace(tick)
+        self._chunks: deque[Any] = deque()
+        self._go, self._news = asyncio.Event(), asyncio.Event()
+        self._ended = self._eager = self._given = False
+        self._error: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._run())
+
+    async def batch(self) -> list[Any]:
+        """All that has come, at least one chunk; nothing at the end. Raises what the source has raised."""
+        self._eager = self._eager or (self._given and self._pace.stored())
+        self._pace.asking()
+        self._go.set()
+        while not self._chunks and not self._ended:
+            self._news.clear()
+            await self._news.wait()
+        if not self._chunks and self._error is not None:
+            raise self._error
+        self._pace.came()
+        batch = list(self._chunks)
+        self._chunks.clear()
+        self._given = True
+        return batch
+
+    async def close(self) -> None:
+        """Stops reading, and closes what was read from."""
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def let_go(self) -> None:
+        """Does the same from any thread, without waiting for it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its tasks with it
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def _run(self) -> None:
+        try:
+            await self._read()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._error = error
+            if not isinstance(error, Exception):
+                raise  # an interrupt is the loop's, and nobody may ever read this source again
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def _read(self) -> None:
+        """Reads either kind of iterable; the source is closed when it is left."""
+        source = self._source
+        if not isinstance(source, AsyncIterable):
+            for chunk in [source] if isinstance(source, str) else source:
+                await self._put(chunk)
+                await asyncio.sleep(0)
+            return
+        try:
+            async for chunk in source:
+                await self._put(chunk)
+        except (KeyboardInterrupt, SystemExit):
+            with contextlib.suppress(Exception):  # the interrupt is what is re-raised
+                await _close(source)
+            raise
+        except BaseException:
+            await _close(source)
+            raise
+        await _close(source)
+
+    async def _put(self, chunk: Any) -> None:
+        self._chunks.append(chunk)
+        self._news.set()
+        if not self._eager or len(self._chunks) >= AHEAD_MAX:
+            self._go.clear()
+        await self._go.wait()
+
+
+async def _close(source: Any) -> None:
+    close = getattr(source, "aclose", None) or getattr(source, "close", None)
+    if callable(close):
+        closing = close()
+        if asyncio.iscoroutine(closing):
+            await closing

@@ -1,0 +1,208 @@
+"""Driving plans on an event loop; `drive` says what a plan is.
+
+Kept apart from `drive` so that a program without asyncio does not load it.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+from holdfast.engine.protocol import Ticket
+from holdfast.errors import BadArgument
+from holdfast.runtime.plans.plan import Await, Listen, News, Pause, Plan, Read, bearable, is_suspended
+from holdfast.runtime.plans.thread_pool import Job, Pool
+
+T = TypeVar("T")
+LOOK_S = 0.05
+
+
+async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
+    """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it comes, so that the plan
+    can clean up; what it does then is driven to its end too.
+    """
+    try:
+        request = next(plan) if error is None else plan.throw(error)
+        while True:
+            try:
+                if type(request) is Read:
+                    answer = await in_background(request.work, slow=request.slow)
+                elif type(request) is Await:
+                    answer = request.work()
+                    if isinstance(answer, Awaitable):
+                        answer = await answer
+                elif type(request) is Pause:
+                    with News(request.engine, request.session) as news:
+                        await _heard(news, request.seconds)
+                    answer = None
+                elif type(request) is Listen:
+                    await _heard(request.news, request.seconds)
+                    answer = None
+                else:
+                    answer = await _landed(request)
+            except GeneratorExit:
+                raise
+            except BaseException as told:
+                request = plan.throw(bearable(told))
+            else:
+                request = plan.send(answer)
+    except StopIteration as stop:
+        return stop.value
+    except GeneratorExit:
+        plan.close()  # nobody awaits this any more, and it can't wait for anything
+        raise
+    except BaseException as cut:
+        if error is None and is_suspended(plan):  # it came between two steps of the plan
+            await arun(plan, cut)
+        raise
+
+
+async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
+    """Runs what may block on another thread."""
+    job = Job(work)
+    try:
+        await _handed_over(job, _slow_readers() if slow else _readers())
+        return job.value()
+    except asyncio.CancelledError:
+        job.give_up()
+        raise
+    finally:
+        del job
+
+
+async def _handed_over(job: Job, pool: Pool) -> None:
+    """Has it done, and waits for it."""
+    over = _answers_for(asyncio.get_running_loop()).expect(job)
+    pool.submit(job)
+    await over
+
+
+def insist_on_asyncio() -> None:
+    """Raises `BadArgument` on the event loop of another library, which could not drive a store."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        other = "trio" if "trio" in sys.modules else "no event loop of asyncio"
+        takes = "asyncio (under trio, call holdfast.open and its sync methods in trio.to_thread.run_sync)"
+        raise BadArgument(parameter="open_async", takes=takes, given=other) from None
+
+
+async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
+    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it is there. That may
+    block as well, and must not be interrupted: it is another thread's to do.
+    """
+    job = Job(work)
+    try:
+        await _handed_over(job, _readers())
+        return job.value()
+    except asyncio.CancelledError:
+        _readers().submit(Job(partial(_let_go, job, let_go)))
+        raise
+    finally:
+        del job
+
+
+def _let_go(job: Job, let_go: Callable[[Any], Any]) -> None:
+    let_go(job.value())
+
+
+async def seen_through(work: Callable[[], Any]) -> None:
+    """The same for what has to be done: it is, though the caller may be cancelled and not wait for it."""
+    job = Job(work)
+    await _handed_over(job, _readers())
+    job.value()
+
+
+async def _landed(ticket: Ticket) -> Any:
+    landing = _answers_for(asyncio.get_running_loop())
+    try:
+        await landing.expect(ticket)
+    except asyncio.CancelledError:
+        while not ticket.done:  # a cancelled caller must know what became of its commit; commits are short
+            with contextlib.suppress(asyncio.CancelledError):
+                # Looked at now and then: nobody cancels it again if the call that would wake it is interrupted.
+                await asyncio.wait([landing.expect(ticket)], timeout=LOOK_S)
+        raise
+    return ticket.result()
+
+
+async def _heard(news: News, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    here = asyncio.Event()
+    news.then = lambda: _tell(loop, here.set)
+    try:
+        if not news.told.is_set():  # looked at after saying how to tell: one of the two sees the other
+            async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the news
+                await here.wait()
+    except TimeoutError:
+        pass
+    finally:
+        news.then = None
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody is left to tell
+        loop.call_soon_threadsafe(callback)
+
+
+class _BatchAnswers:
+    """Brings the answers of a whole batch to an event loop with one wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._landed: deque[asyncio.Future[None]] = deque()
+
+    def expect(self, ticket: Ticket) -> "asyncio.Future[None]":
+        future = self._loop.create_future()
+        ticket.then(partial(self._land, future))
+        return future
+
+    def _land(self, future: "asyncio.Future[None]", ticket: Ticket) -> Callable[[], None]:
+        """On the writer's thread: notes an answer, and says how to tell the loop of all of them."""
+        self._landed.append(future)
+        return self._signal
+
+    def _signal(self) -> None:
+        _tell(self._loop, self._drain)
+
+    def _drain(self) -> None:
+        try:
+            while self._landed:
+                future = self._landed[0]
+                if not future.done():
+                    future.set_result(None)
+                self._landed.popleft()  # not before it was told: an interrupt may come between any two steps
+        except BaseException:
+            self._loop.call_soon(self._drain)
+            raise
+
+
+def _answers_for(loop: asyncio.AbstractEventLoop) -> _BatchAnswers:
+    landing = getattr(loop, "_holdfast_landing", None)
+    if landing is None:
+        landing = _BatchAnswers(loop)
+        loop._holdfast_landing = landing  # type: ignore[attr-defined]
+    return landing
+
+
+@lru_cache(maxsize=1)
+def _readers() -> Pool:
+    return Pool(4, "holdfast-reader")
+
+
+@lru_cache(maxsize=1)
+def _slow_readers() -> Pool:
+    return Pool(2, "holdfast-slow-reader")
+
+
+def _forget_pools() -> None:
+    """A child that was forked has none of these threads."""
+    _readers.cache_clear()
+    _slow_readers.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget_pools)

@@ -1,0 +1,105 @@
+"""Threads that do what may block, so that an event loop need not.
+
+Not Python's own executor: where that one locks, it is made of Python code. A signal handler that raises while work is
+handed over leaves such a lock locked, and none of its threads ever takes another piece of work: every store of the
+process waits for ever, and so does the end of the process. Here, what the caller shares with the threads is made of C
+code alone.
+"""
+
+import atexit
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, cast
+
+from holdfast.engine.watchers import tell
+from holdfast.engine.writer import WriterTicket
+from holdfast.runtime.plans.plan import bearable
+
+
+class Job(WriterTicket):
+    """A piece of work; it is waited for as a commit is."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__(())
+        self._work: Callable[[], Any] | None = work
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: it is not begun."""
+        self._work = None
+
+    def do(self) -> None:
+        """Does it on this thread, and tells whoever waits."""
+        work, self._work = self._work, None
+        try:
+            answer: Any = () if work is None else (work(),)
+        except BaseException as error:
+            answer = bearable(error)
+        signal = self.answer(answer)
+        del self, work, answer  # an error knows this frame, and would keep all of it
+        if signal is not None:
+            tell(signal)
+
+    def value(self) -> Any:
+        """What it has given; raises what it has raised. Waits if need be."""
+        try:
+            [value] = cast(tuple[Any], self.result())
+            return value
+        finally:
+            del self
+
+
+class Pool:
+    """Some threads, started as they are needed."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size, self._name = size, name
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._idle: SimpleQueue[None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._gate = threading.RLock()  # what is dropped in there may come here, too
+        atexit.register(self._finish)
+
+    def submit(self, job: Job) -> None:
+        """Has it done, after what was submitted before."""
+        if not self._is_someone_idle():
+            self._start()
+        self._jobs.put(job)
+
+    def _is_someone_idle(self) -> bool:
+        with suppress(Empty):
+            self._idle.get_nowait()
+            return True
+        return False
+
+    def _start(self) -> None:
+        with self._gate:
+            # One whose start was interrupted may never begin. It does not count.
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if len(self._threads) < self._size:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                self._idle.put(None)
+                job = self._jobs.get()
+            if job is None:
+                self._jobs.put(None)  # for the others
+                return
+            job.do()
+            del job
+
+    def _finish(self) -> None:
+        """At the end of the process: sees through what was submitted, a store that is being closed above all."""
+        self._jobs.put(None)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()

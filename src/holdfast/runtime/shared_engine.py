@@ -1,0 +1,88 @@
+"""An engine as a store and its sessions hold it: when none of them is left, it is closed.
+
+An engine has threads, and these know it: it would live for ever. What the store, its sessions and its turns know is
+this handle, which no thread knows. When the last of them is gone, a thread closes engine and keeper: whoever drops the
+last handle may be in the middle of anything, and what is raised there Python swallows, Ctrl-C included. So nothing
+happens there but a note to that thread, made by C code alone.
+"""
+
+import os
+import threading
+import weakref
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from holdfast.engine.protocol import Engine
+from holdfast.runtime.live.lease_keeper import LeaseKeeper
+
+_USED_OFTEN = ("current", "entries", "inbox", "look_s", "read_only", "state", "submit", "watch", "where")
+
+
+class _Note(weakref.ref[Any]):
+    """Tells the closer that a handle is gone."""
+
+    __slots__ = ("engine", "keeper")
+    engine: Engine
+    keeper: LeaseKeeper
+
+
+class _Closer:
+    """One thread for all stores of this process."""
+
+    def __init__(self) -> None:
+        self.dropped: SimpleQueue[_Note] = SimpleQueue()
+        self.notes: set[_Note] = set()
+        """Those of living handles: a note that is forgotten tells nobody."""
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        if self._thread is None or not self._thread.is_alive():  # its start may have been interrupted
+            self._thread = threading.Thread(target=self._run, name="holdfast-closer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            note = self.dropped.get()
+            self.notes.discard(note)
+            with suppress(Exception):  # the next one is to be closed, too
+                _close(note.engine, note.keeper)
+            del note
+
+
+_closer = _Closer()
+
+
+class HeldEngine:
+    """The engine itself to all who use it."""
+
+    def __init__(self, engine: Engine, keeper: LeaseKeeper) -> None:
+        self._engine, self._closer = engine, _closer
+        for name in _USED_OFTEN:
+            setattr(self, name, getattr(engine, name))
+        self._note = _Note(self, _closer.dropped.put)
+        self._note.engine, self._note.keeper = engine, keeper
+        _closer.notes.add(self._note)
+        _closer.begin()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def close(self) -> None:
+        self._closer.notes.discard(self._note)
+        self._engine.close()
+
+
+def _close(engine: Engine, keeper: LeaseKeeper) -> None:
+    keeper.close()
+    engine.close()
+
+
+def _forget() -> None:
+    """A child that was forked does not have that thread, and nothing to close of its parent's."""
+    global _closer
+    _closer.notes.clear()
+    _closer = _Closer()
+
+
+os.register_at_fork(after_in_child=_forget)

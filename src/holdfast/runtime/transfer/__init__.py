@@ -1,0 +1,1 @@
+"""Sessions from elsewhere: importing, copying between stores, restoring from a file."""

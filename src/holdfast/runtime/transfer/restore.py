@@ -1,0 +1,313 @@
+"""Restoring: a session that was written out entry by entry (`export --as holdfast`) is that session again.
+
+It comes back under its own id, each entry as it was; where another tenant has that id, under one derived from it. If it
+is here already, what was written out must be a beginning of it, or it a beginning of what was written out: then what is
+new is added. Anything else is two histories, and is left.
+
+A file can say anything, so all of it is vetted before any of it is stored: what it says is what the log can tell, and
+counts no further. Replies that it claims are owed are owed again only if that is asked for, since a gateway would send
+them.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.accepted_events import AcceptedEvent, events_in
+from holdfast.domain.entry import Draft, Entry, note_of
+from holdfast.domain.inbox import Inbox
+from holdfast.domain.log.fold import Log
+from holdfast.domain.message import freeze
+from holdfast.domain.origin import session_name
+from holdfast.engine.protocol import Laid, Opening, OwedReply, Refused, SessionState, Waiting, Write
+from holdfast.errors import Conflict, Damaged, StoreUnavailable
+from holdfast.importers.jsonl import lines, parsed_line
+from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.session import Session
+from holdfast.runtime.store import Store
+from holdfast.runtime.transfer.import_store import ImportedStore
+from holdfast.runtime.transfer.vet import vet_debt, vet_entry, vet_key, vet_log, vet_session_id
+
+VERSION = 1
+PAGE = 500
+REMEDY = "nothing of it was imported: take another copy of the file, or write it again with `holdfast export`"
+
+
+class OwedLine(msgspec.Struct):
+    """A reply that is owed."""
+
+    id: str
+    turn: int
+    reply_to: str
+    at: int
+
+
+class SessionLine(msgspec.Struct):
+    """How a session stands beside its log."""
+
+    fence: int = 0
+    base: int = 0
+    outbox: list[OwedLine] = []
+
+
+class ExportHeader(msgspec.Struct):
+    """The first line of a session that was written out. `session` is what `Session.info()` tells."""
+
+    holdfast: int
+    session: dict[str, Any]
+    standing: SessionLine = msgspec.field(default_factory=SessionLine)
+
+
+class EntryLine(msgspec.Struct):
+    """An entry as it was written out, its note and body left as bytes."""
+
+    seq: int
+    kind: str
+    turn: int | None
+    id: str
+    at: int
+    note: msgspec.Raw
+    body: msgspec.Raw
+
+
+_line = msgspec.json.Decoder(EntryLine)
+_SURROGATE = b"\\ud"
+
+
+def standing_of(session: Session) -> SessionLine:
+    """What is written out beside the log."""
+    room = session._work.room
+    state = room.state()
+    owed = [OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at) for debt in room.engine.debts(room.id)]
+    return SessionLine(state.fence, state.base, owed)
+
+
+def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
+    """Brings the session back. `Conflict` when it went on differently here, `Damaged` when it can't be what was written
+    out; nothing is stored then. `outbox`: replies that were owed when it was written out are owed again.
+    """
+    header = _read_header(path)
+    _vet(path)
+    return _Restoring(store, header, outbox).bring(_entries(path))
+
+
+def _read_header(path: Path) -> ExportHeader:
+    first = next(lines(path), None)
+    value, problem = parsed_line(first) if first is not None else (None, "it is empty")
+    try:
+        header = msgspec.convert(value, ExportHeader)
+        vet_session_id(header.session.get("id"))
+        vet_key(header.session.get("key"))
+    except (msgspec.ValidationError, Damaged) as error:
+        why = problem or (error.problem if isinstance(error, Damaged) else error)
+        raise _damaged(f"{path}, line 1", f"this is no session that was written out ({why})") from None
+    if header.holdfast != VERSION:
+        problem, remedy = f"it was written in version {header.holdfast} of its format", "Update Holdfast"
+        raise StoreUnavailable(where=str(path), problem=problem, remedy=remedy)
+    return header
+
+
+def _damaged(where: str, problem: str) -> Damaged:
+    return Damaged(what="export", where=where, problem=problem, remedy=REMEDY)
+
+
+def _vet(path: Path) -> None:
+    """Goes through all of it once: what can't be read later is refused now."""
+    log, ids, ended = Log(), set[bytes](), 0
+    for page, is_last in _pages(_entries(path)):
+        ids.update(entry.id for entry in page)
+        ended += len(page)
+        if len(ids) != ended or page[-1].seq != ended:
+            raise _damaged(str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)")
+        try:
+            vet_log(log, page, is_last=is_last)
+        except Damaged as error:
+            raise _damaged(str(path), f"up to entry {ended}: {error.problem}") from error
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for line in lines(path):
+        if line.number == 1:
+            continue
+        try:
+            told = _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
+            id, note, body = bytes.fromhex(told.id), _of(told.note), _of(told.body)
+            entry = Entry(told.seq, told.kind, told.turn, id, told.at, note, body)
+            vet_entry(entry)
+            yield entry
+        except Damaged as error:
+            raise _damaged(f"{path}, line {line.number}", error.problem) from None
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _damaged(f"{path}, line {line.number}", f"it is no entry ({error})") from None
+
+
+def _slowly(raw: bytes) -> EntryLine:
+    """A line with halves of characters in it, which are frozen again as they were."""
+    value = json.loads(raw)
+    note, body = (msgspec.Raw(freeze(value[name])) for name in ("note", "body"))
+    return EntryLine(value["seq"], value["kind"], value["turn"], value["id"], value["at"], note, body)
+
+
+def _of(raw: msgspec.Raw) -> bytes:
+    return b"" if bytes(raw) == b"null" else bytes(raw)
+
+
+class _Restoring:
+    def __init__(self, store: Store, header: ExportHeader, outbox: bool) -> None:
+        work = store._work
+        self._engine, self._tenant = work.engine, work.tenant
+        self._id = self._written = str(header.session.get("id"))
+        self._key = header.session.get("key")
+        self._standing, self._with_outbox = header.standing, outbox
+        self._inbox, self._events = Inbox(), list[AcceptedEvent]()
+        self._head = self._turn = self._at = self._base = 0
+        self._addresses, self._over, self._sent = set[str](), set[int](), set[str]()
+        self._ended = self._erased = False
+        self._done = ImportedStore(sessions=1, notes=[])
+
+    def bring(self, entries: Iterable[Entry]) -> ImportedStore:
+        known = self._place()
+        self._done.new = int(known is None)
+        key, epoch = (known.key, known.epoch) if known is not None else self._name()
+        opening = Opening(self._tenant, key, epoch)
+        for page, is_last in _pages(map(self._renamed, entries)):
+            self._take_in(page, key)
+            rest = self._new(page, known)
+            if rest:
+                first = self._head - len(rest)
+                self._lay(rest, first, opening if known is None and first == 0 else None, is_last)
+        if known is not None and self._done.messages:
+            self._done.grown = 1
+        if self._standing.outbox and not self._with_outbox and not (known is not None and known.head >= self._head):
+            count = len(self._standing.outbox)
+            self._done.notes.append(f"replies that were owed when it was written out are not owed here: {count}")
+        return self._done
+
+    def _place(self) -> SessionState | None:
+        """The session that it is here, if there is one. Where another tenant has its id, it goes under one of its own,
+        which is the same each time: nothing tells its importer that somebody else has it too (I-19).
+        """
+        for number in count():
+            known = owned(self._engine, self._tenant, self._id)
+            if known is not None or self._engine.state(self._id) is None:
+                return known
+            self._id = session_name(self._tenant, "holdfast", self._written, (), number=number)
+        raise AssertionError("there is always a next number")
+
+    def _renamed(self, entry: Entry) -> Entry:
+        """An entry as it stands under the id that the session has here: a reply that its own turn confirmed is named by
+        the turn, and the turn by the session.
+        """
+        if entry.kind != "post" or self._id == self._written:
+            return entry
+        return replace(entry, note=entry.note.replace(f'"{self._written}:'.encode(), f'"{self._id}:'.encode()))
+
+    def _name(self) -> tuple[str | None, int]:
+        """The key that it had, unless that means another session here."""
+        if self._key is None:
+            return None, 1
+        current = self._engine.current(self._tenant, self._key)
+        if current is None or current.ended:
+            return self._key, (current.epoch if current is not None else 0) + 1
+        self._done.notes.append(
+            f"the key `{self._key}` is in use here, by session `{current.id}`: the session came without it"
+        )
+        return None, 1
+
+    def _take_in(self, page: list[Entry], key: str | None) -> None:
+        """What a page tells of how the session stands after it."""
+        if [entry.seq for entry in page] != list(range(self._head + 1, self._head + 1 + len(page))):
+            raise _damaged(f"the entries after {self._head}", "some are missing, or out of order (I-1)")
+        self._head = page[-1].seq
+        self._inbox.add(page)
+        self._events = list(events_in(page, tenant=self._tenant, key=key, session=self._id))
+        for entry in page:
+            self._turn = max(self._turn, entry.turn or 0)
+            self._at = entry.at if entry.kind == "message" else self._at or entry.at
+            self._ended = entry.kind == "closed" or (self._ended and entry.kind != "opened")
+            self._erased |= entry.kind == "erased"
+            if entry.kind == "compaction":
+                self._base = entry.seq
+            elif entry.kind in ("turn", "end", "message", "post"):
+                self._owe(entry)
+
+    def _owe(self, entry: Entry) -> None:
+        """What the log tells of replies: who asked for one, which turns are over, which replies were sent."""
+        note = note_of(entry.kind, entry.note)
+        if entry.kind == "post" and note.end == "sent":
+            self._sent.add(note.owed)
+        elif entry.kind == "end" and entry.turn is not None:
+            self._over.add(entry.turn)
+        elif entry.kind in ("turn", "message") and note.reply_to is not None:
+            self._addresses.add(note.reply_to)
+
+    def _new(self, page: list[Entry], known: SessionState | None) -> list[Entry]:
+        """What of a page is not here yet; all that is must be the same."""
+        if known is None or known.head < page[0].seq:
+            return page
+        here = self._engine.entries(self._id, after=page[0].seq - 1, limit=len(page))
+        for ours, theirs in zip(page, here, strict=False):
+            if ours != theirs:
+                problem = f"from entry {ours.seq} on it went on differently here, and is kept as it is"
+                raise Conflict(session_id=self._id, problem=problem)
+        return page[len(here) :]
+
+    def _lay(self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool) -> None:
+        standing = self._standing
+        laid = Laid(
+            fence=self._turn,
+            active_at=self._at,
+            base=self._base if is_last and standing.base == self._base else 0,
+            ended=is_last and (self._ended or self._erased),
+            erased=is_last and self._erased,
+            inbox=tuple(Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()),
+            outbox=tuple(self._owed(is_last)),
+            events=tuple(self._events),
+        )
+        drafts = tuple(Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries)
+        write = Write(self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid)
+        [outcome] = self._engine.commit([(write,)])
+        if isinstance(outcome, Refused):
+            problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
+            raise Conflict(session_id=self._id, problem=problem)
+        self._done.messages += sum(entry.kind == "message" for entry in entries)
+        self._done.labels += sum(entry.kind == "label" for entry in entries)
+        self._done.summaries += sum(entry.kind == "compaction" for entry in entries)
+
+    def _owed(self, is_last: bool) -> Iterator[OwedReply]:
+        """Replies that are owed: those that are owed here, and if that was asked for those that the file tells of, as
+        far as the log bears them out.
+        """
+        here = [debt for debt in self._engine.debts(self._id) if debt.id.hex() not in self._sent]
+        yield from here
+        known = {debt.id.hex() for debt in here}
+        for owed in self._standing.outbox if is_last and self._with_outbox else ():
+            if owed.id in known:
+                continue
+            if owed.id not in self._sent and owed.turn in self._over and owed.reply_to in self._addresses:
+                debt = OwedReply(_bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
+                vet_debt(debt)
+                yield debt
+
+
+def _bytes(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return b""
+
+
+def _pages(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bool]]:
+    held: list[Entry] = []
+    for entry in entries:
+        if len(held) == PAGE:
+            yield held, False
+            held = []
+        held.append(entry)
+    if held:
+        yield held, True

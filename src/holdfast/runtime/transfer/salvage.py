@@ -1,0 +1,82 @@
+"""Salvaging: a session's log as a copy carries it, with a placeholder wherever an entry can't be read (I-25).
+
+A placeholder has the seq of the entry, and says what a reader of the source is shown in its place. The same damage
+gives the same placeholder, so copying again finds it where the first copy put it. An entry that is missing has one too.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.domain.entry import Entry, Opened, noted
+from holdfast.domain.origin import entry_name
+from holdfast.engine.protocol import Engine, SessionState
+from holdfast.errors import Damaged
+from holdfast.runtime.live.damage import placeholder
+from holdfast.runtime.transfer import compare_logs
+from holdfast.runtime.transfer.vet import TIME_MAX, vet_entry
+
+
+class Salvage:
+    """The own entries of one session, as it stood at one moment. `lost` tells by seq what can't be read, and why, as
+    far as the pages were read.
+    """
+
+    def __init__(self, engine: Engine, state: SessionState) -> None:
+        self._engine, self._state = engine, state
+        self._at = state.opened_at
+        self.lost: dict[int, str] = {}
+
+    def pages(self) -> Iterator[list[Entry]]:
+        """All of them, page by page: each entry, or what stands in its place."""
+        after, head = self._state.origin, self._state.head
+        while after < head:
+            upto = min(after + compare_logs.PAGE, head)
+            found = self._found(after, upto)
+            upto = min(upto, max(found, default=upto))  # a page is bounded in bytes, too
+            yield [self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)]
+            after = upto
+
+    def _found(self, after: int, upto: int) -> dict[int, Entry]:
+        """The entries after one seq and up to another that are there; one by one where they can't be read together."""
+        try:
+            page = self._engine.entries(self._state.id, after=after, limit=upto - after)
+        except Damaged:
+            page = [entry for seq in range(after, upto) for entry in self._alone(seq)]
+        return {entry.seq: entry for entry in page if entry.seq <= upto}
+
+    def _alone(self, after: int) -> list[Entry]:
+        try:
+            return self._engine.entries(self._state.id, after=after, limit=1)
+        except Damaged as error:
+            self.lost[after + 1] = error.problem
+            return []
+
+    def _sound(self, seq: int, entry: Entry | None) -> Entry:
+        try:
+            if entry is None:
+                raise Damaged(where="an entry", problem="there is no such entry")
+            vet_entry(entry)
+        except Damaged as error:
+            self.lost.setdefault(seq, error.problem)
+            entry = self._instead(seq, entry)
+        self._at = entry.at
+        return entry
+
+    def _instead(self, seq: int, entry: Entry | None) -> Entry:
+        """The placeholder. What of an entry's own names and numbers can't be one is that of its place."""
+        kind, turn, id, at, note = (
+            (entry.kind, entry.turn, entry.id, entry.at, entry.note)
+            if entry is not None
+            else ("message", None, b"", -1, b"")
+        )
+        at = at if type(at) is int and 0 <= at <= TIME_MAX else self._at
+        turn = turn if type(turn) is int and 0 < turn <= self._state.fence else None
+        if type(id) is not bytes or len(id) != 16:
+            id = entry_name(self._state.id, f"entry {seq}", at)
+        if seq == self._state.origin + 1:
+            return Entry(seq, "opened", None, id, at, self._opened(), b"")
+        return placeholder(Entry(seq, kind, turn, id, at, note, b""))
+
+    def _opened(self) -> bytes:
+        """The note of the first entry: all but where the session came from is known beside the log."""
+        state = self._state
+        return noted(Opened(state.key, state.epoch, parent=state.parent, parent_seq=state.origin or None))

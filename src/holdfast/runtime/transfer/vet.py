@@ -1,0 +1,170 @@
+"""Vetting: what comes out of somebody's file is looked at as if a stranger had written it, before any of it is stored.
+
+An export or a store that is copied says of itself what it holds, and whoever can write a file can make it say anything.
+So each entry is read here once by the decoders that will read it later: one that they can't read, that names what can't
+be a name or counts beyond what can be counted is refused, with its place, and nothing is written.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, get_args
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import NOTES, Edit, Entry, Kind, note_of
+from holdfast.domain.log.fold import Log
+from holdfast.domain.log.references import messages_named
+from holdfast.domain.message import USUAL_FORMAT, freeze, thaw
+from holdfast.engine.protocol import OwedReply, SessionState
+from holdfast.errors import Damaged, HoldfastError
+from holdfast.formats import registry
+
+COUNT_MAX = 2**53
+"""More of anything there is not; beyond it a number is not exact in JSON everywhere."""
+TIME_MAX = 2**48 - 1
+"""In milliseconds: an id begins with its time, in six bytes."""
+NAME_MAX = 100_000
+"""Characters of a key or an address."""
+_KINDS = frozenset(get_args(Kind))
+_SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MESSAGE = re.compile(r"[0-9a-f]{32}")
+_TURN = re.compile(r"[0-9a-f-]{36}:[1-9][0-9]{0,18}")
+_WORDS = ("message", "compaction")
+
+
+def vet_entry(entry: Entry) -> None:
+    """`Damaged`, with what is wrong, unless this entry could have been written by Holdfast."""
+    _insist(entry.kind in _KINDS, f"there are no entries of the kind {entry.kind!r:.40}")
+    _insist(_is_count(entry.seq, 1), "its seq is not a number that counts")
+    _insist(entry.turn is None or _is_count(entry.turn, 1), "its turn is not a number that counts")
+    _insist(type(entry.id) is bytes and len(entry.id) == 16, "its id is not one of sixteen bytes")
+    _insist(type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is not a time")
+    _insist(type(entry.note) is bytes and type(entry.body) is bytes, "its note or its body is not bytes")
+    note = _read(lambda: note_of(entry.kind, entry.note), "its note") if entry.kind in NOTES else None
+    _insist(entry.kind in NOTES or not entry.note, "its kind has no note")
+    if note is not None:
+        _vet_names(entry.kind, note)
+        _vet_places(entry, note)
+    _vet_body(entry, note)
+
+
+def vet_state(state: SessionState) -> None:
+    """The same for what a store says of a session beside its log."""
+    vet_session_id(state.id)
+    vet_key(state.key)
+    vet_session_id(state.parent) if state.parent is not None else None
+    counts = (state.epoch, 1), (state.head, 0), (state.fence, 0), (state.base, 0), (state.origin, 0)
+    _insist(all(_is_count(number, least) for number, least in counts), "it counts beyond what can be counted")
+    _insist(state.origin <= state.head and state.base <= state.head, "it begins behind its own end")
+    _insist(state.fence <= 2 * state.head + 1000, "its fence is beyond all turns that it can have had")
+
+
+def vet_debt(debt: OwedReply) -> None:
+    """The same for a reply that is owed."""
+    _insist(type(debt.id) is bytes and len(debt.id) == 16, "a reply that is owed has no id of sixteen bytes")
+    _insist(_is_name(debt.reply_to), "a reply is owed to nobody that can be named")
+    _insist(_is_count(debt.turn, 1) and type(debt.at) is int and 0 <= debt.at <= TIME_MAX, "a reply is owed of no turn")
+
+
+def vet_session_id(id: Any) -> None:
+    _insist(isinstance(id, str) and bool(_SESSION.fullmatch(id)), f"{id!r:.60} is not the id of a session")
+
+
+def vet_key(key: Any) -> None:
+    _insist(key is None or (_is_name(key) and _is_text(key)), f"{key!r:.60} is not a key")
+
+
+def _vet_names(kind: str, note: Any) -> None:
+    """Ids of messages are 32 hex digits, wherever a note names one."""
+    names = messages_named(kind, note)
+    if kind == "post":
+        # A reply is named by its id; one that its own turn confirmed, by the turn.
+        names = () if _TURN.fullmatch(note.owed) else (note.owed,)
+    elif kind == "opened":
+        vet_key(note.key)
+        for session in filter(None, (note.previous, note.parent)):
+            vet_session_id(session)
+    _insist(all(_MESSAGE.fullmatch(name) for name in names), "it names a message by what is no id of one")
+
+
+def _vet_places(entry: Entry, note: Any) -> None:
+    """Where a note tells of places in the log, they are places before it."""
+    upto = entry.seq
+    for name in ("ranges", "covers", "gone", "turns"):
+        places = [seq for span in getattr(note, name, ()) for seq in span]
+        _insist(all(0 <= seq <= upto for seq in places), f"its {name} are not places before it")
+    # Ranges go by the order of the messages: what waited in the inbox stands behind what was said meanwhile.
+    for name in ("gone", "turns"):
+        spans = getattr(note, name, ())
+        _insist(all(first <= last for first, last in spans), f"its {name} are not places before it")
+    for name in ("restored", "aside", "cut", "edits", "seqs"):
+        _insist(all(0 <= seq <= upto for seq in getattr(note, name, ())), f"its {name} are not places before it")
+    for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
+        number = getattr(note, name, 0)
+        _insist(number is None or _is_count(number, 0), f"its {name} is not a number that counts")
+    for edit in getattr(note, "edits", {}).values():
+        _read(partial(_read_edit, edit), "an edit in it")
+
+
+def _read_edit(edit: Edit) -> None:
+    registry.get(edit.note.format).read(edit.payload)
+    freeze(edit.payload)
+
+
+def _vet_body(entry: Entry, note: Any) -> None:
+    if entry.kind == "instructions":
+        _insist(not entry.body or isinstance(_read(lambda: thaw(entry.body), "its body"), str), "its body is no text")
+    elif entry.kind not in _WORDS:
+        _insist(not entry.body, "its kind has no body")
+    elif entry.body:
+        payload = _read(lambda: thaw(entry.body), "its body")
+        _read(lambda: freeze(payload), "its body")
+        if entry.kind == "message" and not note.erased:
+            said = _read(lambda: registry.get(note.format).note(payload), "its body")
+            _read(lambda: registry.read(note.format, entry.body), "its body")
+            _insist(said.plain or not note.plain, "its note says less than its body")
+        elif entry.kind == "compaction":
+            _read(lambda: registry.read(USUAL_FORMAT, entry.body), "its summary")
+    else:
+        _insist(entry.kind == "compaction" or note.erased, "it has no body")
+
+
+def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
+    """Folds a page of a log that is vetted entry by entry, so that what its entries say together can be read too. What
+    they arrange is looked at once, after the last page: arranging takes as long as the log is.
+    """
+    _read(lambda: log.add([replace(entry, body=b"") for entry in page if entry.kind != "instructions"]), "the log")
+    if is_last:
+        _read(lambda: log.order, "the log")
+
+
+def _read(work: Callable[[], Any], what: str) -> Any:
+    """What a decoder makes of something. Whatever it raises means that the thing can't be read."""
+    try:
+        return work()
+    except (HoldfastError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+        raise Damaged(where="an entry", problem=f"{what} can't be read ({error})") from error
+    except RecursionError as error:
+        raise Damaged(where="an entry", problem=f"{what} is nested too deep") from error
+
+
+def _insist(is_so: bool, problem: str) -> None:
+    if not is_so:
+        raise Damaged(where="an entry", problem=problem)
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= COUNT_MAX
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= NAME_MAX
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

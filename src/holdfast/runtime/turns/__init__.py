@@ -1,0 +1,1 @@
+"""A turn from its start to its end: calls, streams, replies, recovery."""

@@ -1,0 +1,85 @@
+"""A delivery: the text of a streamed message, each piece handed on after it is durable (I-5).
+
+It is an object and no generator: a generator that is dropped runs its last lines where Python swallows what is raised,
+Ctrl-C included. A delivery that is dropped runs nothing; the keeper closes its stream (`TurnWork.attend`).
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from holdfast.runtime.plans.chunk_source import batches
+from holdfast.runtime.plans.plan import run
+from holdfast.runtime.turns.running_turn import TurnWork
+
+
+class Delivery(Iterator[str]):
+    """The pieces of one message; `close` leaves it before its end, and what was said so far is stored as partial."""
+
+    def __init__(self, work: TurnWork, chunks: Iterable[Any], format: str) -> None:
+        self._work = work
+        self._stream = work.open_stream(format)
+        self._source: Any = batches(chunks, work.room.world.tick)
+        self._begun = self._over = False
+
+    def __iter__(self) -> "Delivery":
+        return self
+
+    def __next__(self) -> str:
+        if self._over:
+            raise StopIteration
+        if self._source.gi_running:
+            raise ValueError("another thread is reading this delivery")
+        try:
+            text = self._advance()
+        except BaseException:
+            self._leave()
+            raise
+        if text is None:
+            raise StopIteration
+        return text
+
+    def _advance(self) -> str | None:
+        """The next text to show; None at the end of the stream, when its message is stored."""
+        work, stream = self._work, self._stream
+        if not self._begun:
+            self._begun = True
+            work.attend(stream, self, partial(_close_elsewhere, self._source.close))
+        if work.ended:
+            run(work.refuse())
+        for batch in self._source:
+            text = run(work.tell(stream, batch))
+            if text:
+                return text
+        stream.finish()
+        run(work.close_stream(stream))
+        self._over = True
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Delivery of turn {self._work.id}, {'over' if self._over else 'open'}>"
+
+    def close(self) -> None:
+        """Leaves the stream before its end. Its source is closed, and what was handed on is stored."""
+        if not self._over:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._over = self._stream.closed = True
+        try:
+            self._source.close()
+        finally:
+            with self._work.untold():  # what is on its way out is re-raised, Ctrl-C above all
+                run(self._work.close_stream(self._stream))
+
+
+def _close_elsewhere(close: Any) -> None:
+    """Closes a source on a thread of its own: that is its owner's code, and may take its time."""
+    threading.Thread(target=_closed, args=(close,), name="holdfast-source", daemon=True).start()
+
+
+def _closed(close: Any) -> None:
+    with suppress(Exception):  # nobody is left to be told, and the turn has ended well without it
+        close()

@@ -1,0 +1,193 @@
+"""A stream: one message while it is being spoken, from its first chunk to its entry in the log.
+
+The message's id is minted before its first chunk. Chunks are read into deltas and stored as journal rows; when the
+stream ends, the message is one entry, whole if the stream said its end and partial if not. A message rebuilt from the
+journal after a crash is folded by the same code (I-5, I-6).
+
+Shown words outlive whatever a provider sends. A chunk that its format can't read is kept in the journal as it came, and
+the stream goes on. A message that can't be put together is stored as its text was shown, marked partial, in the neutral
+format, with all that the journal holds of it in a part of type `unread`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.chunk import Delta, characters, pack, raw, shown, sound, squeeze, unpack
+from holdfast.domain.entry import Draft, note_of, noted
+from holdfast.domain.message import MessageNote, Spoken, freeze
+from holdfast.engine.protocol import Chunk, JournalRow, Ticket
+from holdfast.errors import InvalidMessage
+from holdfast.formats import registry
+from holdfast.formats.format import Assembly
+from holdfast.formats.text import TextAssembly
+from holdfast.runtime.live.message import parts_of, shown_text_of
+
+UNREAD = "unread"
+
+
+class UnreadableStream(Exception):
+    """What came of this stream makes no message of its format."""
+
+
+class Stream:
+    """One message being spoken, and how far its entry has come.
+
+    `draft`, `submitted` and `ticket` are filled in this order, so that storing it can be cut off anywhere and taken up
+    again: one that is `submitted` without a ticket may or may not be in the log.
+    """
+
+    def __init__(self, id: bytes, *, format: str, into: str) -> None:
+        self.id = id
+        self._format, self._into = format, into
+        self._assembly = _assembly(format, into)
+        self._rows = self._shown = 0
+        self.unread = False
+        """Whether something of it could not be read."""
+        self.closed = False
+        """Whether its reader is done with it."""
+        self.tie: Callable[[], Any] | None = None
+        """A weak reference to its reader."""
+        self.let_go: Callable[[], None] = _nothing
+        """Closes its source, without waiting for that; called when its reader is gone."""
+        self.draft: Draft | None = None
+        self.submitted = False
+        self.ticket: Ticket | None = None
+
+    @property
+    def said(self) -> bool:
+        """Whether anything of it was to be shown."""
+        return self._shown > 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody will say more of it."""
+        return self.closed or (self.tie is not None and self.tie() is None)
+
+    def take(self, chunks: Iterable[Any]) -> tuple[Chunk | None, str]:
+        """Provider chunks as the journal row to store next and the text to hand on once it is stored."""
+        deltas = self._read(chunks)
+        if not deltas:
+            return None, ""
+        try:
+            self._assembly.fold(deltas)
+            text, body = shown(deltas), self._pack(deltas)
+        except Exception:
+            self.unread = True
+            deltas = sound(deltas)
+            text, body = shown(deltas), self._pack(deltas)
+        row = Chunk(self.id, self._rows, body)
+        self._rows += 1
+        self._shown += characters(text)
+        return row, text
+
+    def _read(self, chunks: Iterable[Any]) -> list[Delta]:
+        take = self._assembly.take
+        deltas: list[Delta] = []
+        for chunk in chunks:
+            try:
+                deltas += take(chunk)
+            except Exception as error:
+                if self._format == "text" and isinstance(error, InvalidMessage):
+                    raise  # these are no words: the caller has named the wrong format, and it says so
+                self.unread = True
+                deltas.append(("raw", 0, _kept(chunk)))
+        return deltas
+
+    def _pack(self, deltas: list[Delta]) -> bytes:
+        return pack(deltas if self._rows else [("open", 0, [self._format, self._into]), *deltas])
+
+    def fold(self, deltas: Sequence[Delta]) -> None:
+        """Adds deltas that were read back from the journal."""
+        self._assembly.fold(deltas)
+        self._shown += characters(shown(deltas))
+        self.unread = self.unread or any(delta[0] == "raw" for delta in deltas)
+
+    def finish(self) -> None:
+        """The iterator has ended. For plain text that is its end; other formats must have said theirs."""
+        if self._format == "text":
+            self._assembly.fold([("done", 0, None)])
+
+    @property
+    def complete(self) -> bool:
+        return self._assembly.complete and not self.unread
+
+    def message(self) -> Spoken | None:
+        """The message, marked partial unless it is complete. Any exception tells that it can't be put together, or
+        only with less than was shown; `as_shown` makes one then.
+        """
+        if self.unread:
+            raise UnreadableStream
+        spoken = self._assembly.message()
+        said = 0 if spoken is None else self._shown
+        if spoken is not None and self._format != "text":
+            note_of("message", noted(spoken.note))  # what is written can be read back (I-25)
+            said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
+        if said < self._shown:
+            raise UnreadableStream
+        if spoken is not None and not self._assembly.complete and not spoken.note.partial:
+            spoken = Spoken(replace(spoken.note, partial=True, plain=False), spoken.body)
+        return spoken
+
+
+def rebuild(rows: Sequence[JournalRow], *, known: set[bytes]) -> list[tuple[bytes, Spoken]]:
+    """The partial messages in these journal rows, those of `known` messages left out: what was stored of them is all
+    that anybody can have seen."""
+    streams: dict[bytes, list[JournalRow]] = {}
+    for row in rows:
+        if row.message not in known:
+            streams.setdefault(row.message, []).append(row)
+    out = []
+    for id, own in streams.items():
+        spoken = _rebuilt(own)
+        if spoken is not None:
+            # Complete or not: its entry was never written, so nobody was told that it had ended.
+            out.append((id, Spoken(replace(spoken.note, partial=True, plain=False), spoken.body)))
+    return out
+
+
+def _rebuilt(rows: Sequence[JournalRow]) -> Spoken | None:
+    """The message of one stream's rows: put together by its format, or as it was shown."""
+    try:
+        (_, _, (format, into)), *deltas = unpack(rows[0].body)
+        stream = Stream(rows[0].message, format=format, into=into)
+        for row in rows:
+            stream.fold(deltas if row is rows[0] else unpack(row.body))
+        return stream.message()
+    except Exception:
+        return as_shown(rows)
+
+
+def as_shown(rows: Sequence[JournalRow]) -> Spoken | None:
+    """The message of these rows as its text was handed on, with all that they hold beside it; a row that can't be read
+    any more takes only itself along."""
+    deltas: list[Delta] = []
+    for row in rows:
+        try:
+            deltas += unpack(row.body)
+        except Exception:
+            deltas.append(("raw", 0, repr(row.body)))
+    deltas = squeeze(sound(delta for delta in deltas if delta[0] != "open"))
+    if not deltas:
+        return None
+    text = shown(deltas)
+    parts: list[Any] = [{"type": "text", "text": text}] if text else []
+    payload = {"role": "assistant", "parts": [*parts, {"type": UNREAD, "chunks": deltas}]}
+    note = MessageNote(role="assistant", format="holdfast", plain=False, partial=True, finish=UNREAD)
+    return Spoken(note, freeze(payload))
+
+
+def _kept(chunk: Any) -> Any:
+    try:
+        return raw(registry.plain(chunk))
+    except InvalidMessage:
+        return raw(chunk)
+
+
+def _assembly(format: str, into: str) -> Assembly:
+    return TextAssembly(registry.get(into)) if format == "text" else registry.get(format).assembly()
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,159 @@
+"""What comes in and what is owed: the inbox of a key, and the outbox of a store.
+
+Accepting is a durable receipt and nothing more (I-4): the next turn takes the message. A reply that was asked for with
+`reply_to` is in the outbox from the transaction that ends its turn until its sending is confirmed (I-23); every try
+carries the same key. What is owed is what stands: not what the turn has retracted, nor what it has confirmed itself.
+A sender that claims replies has each of them alone, until its claim runs out or it gives the reply back.
+"""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.arguments import Checked
+from holdfast.domain.entry import Posted
+from holdfast.domain.ids import turn_id
+from holdfast.domain.log.fold import Log
+from holdfast.engine.protocol import Engine, OutboxClaim, OwedReply, Refused, Ticket, Write
+from holdfast.errors import Conflict
+from holdfast.runtime.border import bordered
+from holdfast.runtime.clock import mint
+from holdfast.runtime.live.message import parts_of, shown_text_of
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Plan, read, run, wait_for
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """A message was accepted: now, or earlier if `again` says so, when the same event came for the first time."""
+
+    session_id: str
+    message_id: str
+    again: bool = False
+
+
+class OwedWork:
+    """The plans of a reply that is owed; `Owed` and `AsyncOwed` are its faces."""
+
+    def __init__(self, room: SessionLog, debt: OwedReply, text: str) -> None:
+        self.room, self.debt, self.text = room, debt, text
+        self._token: bytes | None = None
+
+    def claim(self, claim_s: float) -> Ticket:
+        """Asks to have this reply alone for so long; refused when it is owed no more, or another sender has it."""
+        self._token = mint(self.room.world, self.room.world.now())
+        return self.room.submit(
+            Write(self.room.id, claim=OutboxClaim(self.debt.id, self._token, claim_s), ended_too=True)
+        )
+
+    def sent(self, platform_id: Checked) -> Plan[None]:
+        """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
+        yield from self._note(Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id)
+
+    def failed(self, reason: str) -> Plan[None]:
+        """A try did not go through; the reply stays owed, and is given back if it was claimed."""
+        note = Posted(self.debt.id.hex(), "failed", reason=reason)
+        if self._token is not None:
+            back = OutboxClaim(self.debt.id, self._token, 0.0)
+            outcome = yield from self.room.commit(
+                Write(self.room.id, drafts=(self.room.draft("post", note),), claim=back, ended_too=True)
+            )
+            if not isinstance(outcome, Refused):
+                return  # else the claim had run out, and another sender has it: then only the try is noted
+        yield from self._note(note)
+
+    def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
+        outcome = yield from self.room.commit(
+            Write(self.room.id, drafts=(self.room.draft("post", note),), ended_too=True, pays=pays)
+        )
+        if isinstance(outcome, Refused) and outcome.why != "taken":
+            problem = f"its reply could not be settled ({outcome.why}); try again"
+            raise Conflict(session_id=self.room.id, problem=problem)
+
+
+@bordered
+class Owed:
+    """A reply that is stored and owed to somebody. `id` is the key to send it with, the same at every try; `made_at` is
+    in milliseconds since 1970.
+    """
+
+    id: str
+    text: str
+    reply_to: str
+    key: str | None
+    session_id: str
+    turn_id: str
+    made_at: int
+    age_s: float
+
+    def __init__(self, work: OwedWork) -> None:
+        self._work = work
+        debt, room = work.debt, work.room
+        self.id, self.text, self.reply_to = debt.id.hex(), work.text, debt.reply_to
+        self.key, self.session_id, self.turn_id = room.key, room.id, turn_id(room.id, debt.turn)
+        self.made_at = debt.at
+        self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
+
+    def sent(self, platform_id: str | int | None = None) -> None:
+        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes nothing."""
+        run(self._work.sent(platform_id))
+
+    def failed(self, reason: str) -> None:
+        """Records that a try did not go through: the reply stays owed, and another sender may claim it."""
+        run(self._work.failed(reason))
+
+    def __repr__(self) -> str:
+        return f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: {self.text[:40]!r}>"
+
+
+def said_in(room: SessionLog, log: Log, turn: int) -> str:
+    """What a turn has said that stands and that it has not confirmed itself."""
+    with room.lock:
+        record = log.turns.get(turn)
+        confirmed = record.sent_seq if record is not None else 0
+        stands = [seen for seen in log.of_turn(turn) if seen.seq > confirmed and seen.id not in log.retracted]
+    said = [seen for seen in stands if seen.note.role == "assistant"]
+    said = said or [seen for seen in stands if seen.note.origin == "unreadable"]  # it may have been the answer
+    whole = [room.told(seen) for seen in said]
+    texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def owed(room: SessionLog, debt: OwedReply) -> OwedWork:
+    """A debt with the words that are owed. In the place of those that can't be read stands that they can't: a reply
+    that is owed is never left out in silence (I-23, I-25).
+    """
+    return room.reading(lambda: _owed(room, debt))
+
+
+def _owed(room: SessionLog, debt: OwedReply) -> OwedWork:
+    log = room.log()
+    if not log.has_all_of(debt.turn):
+        log = room.history()
+    return OwedWork(room, debt, said_in(room, log, debt.turn))
+
+
+def outbox(engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
+    """Replies to send, oldest first; `rooms` gives the room of a session. Of those that are claimed, each is this
+    caller's alone.
+    """
+    found: list[OwedWork] = []
+    after: OwedReply | None = None
+    while len(found) < limit:
+        size = limit - len(found)
+        page = yield from read(partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None))
+        works = yield from read(partial(_worded, rooms, page))
+        # All claims of a page are under way at once: they share a sync.
+        claims = [None if claim_s is None else work.claim(claim_s) for work in works]
+        for work, claim in zip(works, claims, strict=True):
+            if claim is None or not isinstance((yield from wait_for(claim)), Refused):
+                found.append(work)
+        if len(page) < size:
+            break
+        after = page[-1]
+    return found
+
+
+def _worded(rooms: Any, page: list[OwedReply]) -> list[OwedWork]:
+    """These debts, without those for which nothing is left to send."""
+    return [work for work in (owed(rooms(debt.session), debt) for debt in page) if work.text]

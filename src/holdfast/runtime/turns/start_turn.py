@@ -1,0 +1,276 @@
+"""Starting a turn: taking what waits, and what to do when another turn is running.
+
+Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over. The inbound
+message is durable before any of this returns (I-4): in the turn's own first transaction, or in the inbox while it
+waits for its turn.
+"""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
+from holdfast.domain.ids import turn_id
+from holdfast.domain.message import Spoken
+from holdfast.engine.protocol import Accepted, Commit, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
+from holdfast.runtime.clock import World, mint
+from holdfast.runtime.live.leases import WAITER_S
+from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
+from holdfast.runtime.process_identity import myself
+from holdfast.runtime.turns.recovery import settle, settle_if_dead
+from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.turn_owner import is_held_here
+
+POLL_S = 0.05
+"""How long a waiter sleeps without news. News of other processes come by looking."""
+
+
+class TurnRequest:
+    """What a caller asked for: a turn with this message, or one of the agent's own."""
+
+    def __init__(
+        self,
+        world: World,
+        message: Any,
+        *,
+        format: str,
+        event_id: str | None,
+        on_busy: str,
+        reply_to: str | None,
+        lease_s: float,
+    ) -> None:
+        self.format, self.event_id, self.on_busy, self.reply_to = format, event_id, on_busy, reply_to
+        self.lease_s = lease_s
+        self.spoken: Spoken | None = None
+        if message is not None:
+            self.spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
+        self.id = mint(world, world.now())
+        self.waiter = f"{myself()}/{self.id.hex()}"
+        self.accepted = False
+        self.renew_at = 0.0
+
+    def draft(self, room: SessionLog) -> tuple[Draft, ...]:
+        """The inbound message, unless it is in the inbox already."""
+        if self.spoken is None or self.accepted:
+            return ()
+        return (room.message(self.spoken, turn=None, id=self.id),)
+
+    def event(self, room: SessionLog) -> tuple[str, str] | None:
+        return (room.scope, self.event_id) if self.event_id is not None and not self.accepted else None
+
+
+def start(
+    room: SessionLog, wish: TurnRequest, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None = None
+) -> Plan[TurnWork]:
+    """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this session is over."""
+    try:
+        while True:
+            state = yield from settle_if_dead(room)
+            if state.ended:
+                room = yield from _elsewhere(room, on_ended)
+            elif state.turn is not None:
+                yield from _meet(room, state, wish)
+            else:
+                waiting = yield from read(partial(room.engine.inbox, room.id))
+                if wish.accepted and all(each.message != wish.id for each in waiting):
+                    yield from _missed(room, wish)
+                    continue
+                write = first_write(room, wish, waiting)
+                outcome = yield from commit_start(room, wish, (write,), took=bool(write.takes))
+                if isinstance(outcome, TurnWork):
+                    return outcome
+                yield from _refused(room, wish, outcome)
+    except BaseException as cut:
+        yield from _stop_waiting(room, wish, cut)
+        raise
+
+
+def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> Write:
+    """The write that starts this wish's turn and takes what waits, but for what others wait with."""
+    own = wish.draft(room)
+    mine = {wish.id}
+    is_free = partial(room.keeper.leases.is_free, room.id)
+    takes = tuple(w.message for w in waiting if w.message in mine or is_free(w))
+    # The message's own event goes with its draft, which is the first of the commit.
+    note = TurnStarted(
+        takes=tuple(message.hex() for message in takes) + tuple(draft.id.hex() for draft in own),
+        reply_to=wish.reply_to,
+        event=wish.event_id,
+    )
+    return Write(
+        room.id,
+        drafts=(*own, room.draft("turn", note, turn=STARTING)),
+        idle=True,
+        event=wish.event(room),
+        start=Start(wish.waiter, wish.lease_s),
+        takes=takes,
+    )
+
+
+def commit_start(room: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool) -> Plan[TurnWork | Refused]:
+    """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the commit and the turn
+    in its hands, the keeper finds out whether it was started, and lets go of it.
+    """
+    work = TurnWork(
+        room, holder=wish.waiter, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took
+    )
+    try:
+        outcome = yield from wait_for(room.engine.submit(commit))
+        if isinstance(outcome, Written):
+            work.begin(outcome.turn)
+            return work
+    except HoldfastError:
+        room.keeper.drop(work)
+        raise
+    except BaseException as cut:
+        room.keeper.forsake(work)
+        if not isinstance(cut, GeneratorExit):
+            yield from read(room.keeper.sweep)  # the caller's own next turn is to find the session free
+        raise
+    room.keeper.drop(work)
+    return outcome
+
+
+def _meet(room: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
+    """Another turn is running."""
+    name = turn_id(room.id, state.turn or 0)
+    if wish.event_id is not None and not wish.accepted:
+        yield from refuse_known_event(room, wish)
+    if wish.on_busy == "refuse":
+        raise SessionBusy(session_id=room.id, turn_id=name)
+    if wish.on_busy == "interrupt":
+        yield from settle(room, state, end="interrupted", reason="a new turn took over")
+        return
+    if state.fence == state.turn and is_held_here(room.id, state.turn or 0):
+        takes = f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, and would wait for ever'
+        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
+    if wish.spoken is not None and not wish.accepted:
+        outcome = yield from room.commit(
+            Write(
+                room.id,
+                drafts=wish.draft(room),
+                event=wish.event(room),
+                admits=(Waiting(wish.id, wish.waiter, lease_s=WAITER_S),),
+            )
+        )
+        if isinstance(outcome, Refused):
+            yield from _refused(room, wish, outcome)
+            return
+        wish.accepted, wish.renew_at = True, room.world.tick() + WAITER_S / 3
+    if wish.accepted and room.world.tick() >= wish.renew_at:
+        yield from _go_on_waiting(room, wish)
+    yield Pause(room.engine, room.id, POLL_S)
+
+
+def _go_on_waiting(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+    """The wish's message still has its waiter, for another while; if it is still there."""
+    wish.renew_at = room.world.tick() + WAITER_S / 3
+    for waiting in (yield from read(partial(room.engine.inbox, room.id))):
+        if waiting.message == wish.id:
+            mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
+            yield from wait_for(room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),)))
+
+
+def _waited_for(session: str, waiting: Waiting) -> Write:
+    """A message in the inbox has this waiter from now on; refused, `taken`, when a turn has it by now."""
+    return Write(session, takes=(waiting.message,), admits=(waiting,), ended_too=True)
+
+
+def _stop_waiting(room: SessionLog, wish: TurnRequest, cut: BaseException) -> Plan[None]:
+    """The caller no longer waits; its message was accepted and stays, for whichever turn comes next. After a reset it
+    waits in the key's new session."""
+    if wish.spoken is None:
+        return  # not asked by `accepted`: the caller may have been cancelled while its message was being accepted
+    with contextlib.suppress(HoldfastError):
+        current = room.engine.current(room.tenant, room.key) if room.key is not None else None
+        for place in {room.id, current.id if current is not None else room.id}:
+            for waiting in room.engine.inbox(place):
+                if waiting.message == wish.id:
+                    free = replace(waiting, waiter=None, lease_s=None)
+                    ticket = room.engine.submit((_waited_for(place, free),))
+                    if not isinstance(cut, GeneratorExit):
+                        yield from wait_for(ticket)  # the caller's own next turn is to find it free
+
+
+def _missed(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+    """The wish's own message no longer waits here. Returns when a reset has taken it along, since the state was looked
+    at: then it is to be looked for where it waits now."""
+    state = yield from read(room.state)
+    if not state.ended:
+        raise (yield from read(partial(_taken, room, wish)))
+
+
+def _elsewhere(room: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None) -> Plan[SessionLog]:
+    if on_ended is None:
+        raise (yield from read(room.ended))
+    return (yield from on_ended(room))
+
+
+def _refused(room: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
+    """Why a start was refused; returns when it should be tried again."""
+    if refused.why == "accepted":
+        raise (yield from read(lambda: already(room, wish.event_id or "", refused.detail)))
+    if refused.why == "taken" and wish.accepted:
+        waiting = yield from read(partial(room.engine.inbox, room.id))
+        if not any(each.message == wish.id for each in waiting):  # else it was another message that a turn took
+            yield from _missed(room, wish)
+    if refused.why == "missing":
+        raise NotFound(what="session", name=room.id, hint="it may have been erased")
+
+
+def _taken(room: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
+    """Somebody else's turn took the message of a caller that seemed gone, and its work is done there; or it was erased
+    while it waited. A turn never starts without the message it was asked for with."""
+    return already(room, wish.event_id or wish.id.hex(), Accepted(room.id, 0, wish.id))
+
+
+def refuse_known_event(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+    """Raises `AlreadyAccepted` when this event came before."""
+    known = yield from read(lambda: room.engine.accepted(room.scope, wish.event_id or ""))
+    if known is not None:
+        raise (yield from read(lambda: already(room, wish.event_id or "", known)))
+
+
+def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:
+    """The error that names what an event became."""
+    id = known.message.hex()
+    other = _standing_in(room, known)
+    number = None
+    log = other.history()
+    with other.lock:
+        for turn in log.turns.values():
+            if id in turn.takes and any(message.id == id for message in log.of_turn(turn.number)):
+                number = turn.number
+        for message in log.messages:
+            if message.id == id and message.turn is not None:
+                number = message.turn
+    taker = other.turn_name(number)
+    standing = (
+        "a turn took it, and there is nothing more to do"
+        if taker is not None
+        else "it waits in the inbox for the next turn: start one without a message"
+    )
+    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=taker, session_id=other.id, standing=standing)
+
+
+def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
+    """Where an accepted message is now: where it was accepted, or where resets have carried it while it waited."""
+    state = room.engine.current(room.tenant, room.key) if room.key is not None else None
+    while state is not None and state.id != known.session:
+        carried = room.other(state)
+        if any(message.id == known.message.hex() for message in carried.history().messages):
+            return carried
+        opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
+        previous = opened_of(opened).previous if opened is not None else None
+        state = owned(room.engine, room.tenant, previous)
+    if known.session == room.id:
+        return room
+    state = owned(room.engine, room.tenant, known.session)
+    assert state is not None
+    return room.other(state)

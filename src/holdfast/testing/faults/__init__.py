@@ -1,0 +1,1 @@
+"""Faults on demand: failing disks, power cuts, killed processes."""

@@ -1,0 +1,280 @@
+"""A simulated power cut: what a disk may still hold when the power fails at any sync point.
+
+    with Tape(moment=lambda: len(life.told)) as tape:
+        life.live("agent.db")
+    for cut in tape.cuts(seed=7):
+        cut.lay(folder)                 # the files as they are found afterwards; open a store there
+        life.told[: cut.told]           # what callers had been told by then
+
+A `Tape` stands between SQLite and the disk for the time of a `with` block, as the process's default VFS. It passes
+everything on and writes down, in order, what was done to which file. Nothing is cut while it runs: the cuts are
+computed from the tape afterwards, one before and one after every sync point, each in several ways:
+
+    dropped    nothing that was not synced is left: neither writes nor lengths nor names
+    torn       of what was not synced, chance keeps some sectors of 512 bytes, in any order, and not others; a file may
+               have its new length and zeros in it; of new, deleted and replaced names a first part is kept
+    kept       everything is left, as when only the process was killed
+
+A name is synced with its folder. SQLite syncs the folder at the first sync of a log or a journal that it may have
+made, and after a deletion that asks for it; the tape takes it at that. A file that was there before the tape began is
+taken to be synced, an empty one to be new. Files that are not SQLite's are not on the tape: the store has one, the
+fair lock, and nothing depends on what is in it.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import apsw
+
+from holdfast.engine.sqlite.file_guard.permissions import make_owned
+
+SECTOR = 512
+How = Literal["dropped", "torn", "kept"]
+WAYS: tuple[How, ...] = ("dropped", "torn")
+
+_JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
+
+
+class DiskEvent(NamedTuple):
+    """Something that was done to a file. `file` is a number like an inode's: another file of the same name has another
+    one. `told` is what `moment` said just before.
+    """
+
+    verb: Literal["find", "make", "write", "truncate", "sync", "delete"]
+    path: str
+    file: int
+    told: int
+    offset: int = 0
+    data: bytes = b""
+    folder: bool = False
+    """The folder was synced with it."""
+
+
+class Cut(NamedTuple):
+    """A cut: before or after this event of the tape, and the files by name as they are found afterwards."""
+
+    number: int
+    when: Literal["before", "after"]
+    how: How
+    told: int
+    files: dict[str, bytes]
+
+    def lay(self, folder: str | os.PathLike[str]) -> None:
+        """Puts the files into a folder, under their own names."""
+        for path, content in self.files.items():
+            place = os.path.join(folder, os.path.basename(path))
+            make_owned(place)
+            with open(place, "wb") as file:
+                file.write(content)
+
+    def __str__(self) -> str:
+        sizes = {os.path.basename(path): len(content) for path, content in self.files.items()}
+        return f"power cut {self.when} event {self.number}, {self.how}, {self.told} told: {sizes}"
+
+
+class Tape:
+    """What SQLite does to its files. `moment` is asked with every event how much callers have been told; `only` says
+    which files are on the tape.
+    """
+
+    def __init__(self, *, moment: Callable[[], int] = lambda: 0, only: Callable[[str], bool] | None = None) -> None:
+        self._moment, self.only = moment, only or (lambda path: True)
+        self._lock = threading.Lock()
+        self._files: dict[str, int] = {}
+        self.events: list[DiskEvent] = []
+
+    def __enter__(self) -> "Tape":
+        self._usual = apsw.vfs_names()[0]
+        vfs = _vfs(self._usual)
+        vfs.tape = self
+        apsw.set_default_vfs(vfs.name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        apsw.set_default_vfs(self._usual)
+
+    def meet(self, path: str, content: bytes) -> None:
+        """A file was opened. One that is new to the tape is new on the disk, too, unless there is something in it."""
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = len(self.events) + 1
+                self._add("find" if content else "make", path, data=content)
+
+    def note(self, verb: Any, path: str, **facts: Any) -> None:
+        with self._lock:
+            self._add(verb, path, **facts)
+            if verb == "delete":
+                del self._files[path]
+
+    def _add(self, verb: Any, path: str, **facts: Any) -> None:
+        self.events.append(DiskEvent(verb, path, self._files.get(path, 0), self._moment(), **facts))
+
+    def cuts(self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_telling: bool = False) -> Iterator[Cut]:
+        """Every cut: before and after each sync point; with `every_telling` also each time callers have been told
+        something.
+        """
+        disk, told = Disk(), 0
+        for event in self.events:
+            disk.find(event)
+        for number, event in enumerate(self.events):
+            is_sync = event.verb == "sync" or event.folder
+            if is_sync or (every_telling and event.told > told):
+                for how in ways:
+                    yield Cut(number, "before", how, event.told, disk.left(how, f"{seed}/{number}/before"))
+            told = event.told
+            disk.take(event)
+            if is_sync:
+                for how in ways:
+                    yield Cut(number, "after", how, event.told, disk.left(how, f"{seed}/{number}/after"))
+
+
+class Disk:
+    """A disk, fed with events: what is synced, and what is only written."""
+
+    def __init__(self) -> None:
+        self._contents: dict[int, bytes] = {}
+        self._waiting: dict[int, list[DiskEvent]] = {}
+        self._names: dict[str, int] = {}
+        self._renaming: list[DiskEvent] = []
+
+    def find(self, event: DiskEvent) -> None:
+        """What was there before the first event."""
+        if event.verb == "find":
+            self._contents[event.file] = event.data
+            self._names[event.path] = event.file
+
+    def take(self, event: DiskEvent) -> None:
+        """What was done next."""
+        if event.verb == "find":
+            return
+        if event.verb in ("make", "delete"):
+            self._renaming.append(event)
+        elif event.verb == "sync":
+            content = bytearray(self._contents.get(event.file, b""))
+            for waiting in self._waiting.pop(event.file, ()):
+                _apply(content, waiting)
+            self._contents[event.file] = bytes(content)
+        else:
+            self._waiting.setdefault(event.file, []).append(event)
+        if event.folder:
+            self._names = self._named(len(self._renaming))
+            self._renaming = []
+
+    def left(self, how: How, seed: str) -> dict[str, bytes]:
+        """The files that are found after a cut now."""
+        chance = _Chance(seed)
+        count = {"dropped": 0, "kept": len(self._renaming)}.get(how, chance.below(len(self._renaming) + 1))
+        return {path: self._found(file, how, chance) for path, file in self._named(count).items()}
+
+    def _named(self, count: int) -> dict[str, int]:
+        """The names when the first `count` changes to them have come through: a folder's changes keep their order."""
+        names = dict(self._names)
+        for event in self._renaming[:count]:
+            if event.verb == "make":
+                names[event.path] = event.file
+            else:
+                names.pop(event.path, None)
+        return names
+
+    def _found(self, file: int, how: How, chance: "_Chance") -> bytes:
+        content = bytearray(self._contents.get(file, b""))
+        whole = bytearray(content)
+        for event in self._waiting.get(file, ()):
+            _apply(whole, event)
+            if how == "kept":
+                _apply(content, event)
+            elif how == "torn":
+                _apply_torn(content, event, chance)
+        if how == "torn" and len(content) < len(whole) and chance.below(2):
+            content.extend(bytes(len(whole) - len(content)))
+        return bytes(content)
+
+
+def _apply(content: bytearray, event: DiskEvent) -> None:
+    if len(content) < event.offset:
+        content.extend(bytes(event.offset - len(content)))
+    if event.verb == "truncate":
+        del content[event.offset :]
+        return
+    content[event.offset : event.offset + len(event.data)] = event.data
+
+
+def _apply_torn(content: bytearray, event: DiskEvent, chance: "_Chance") -> None:
+    if event.verb == "truncate":
+        if chance.below(2):
+            _apply(content, event)
+        return
+    end = event.offset + len(event.data)
+    for start in range(event.offset - event.offset % SECTOR, end, SECTOR):
+        if chance.below(2):
+            first, last = max(start, event.offset), min(start + SECTOR, end)
+            piece = event.data[first - event.offset : last - event.offset]
+            _apply(content, event._replace(offset=first, data=piece))
+
+
+class _Chance:
+    """Chance from a seed, the same on every machine."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed, self._bytes, self._round = seed, b"", 0
+
+    def below(self, limit: int) -> int:
+        if len(self._bytes) < 2:
+            self._bytes = hashlib.blake2b(f"{self._seed}/{self._round}".encode()).digest()
+            self._round += 1
+        number, self._bytes = int.from_bytes(self._bytes[:2], "big"), self._bytes[2:]
+        return number % limit
+
+
+class _RecordedFile(apsw.VFSFile):
+    def __init__(self, base: str, name: Any, flags: list[int], tape: Tape, path: str) -> None:
+        super().__init__(base, name, flags)
+        self._tape, self._path = tape, path
+        self._syncs_folder = bool(flags[0] & _JOURNALS and flags[0] & apsw.SQLITE_OPEN_CREATE)
+        size = super().xFileSize()
+        tape.meet(path, super().xRead(size, 0) if size else b"")
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        self._tape.note("write", self._path, offset=offset, data=bytes(data))
+        super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:
+        self._tape.note("truncate", self._path, offset=newsize)
+        super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:
+        # The real sync is left out: the tape knows what it means, and nothing here fails.
+        self._tape.note("sync", self._path, folder=self._syncs_folder)
+        self._syncs_folder = False
+
+
+class _RecordingVfs(apsw.VFS):
+    tape: Tape
+
+    def __init__(self, base: str) -> None:
+        self._base, self.name = base, f"holdfast-tape on {base}"
+        super().__init__(self.name, base)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        if path is None or not self.tape.only(path):
+            return apsw.VFSFile(self._base, name, flags)
+        return _RecordedFile(self._base, name, flags, self.tape, path)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:
+        super().xDelete(filename, False)
+        if self.tape.only(filename):
+            self.tape.note("delete", filename, folder=syncdir)
+
+
+@cache
+def _vfs(base: str) -> _RecordingVfs:
+    """One for the whole process: a connection may outlive its block, and SQLite would call what is no longer there."""
+    return _RecordingVfs(base)
