@@ -1,1 +1,3 @@
-"""The benchmark: Holdfast beside raw SQLite and its fastest peer in one run; `python -m bench` prints it."""
+"""The benchmark: Holdfast beside raw SQLite and its fastest peer in one run; `python -m bench`
+prints it.
+"""

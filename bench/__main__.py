@@ -1,7 +1,8 @@
-"""`python -m bench [names…] [--quick] [--world native|slowed] [--json]`: measures, and prints a table with the bars.
+"""`python -m bench [names…] [--quick] [--world native|slowed] [--json]`: measures, and prints a
+table with the bars.
 
-Each module is measured in a process of its own, once natively and once with every sync 1 ms slower, or 2 ms on
-PostgreSQL. `BENCH_DIR` says on which disk; the current folder's unless told.
+Each module is measured in a process of its own, once natively and once with every sync 1 ms slower,
+or 2 ms on PostgreSQL. `BENCH_DIR` says on which disk; the current folder's unless told.
 """
 
 import argparse
@@ -48,7 +49,11 @@ def main() -> int:
                     continue  # they are not about syncs
                 print(f"{name}, {world} …", file=sys.stderr, flush=True)
                 figures += _measure_there(name, options.quick, shim.environment(library, world))
-    print(msgspec.json.format(msgspec.json.encode(figures)).decode() if options.json else table(figures))
+    print(
+        msgspec.json.format(msgspec.json.encode(figures)).decode()
+        if options.json
+        else table(figures)
+    )
     return 0
 
 
@@ -59,12 +64,16 @@ def _options() -> argparse.Namespace:
     known = f"{', '.join(MODULES)}; all of these unless told; or {', '.join(LONG)}"
     parser.add_argument("names", nargs="*", metavar="name", help=f"what to measure: {known}")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats")
-    parser.add_argument("--world", choices=list(shim.WORLDS), help="only natively, or only with slowed syncs")
+    parser.add_argument(
+        "--world", choices=list(shim.WORLDS), help="only natively, or only with slowed syncs"
+    )
     parser.add_argument("--json", action="store_true", help="figures for machines")
     options = parser.parse_args()
     unknown = set(options.names).difference(MODULES, LONG)
     if unknown:
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join((*MODULES, *LONG))}")
+        parser.error(
+            f"there is no {', '.join(sorted(unknown))}; there are {', '.join((*MODULES, *LONG))}"
+        )
     return options
 
 
@@ -92,20 +101,37 @@ def table(figures: list[Figure]) -> str:
         bar = "" if figure.at_least is None else f"≥ {_number(figure.at_least)}"
         bar = bar if figure.at_most is None else f"≤ {_number(figure.at_most)}"
         rows.append(
-            [figure.name, figure.world, f"{_number(figure.value)} {figure.unit}", bar, figure.verdict, figure.by]
+            [
+                figure.name,
+                figure.world,
+                f"{_number(figure.value)} {figure.unit}",
+                bar,
+                figure.verdict,
+                figure.by,
+            ]
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     rows.insert(1, ["-" * width for width in widths])
     lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
     ]
-    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    machine = (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python "
+        f"{platform.python_version()}"
+    )
     load = f"load {os.getloadavg()[1]:.1f} over the last five minutes"
     return "\n".join([f"Medians of interleaved repeats in one run; {machine}; {load}.", "", *lines])
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return (
+        f"{value:.0f}"
+        if abs(value) >= 100
+        else f"{value:.1f}"
+        if abs(value) >= 10
+        else f"{value:.2f}"
+    )
 
 
 if __name__ == "__main__":

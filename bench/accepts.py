@@ -14,7 +14,9 @@ def measure(run: Run) -> list[Figure]:
 
 
 def _one(run: Run) -> list[Figure]:
-    """One caller, one after the other. Between rounds a turn takes what waits, as it would in life."""
+    """One caller, one after the other. Between rounds a turn takes what waits, as it
+    would in life.
+    """
     count = run.some(400, 100)
     with shim.scratch() as folder, holdfast.open(folder + "/holdfast.db") as store:
         session = store.session("accepted")
@@ -25,13 +27,18 @@ def _one(run: Run) -> list[Figure]:
             return took
 
         appended = store.session("appended")
-        rounds = {"accept": accepts, "append": lambda: _timed(lambda n: appended.append(message(n, "user")), count)}
+        rounds = {
+            "accept": accepts,
+            "append": lambda: _timed(lambda n: appended.append(message(n, "user")), count),
+        }
         found = interleaved(run.repeats, rounds)
     return [_figure(run, "1 caller", found, count)]
 
 
 def _many(run: Run) -> list[Figure]:
-    """256 keys at once, one receipt each in every round; half of the messages come with an event id, on both sides."""
+    """256 keys at once, one receipt each in every round; half of the messages come with an event
+    id, on both sides.
+    """
     count = 256
     with shim.scratch() as folder:
         found = asyncio.run(_rounds(run, folder + "/holdfast.db", count))
@@ -47,7 +54,9 @@ async def _rounds(run: Run, path: str, count: int) -> dict[str, list[float]]:
             await asyncio.gather(*(_accept(store, repeat, number) for number in range(count)))
             accepted = time.perf_counter() - began
             began = time.perf_counter()
-            await asyncio.gather(*(_append(session, repeat, number) for number, session in enumerate(sessions)))
+            await asyncio.gather(
+                *(_append(session, repeat, number) for number, session in enumerate(sessions))
+            )
             appended = time.perf_counter() - began
             if repeat:
                 found["accept"].append(accepted)
@@ -61,7 +70,9 @@ async def _accept(store: holdfast.AsyncStore, repeat: int, number: int) -> None:
 
 
 async def _append(session: holdfast.AsyncSession, repeat: int, number: int) -> None:
-    await session.append(message(repeat, "user"), event_id=f"{repeat} {number}" if number % 2 else None)
+    await session.append(
+        message(repeat, "user"), event_id=f"{repeat} {number}" if number % 2 else None
+    )
 
 
 def _timed(work: object, count: int) -> float:
@@ -74,4 +85,6 @@ def _timed(work: object, count: int) -> float:
 def _figure(run: Run, who: str, found: dict[str, list[float]], count: int) -> Figure:
     us = {name: median(took) / count * 1e6 for name, took in found.items()}
     by = f"{us['accept']:.0f} µs against {us['append']:.0f} µs"
-    return run.figure(f"accept ÷ append, {who}", ratio(found["accept"], found["append"]), "×", at_most=1.2, by=by)
+    return run.figure(
+        f"accept ÷ append, {who}", ratio(found["accept"], found["append"]), "×", at_most=1.2, by=by
+    )

@@ -1,4 +1,5 @@
-"""Durable appends: `Session.append` of 500-byte messages with all guards on, beside raw SQLite and the peer.
+"""Durable appends: `Session.append` of 500-byte messages with all guards on, beside raw SQLite and
+the peer.
 
 Raw commits as many messages at once as there are writers: the best that group commit could do.
 """
@@ -31,7 +32,9 @@ def measure(run: Run) -> list[Figure]:
     return figures
 
 
-def _contest(run: Run, runner: asyncio.Runner, folder: str, writers: int) -> tuple[list[Figure], float]:
+def _contest(
+    run: Run, runner: asyncio.Runner, folder: str, writers: int
+) -> tuple[list[Figure], float]:
     """Figures for so many writers, and Holdfast's messages per second."""
     ours, raw = Ours(folder + "/holdfast.db", runner, writers), Raw(folder + "/raw.db")
     peer = Peer(folder + "/peer.db", writers)
@@ -40,7 +43,9 @@ def _contest(run: Run, runner: asyncio.Runner, folder: str, writers: int) -> tup
     note, body = ours.row()
 
     def raw_round() -> float:
-        return count * writers / sum(raw.entries(commits=count, batch=writers, note=note, body=body))
+        return (
+            count * writers / sum(raw.entries(commits=count, batch=writers, note=note, body=body))
+        )
 
     rounds: dict[str, Any] = {
         "ours": lambda: ours.round(count),
@@ -53,13 +58,20 @@ def _contest(run: Run, runner: asyncio.Runner, folder: str, writers: int) -> tup
     peer.close(), raw.close(), ours.close()
     main = found["threaded" if writers == 1 else "ours"]
     who = {1: "1 writer", 16: "16 writers", 256: "256 sessions"}[writers]
-    by = f"{median(main):.0f}/s against {median(found['raw']):.0f}/s; {ours.batch:.1f} messages a sync"
+    by = (
+        f"{median(main):.0f}/s against {median(found['raw']):.0f}/s; {ours.batch:.1f} messages a "
+        "sync"
+    )
     bar = (NATIVE_BARS if run.world == "native" else SLOWED_BARS).get(writers)
     against = f"{median(found['ours']):.0f}/s against {median(found['peer']):.0f}/s, both asyncio"
     figures = [
         run.figure(f"appends ÷ raw, {who}", ratio(main, found["raw"]), "×", at_least=bar, by=by),
         run.figure(
-            f"appends ÷ SQLiteSession, {who}", ratio(found["ours"], found["peer"]), "×", at_least=1.0, by=against
+            f"appends ÷ SQLiteSession, {who}",
+            ratio(found["ours"], found["peer"]),
+            "×",
+            at_least=1.0,
+            by=against,
         ),
     ]
     if writers == 1:

@@ -1,7 +1,9 @@
-"""Chunks: how soon a streamed piece is durable and handed on, what it costs, and how much is written for it.
+"""Chunks: how soon a streamed piece is durable and handed on, what it costs, and how much is
+written for it.
 
-`streams` has 256 of them say 32 bytes twenty times a second; a chunk's clock runs from the moment its producer has it
-to the moment `deliver` yields it. `burst` sends 20 000 chunks down one stream as fast as it takes them.
+`streams` has 256 of them say 32 bytes twenty times a second; a chunk's clock runs from the moment
+its producer has it to the moment `deliver` yields it. `burst` sends 20 000 chunks down one stream
+as fast as it takes them.
 """
 
 import asyncio
@@ -43,8 +45,12 @@ def streams(run: Run) -> list[Figure]:
             batch = max(1, round(one.rows / max(1, one.syncs)))
             raw_took.append(raw.chunks(commits=run.some(800, 400), batch=batch, body=body))
         raw.close()
-    raw_p50, raw_p99 = (median(percentile(took, share) for took in raw_took) * 1e3 for share in (0.5, 0.99))
-    p50, p99 = (median(percentile(one.latencies, share) for one in ours) * 1e3 for share in (0.5, 0.99))
+    raw_p50, raw_p99 = (
+        median(percentile(took, share) for took in raw_took) * 1e3 for share in (0.5, 0.99)
+    )
+    p50, p99 = (
+        median(percentile(one.latencies, share) for one in ours) * 1e3 for share in (0.5, 0.99)
+    )
     rows = median(one.rows / max(1, one.syncs) for one in ours)
     sent = len(msgspec.json.encode(chat_chunk(text(CHUNK_BYTES, 0))))
     times = median(one.written / (one.count * CHUNK_BYTES) for one in ours)
@@ -52,14 +58,29 @@ def streams(run: Run) -> list[Figure]:
     by = f"raw commit {raw_p50:.2f} ms; {rows:.1f} rows a sync"
     return [
         run.figure("256 streams × 20/s, p50", p50, "ms", at_most=1.5 * raw_p50 + 1, by=by),
-        run.figure("256 streams × 20/s, p99", p99, "ms", at_most=2 * raw_p99 + 20, by=f"raw commit {raw_p99:.2f} ms"),
-        run.figure("256 streams, bytes written ÷ text", times, "×", at_most=12, by="wchar; chunks of 32 bytes of text"),
         run.figure(
-            "256 streams, bytes written ÷ chunks as OpenAI sends them", times * CHUNK_BYTES / sent, "×",
-            at_most=12, by=f"the same 32 bytes in {sent} of JSON",
+            "256 streams × 20/s, p99",
+            p99,
+            "ms",
+            at_most=2 * raw_p99 + 20,
+            by=f"raw commit {raw_p99:.2f} ms",
+        ),
+        run.figure(
+            "256 streams, bytes written ÷ text",
+            times,
+            "×",
+            at_most=12,
+            by="wchar; chunks of 32 bytes of text",
+        ),
+        run.figure(
+            "256 streams, bytes written ÷ chunks as OpenAI sends them",
+            times * CHUNK_BYTES / sent,
+            "×",
+            at_most=12,
+            by=f"the same 32 bytes in {sent} of JSON",
         ),
         run.figure("256 streams, CPU per chunk, producers included", cpu, "µs"),
-    ]  # fmt: skip
+    ]
 
 
 class Streams:
@@ -80,7 +101,9 @@ class Streams:
             began = time.perf_counter() + 0.1
             phases = [began + self._dice.random() / PER_SECOND for _ in turns]
             syncs, written, cpu = shim.syncs(), shim.written(), time.process_time()
-            await asyncio.gather(*(self._stream(turn, phase) for turn, phase in zip(turns, phases, strict=True)))
+            await asyncio.gather(
+                *(self._stream(turn, phase) for turn, phase in zip(turns, phases, strict=True))
+            )
             self.syncs, self.written = shim.syncs() - syncs, shim.written() - written
             self.cpu = time.process_time() - cpu
             for turn in turns:
@@ -105,11 +128,17 @@ class Streams:
 
 
 def burst(run: Run) -> list[Figure]:
-    """One fast stream: CPU of all threads per chunk, that of the producer alone taken off, and bytes written."""
+    """One fast stream: CPU of all threads per chunk, that of the producer alone taken off, and
+    bytes written.
+    """
     figures = []
     kinds: list[tuple[str, str, list[Any]]] = [
         ("text", "text", [text(CHUNK_BYTES, number) for number in range(BURST)]),
-        ("openai.chat", "openai.chat", [chat_chunk(text(CHUNK_BYTES, number)) for number in range(BURST)]),
+        (
+            "openai.chat",
+            "openai.chat",
+            [chat_chunk(text(CHUNK_BYTES, number)) for number in range(BURST)],
+        ),
     ]
     for name, format, chunks in kinds:
         alone, threaded, tasks, times = [], [], [], []
@@ -124,9 +153,23 @@ def burst(run: Run) -> list[Figure]:
         per = 1e6 / BURST
         by = f"20 000 chunks of 32 bytes; the producer alone {median(alone) * per:.2f} µs"
         figures += [
-            run.figure(f"one stream, {name}, CPU per chunk, sync", median(threaded) * per, "µs", at_most=20, by=by),
-            run.figure(f"one stream, {name}, CPU per chunk, asyncio", median(tasks) * per, "µs", at_most=20),
-            run.figure(f"one stream, {name}, bytes written ÷ text", median(times), "×", at_most=12, by="wchar, sync"),
+            run.figure(
+                f"one stream, {name}, CPU per chunk, sync",
+                median(threaded) * per,
+                "µs",
+                at_most=20,
+                by=by,
+            ),
+            run.figure(
+                f"one stream, {name}, CPU per chunk, asyncio", median(tasks) * per, "µs", at_most=20
+            ),
+            run.figure(
+                f"one stream, {name}, bytes written ÷ text",
+                median(times),
+                "×",
+                at_most=12,
+                by="wchar, sync",
+            ),
         ]
     return figures
 

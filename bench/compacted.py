@@ -1,6 +1,8 @@
-"""`context()` for the next turn after a compaction, in a new process: flat in the length of the history.
+"""`context()` for the next turn after a compaction, in a new process: flat in the length of the
+history.
 
-This module is the child too: `python -m bench.compacted PATH` prints seconds, imports and opening left aside.
+This module is the child too: `python -m bench.compacted PATH` prints seconds, imports and opening
+left aside.
 """
 
 import subprocess
@@ -23,16 +25,26 @@ def measure(run: Run) -> list[Figure]:
         paths = {length: f"{folder}/{length}.db" for length in lengths}
         for length, path in paths.items():
             _fill(path, length)
-        found = interleaved(run.repeats, {length: lambda path=path: _child(path) for length, path in paths.items()})
+        found = interleaved(
+            run.repeats, {length: lambda path=path: _child(path) for length, path in paths.items()}
+        )
     ms = {length: median(took) * 1e3 for length, took in found.items()}
     longest = max(lengths)
     return [
-        run.figure("next context() after a compaction of 10 000, 50 left, new process", ms[10_000], "ms", at_most=5),
         run.figure(
-            f"the same at {longest:,} ÷ at 1 000".replace(",", " "), ratio(found[longest], found[1_000]), "×",
-            at_most=1.25, by=", ".join(f"{length}: {took:.2f} ms" for length, took in ms.items()),
+            "next context() after a compaction of 10 000, 50 left, new process",
+            ms[10_000],
+            "ms",
+            at_most=5,
         ),
-    ]  # fmt: skip
+        run.figure(
+            f"the same at {longest:,} ÷ at 1 000".replace(",", " "),
+            ratio(found[longest], found[1_000]),
+            "×",
+            at_most=1.25,
+            by=", ".join(f"{length}: {took:.2f} ms" for length, took in ms.items()),
+        ),
+    ]
 
 
 def _fill(path: str, length: int) -> None:

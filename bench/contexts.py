@@ -1,8 +1,10 @@
-"""`context()` of a 10 000-message session: its first load in a new process, and what it adds to a warm turn.
+"""`context()` of a 10 000-message session: its first load in a new process, and what it adds to a
+warm turn.
 
-The first load is measured inside a child after its imports, beside another child that reads the same rows with raw
-SQLite, all seven columns of an entry, from a plain table, and parses their payloads. This module is those children too:
-`python -m bench.contexts ours|raw|stdlib PATH` prints seconds.
+The first load is measured inside a child after its imports, beside another child that reads the
+same rows with raw SQLite, all seven columns of an entry, from a plain table, and parses their
+payloads. This module is those children too: `python -m bench.contexts ours|raw|stdlib PATH` prints
+seconds.
 """
 
 import json
@@ -23,7 +25,10 @@ KEY = "long"
 TABLE = """CREATE TABLE entry (n INTEGER PRIMARY KEY, session INTEGER, seq INTEGER, kind TEXT, turn INTEGER, id BLOB,
                                at INTEGER, note BLOB, body BLOB);
            CREATE UNIQUE INDEX entry_by_seq ON entry (session, seq)"""
-ROWS = "SELECT seq, kind, turn, id, at, note, body FROM entry WHERE session = ? AND kind = 'message' ORDER BY seq"
+ROWS = (
+    "SELECT seq, kind, turn, id, at, note, body FROM entry WHERE session = ? AND kind = "
+    "'message' ORDER BY seq"
+)
 
 
 def measure(run: Run) -> list[Figure]:
@@ -42,18 +47,26 @@ def _first(run: Run, path: str) -> list[Figure]:
     rate = ratio(found["ours"], found["raw"])
     return [
         run.figure(
-            "context() of 10 000, first load ÷ raw + msgspec", rate, "×", at_most=1.5,
+            "context() of 10 000, first load ÷ raw + msgspec",
+            rate,
+            "×",
+            at_most=1.5,
             by=f"{ms['ours']:.0f} ms against {ms['raw']:.0f} ms",
         ),
         run.figure(
-            "context() of 10 000, first load ÷ raw + json", ratio(found["ours"], found["stdlib"]), "×", at_most=1.5,
+            "context() of 10 000, first load ÷ raw + json",
+            ratio(found["ours"], found["stdlib"]),
+            "×",
+            at_most=1.5,
             by=f"json {ms['stdlib']:.0f} ms",
         ),
         run.figure(
-            "context() of 10 000, first load, then iterated", ratio(found["iterated"], found["raw"]), "×",
+            "context() of 10 000, first load, then iterated",
+            ratio(found["iterated"], found["raw"]),
+            "×",
             by=f"{ms['iterated']:.0f} ms",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _warm(run: Run, path: str) -> list[Figure]:
@@ -66,7 +79,11 @@ def _warm(run: Run, path: str) -> list[Figure]:
     long, short, iterated = (median(found[key]) * 1e3 for key in (KEY, "short", "iterated"))
     return [
         run.figure(
-            "context() of 10 000, warm, added to a turn", long, "ms", at_most=0.2, by=f"in a new session {short:.2f} ms"
+            "context() of 10 000, warm, added to a turn",
+            long,
+            "ms",
+            at_most=0.2,
+            by=f"in a new session {short:.2f} ms",
         ),
         run.figure("context() of 10 000, warm, then iterated", iterated, "ms"),
     ]
@@ -107,8 +124,13 @@ def _write_raw(path: str) -> None:
     connection.execute(TABLE)
     with connection:
         fixed = (1_700_000_000_000, b'{"role":"assistant"}')
-        rows = ((number, bytes(16), *fixed, msgspec.json.encode(message(number))) for number in range(MESSAGES))
-        connection.executemany("INSERT INTO entry VALUES (NULL, 1, ?, 'message', NULL, ?, ?, ?, ?)", rows)
+        rows = (
+            (number, bytes(16), *fixed, msgspec.json.encode(message(number)))
+            for number in range(MESSAGES)
+        )
+        connection.executemany(
+            "INSERT INTO entry VALUES (NULL, 1, ?, 'message', NULL, ?, ?, ?, ?)", rows
+        )
     connection.close()
 
 

@@ -1,8 +1,9 @@
-"""A PostgreSQL of the benchmark's own: the tests' server, on a disk, with syncs as slow as the world says.
+"""A PostgreSQL of the benchmark's own: the tests' server, on a disk, with syncs as slow as the
+world says.
 
-The server is the one the tests start, from pip alone, with the settings of one that is used. What slows its syncs is
-the same shim that slows SQLite's; it is loaded into the server, and a sync takes 2 ms longer there, as on a disk in a
-cloud.
+The server is the one the tests start, from pip alone, with the settings of one that is used. What
+slows its syncs is the same shim that slows SQLite's; it is loaded into the server, and a sync takes
+2 ms longer there, as on a disk in a cloud.
 """
 
 import contextlib
@@ -15,14 +16,19 @@ from bench import shim
 from bench.figure import Run
 
 DELAYS_US = {"native": 0, "slowed": 2000}
-SETTINGS = {"shared_buffers": "128MB", "min_wal_size": "256MB", "max_wal_size": "1GB", "autovacuum": "on"}
+SETTINGS = {
+    "shared_buffers": "128MB",
+    "min_wal_size": "256MB",
+    "max_wal_size": "1GB",
+    "autovacuum": "on",
+}
 _TESTS = Path(__file__).parents[1] / "tests"
 
 
 @contextlib.contextmanager
 def database(run: Run) -> Iterator[str]:
-    """The DSN of a server of this world, which is gone afterwards. `BENCH_DIR` says on which disk, /var/tmp unless
-    told: a folder that whoever runs the server can reach.
+    """The DSN of a server of this world, which is gone afterwards. `BENCH_DIR` says on which disk,
+    /var/tmp unless told: a folder that whoever runs the server can reach.
     """
     sys.path.append(str(_TESTS))
     from servers import Server

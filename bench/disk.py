@@ -1,4 +1,6 @@
-"""The disk: how large a store is beside its payloads, and whether an append costs more in a long session."""
+"""The disk: how large a store is beside its payloads, and whether an append costs more in a long
+session.
+"""
 
 import asyncio
 import os
@@ -23,7 +25,9 @@ def size(run: Run) -> list[Figure]:
             session = store.session("s")
             for number in range(1000):
                 session.append(message(number))
-        files = {name: os.path.getsize(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
+        files = {
+            name: os.path.getsize(os.path.join(folder, name)) for name in sorted(os.listdir(folder))
+        }
     by = ", ".join(f"{name} {size}" for name, size in files.items() if size)
     return [
         run.figure(
@@ -37,19 +41,27 @@ def size(run: Run) -> list[Figure]:
 
 
 def flatness(run: Run) -> list[Figure]:
-    """Blocks of appends, in turn, to a session of 10 to 1 000 messages and to one of 100 000, each in its own store."""
+    """Blocks of appends, in turn, to a session of 10 to 1 000 messages and to one of 100 000, each
+    in its own store.
+    """
     long = 10_000 if run.quick else 100_000
     block = run.some(100, 40)
     took: dict[str, list[float]] = {"short": [], "long": []}
     with shim.scratch() as folder:
         asyncio.run(_grow(folder + "/long.db", long))
         asyncio.run(_grow(folder + "/short.db", 10))
-        with holdfast.open(folder + "/long.db") as grown, holdfast.open(folder + "/short.db") as new:
+        with (
+            holdfast.open(folder + "/long.db") as grown,
+            holdfast.open(folder + "/short.db") as new,
+        ):
             sessions = {"short": new.session("s"), "long": grown.session("s")}
             for _ in range(min(run.repeats, 900 // block)):
                 for name, session in sessions.items():
                     took[name].append(median(_appends(session, block)))
-    by = f"{median(took['short']) * 1e3:.2f} ms at 10…1 000, {median(took['long']) * 1e3:.2f} ms at {long}"
+    by = (
+        f"{median(took['short']) * 1e3:.2f} ms at 10…1 000, {median(took['long']) * 1e3:.2f} ms "
+        f"at {long}"
+    )
     return [
         run.figure(
             f"an append at {long:,} messages ÷ at 10…1 000".replace(",", " "),

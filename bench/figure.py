@@ -54,11 +54,17 @@ class Figure(msgspec.Struct, frozen=True):
         if self.at_least is None and self.at_most is None:
             return ""
         low, high = self.at_least, self.at_most
-        return "ok" if (low is None or self.value >= low) and (high is None or self.value <= high) else "short"
+        return (
+            "ok"
+            if (low is None or self.value >= low) and (high is None or self.value <= high)
+            else "short"
+        )
 
 
 def interleaved(repeats: int, rounds: dict[Key, Callable[[], float]]) -> dict[Key, list[float]]:
-    """Runs each in turn, again and again: what disturbs one disturbs all alike. The first time does not count."""
+    """Runs each in turn, again and again: what disturbs one disturbs all alike. The first time does
+    not count.
+    """
     found: dict[Key, list[float]] = {name: [] for name in rounds}
     for repeat in range(repeats + 1):
         for name, measure in rounds.items():

@@ -1,10 +1,11 @@
 """How calls grow: with the number of sessions in a store, and with the length of a history.
 
-What a gateway calls costs the same in a store of a thousand sessions and of a hundred thousand, on PostgreSQL of a
-million in ten thousand tenants (I-27). Calls on one session grow with its history, whatever that is made of, at most as
-n log n. A figure is the time in the largest store as a multiple of that in the smallest; for a history, that divided by
-how much n log n has grown. A retention is measured by what it takes for each session that it erases, of a few hundred
-in a tenant of their own. A quick run leaves the largest sizes out.
+What a gateway calls costs the same in a store of a thousand sessions and of a hundred thousand, on
+PostgreSQL of a million in ten thousand tenants (I-27). Calls on one session grow with its history,
+whatever that is made of, at most as n log n. A figure is the time in the largest store as a
+multiple of that in the smallest; for a history, that divided by how much n log n has grown. A
+retention is measured by what it takes for each session that it erases, of a few hundred in a tenant
+of their own. A quick run leaves the largest sizes out.
 """
 
 import math
@@ -48,7 +49,9 @@ KEYED: dict[str, Call] = {
     "search, many": lambda store, n: store.search("harbour"),
     "pending": lambda store, n: store.pending(),
     "outbox": lambda store, n: store.outbox(),
-    "erase(preview)": lambda store, n: store.erase(store.session(f"key {n}", create=False).id, preview=True),
+    "erase(preview)": lambda store, n: store.erase(
+        store.session(f"key {n}", create=False).id, preview=True
+    ),
     "erase": lambda store, n: _erase_new(store, f"to erase {n}"),
 }
 
@@ -83,11 +86,15 @@ def _sqlite(run: Run) -> Iterator[Figure]:
 
 
 def _fill(path: str, sessions: int) -> None:
-    """A question and an answer each; every hundredth is running, every tenth has ended, every fiftieth is a fork."""
+    """A question and an answer each; every hundredth is running, every tenth has ended, every
+    fiftieth is a fork.
+    """
     with holdfast.open(path, durability="process") as store:
         for n in range(sessions):
             session = store.session(f"key {n}")
-            session.append_all([f"question {n} in the harbour", {"role": "assistant", "content": f"answer {n}"}])
+            session.append_all(
+                [f"question {n} in the harbour", {"role": "assistant", "content": f"answer {n}"}]
+            )
             if n % 50 == 49:
                 session.fork(key=f"fork {n}")
             if n % 10 == 5:
@@ -105,18 +112,24 @@ def _postgres(run: Run) -> Iterator[Figure]:
                 pass
             fill(dsn, sessions=size, tenants=tenants)
             with holdfast.open(dsn) as store:
-                timed = _timed(lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size)
+                timed = _timed(
+                    lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size
+                )
             columns.append(timed | _retained(dsn))
     yield from _compared(run, "PostgreSQL", sizes, columns)
 
 
 def _timed(store_of: Callable[[int], holdfast.Store], size: int) -> dict[str, float]:
-    """Seconds by call, each the median over sessions from the whole store, none of which has ended."""
+    """Seconds by call, each the median over sessions from the whole store, none of which
+    has ended.
+    """
     numbers = [at * (size // SAMPLES) // 10 * 10 for at in range(SAMPLES)]
     return {name: median(_samples(call, store_of, numbers)) for name, call in KEYED.items()}
 
 
-def _samples(call: Call, store_of: Callable[[int], holdfast.Store], numbers: Iterable[int]) -> Iterator[float]:
+def _samples(
+    call: Call, store_of: Callable[[int], holdfast.Store], numbers: Iterable[int]
+) -> Iterator[float]:
     for number in numbers:
         store = store_of(number)
         call(store, number)
@@ -143,7 +156,9 @@ def _retained(where: str) -> dict[str, float]:
     with open_store(where, durability="process", tenant="retained", world=_Past()) as store:
         for n in range(RETAINED):
             question = {"role": "user", "content": f"question {n} of long ago"}
-            store.session(f"old {n}").append_all([question, {"role": "assistant", "content": f"answer {n}"}])
+            store.session(f"old {n}").append_all(
+                [question, {"role": "assistant", "content": f"answer {n}"}]
+            )
     found = {}
     with holdfast.open(where, durability="process", tenant="retained") as store:
         for name, preview in (("retain(preview), each", True), ("retain, each", False)):
@@ -154,10 +169,14 @@ def _retained(where: str) -> dict[str, float]:
     return found
 
 
-def _compared(run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]) -> Iterator[Figure]:
+def _compared(
+    run: Run, where: str, sizes: tuple[int, ...], columns: list[dict[str, float]]
+) -> Iterator[Figure]:
     for name in columns[0]:
         times = [column[name] for column in columns]
-        by = ", ".join(f"{size:,}: {took * 1e3:.2f} ms" for size, took in zip(sizes, times, strict=True))
+        by = ", ".join(
+            f"{size:,}: {took * 1e3:.2f} ms" for size, took in zip(sizes, times, strict=True)
+        )
         title = f"{where}: {name}, {sizes[-1]:,} ÷ {sizes[0]:,} sessions"
         yield run.figure(title, times[-1] / times[0], "×", at_most=2, by=by)
 
@@ -170,7 +189,8 @@ def _histories(run: Run) -> Iterator[Figure]:
         ratios = {name: columns[-1][name] / columns[0][name] / grown for name in columns[0]}
         worst = max(ratios, key=lambda name: ratios[name])
         by = f"{worst}: " + ", ".join(
-            f"{size:,}: {column[worst] * 1e3:.1f} ms" for size, column in zip(sizes, columns, strict=True)
+            f"{size:,}: {column[worst] * 1e3:.1f} ms"
+            for size, column in zip(sizes, columns, strict=True)
         )
         title = f"history of {build.__name__.replace('_', ' ')}: the worst call ÷ n log n"
         yield run.figure(title, ratios[worst], "×", at_most=1.5, by=by)

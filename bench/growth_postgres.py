@@ -1,7 +1,9 @@
-"""`python -m bench.growth_postgres DSN… `: how long calls take in stores of different sizes, one column for each.
+"""`python -m bench.growth_postgres DSN… `: how long calls take in stores of different sizes, one
+column for each.
 
-The stores are those that `bench/large_postgres.py` fills. Every call is made in many tenants, so that caches hold what
-they would hold; a figure is the median. The first column is what the others are compared with.
+The stores are those that `bench/large_postgres.py` fills. Every call is made in many tenants, so
+that caches hold what they would hold; a figure is the median. The first column is what the others
+are compared with.
 """
 
 import argparse
@@ -30,15 +32,21 @@ CALLS: dict[str, Call] = {
     "sessions(key=)": lambda store, n: store.sessions(key=f"key {n}"),
     "search, one answer": lambda store, n: store.search(f"question {n}"),
     "search, many answers": lambda store, n: store.search("harbour"),
-    "forks": lambda store, n: store._work.engine.forks(store.tenant, [store.session(f"key {n}", create=False).id]),
+    "forks": lambda store, n: store._work.engine.forks(
+        store.tenant, [store.session(f"key {n}", create=False).id]
+    ),
     "info of a session": lambda store, n: store.session(f"key {n}", create=False).info(),
     "info of the store": lambda store, n: store.info(),
-    "erase, preview": lambda store, n: store.erase(store.session(f"key {n}", create=False).id, preview=True),
+    "erase, preview": lambda store, n: store.erase(
+        store.session(f"key {n}", create=False).id, preview=True
+    ),
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="How long calls take in stores of different sizes.")
+    parser = argparse.ArgumentParser(
+        description="How long calls take in stores of different sizes."
+    )
     parser.add_argument("dsn", nargs="+")
     given = parser.parse_args()
     columns = [dict(measured(dsn)) for dsn in given.dsn]

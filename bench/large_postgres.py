@@ -1,11 +1,13 @@
-"""A large store in PostgreSQL, made by the server itself: sessions by the million in a minute or two.
+"""A large store in PostgreSQL, made by the server itself: sessions by the million in a minute or
+two.
 
     fill(dsn, sessions=1_000_000, tenants=10_000)
 
-The tables are those of a store that was opened here before, so they are this release's. Every session has an `opened`
-entry, a question and an answer, a key, and a place in lists; every hundredth is running, every tenth has ended, every
-fiftieth is a fork of the one before. Marks and words are as if everything was searched, so a search finds nothing left
-to read. What it writes, Holdfast can read: the tests and the growth bench use it for that.
+The tables are those of a store that was opened here before, so they are this release's. Every
+session has an `opened` entry, a question and an answer, a key, and a place in lists; every
+hundredth is running, every tenth has ended, every fiftieth is a fork of the one before. Marks and
+words are as if everything was searched, so a search finds nothing left to read. What it writes,
+Holdfast can read: the tests and the growth bench use it for that.
 """
 
 import argparse
@@ -62,12 +64,16 @@ _STATEMENTS = (
 
 
 def fill(dsn: str, *, sessions: int, tenants: int, after: int = 0, tell: Any = None) -> None:
-    """Adds sessions number `after` to `sessions`, spread over the tenants, and has the server look at its tables."""
+    """Adds sessions number `after` to `sessions`, spread over the tenants, and has the server look
+    at its tables.
+    """
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
         for first in range(after, sessions, CHUNK):
             last = min(first + CHUNK, sessions) - 1
-            numbered = _NUMBERED.format(tenants=tenants, began=BEGAN_AT, first=first, last=last).replace("%%", "%")
+            numbered = _NUMBERED.format(
+                tenants=tenants, began=BEGAN_AT, first=first, last=last
+            ).replace("%%", "%")
             for statement in _STATEMENTS:
                 connection.execute(statement.replace("%%", "%").format(numbered=numbered))  # type: ignore[arg-type]
             if tell is not None:
@@ -81,13 +87,20 @@ def tenant_of(number: int, tenants: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Fills a store in PostgreSQL that was opened before.")
+    parser = argparse.ArgumentParser(
+        description="Fills a store in PostgreSQL that was opened before."
+    )
     parser.add_argument("dsn")
     parser.add_argument("--sessions", type=int, default=1_000_000)
     parser.add_argument("--tenants", type=int, default=10_000)
     given = parser.parse_args()
     began = time.perf_counter()
-    fill(given.dsn, sessions=given.sessions, tenants=given.tenants, tell=lambda n: print(n, file=sys.stderr))
+    fill(
+        given.dsn,
+        sessions=given.sessions,
+        tenants=given.tenants,
+        tell=lambda n: print(n, file=sys.stderr),
+    )
     print(f"{given.sessions} sessions in {time.perf_counter() - began:.0f} s")
     return 0
 

@@ -1,7 +1,9 @@
-"""A store of many sessions and messages: a page of its list, and what opening and looking at it costs in a new process.
+"""A store of many sessions and messages: a page of its list, and what opening and looking at it
+costs in a new process.
 
-This module is the child too: `python -m bench.lists PATH` opens, lists, opens a session, reads its tail, and prints the
-seconds and the peak of its memory. Loading modules is left aside: that is measured in `importing`.
+This module is the child too: `python -m bench.lists PATH` opens, lists, opens a session, reads its
+tail, and prints the seconds and the peak of its memory. Loading modules is left aside: that is
+measured in `importing`.
 """
 
 import asyncio
@@ -46,8 +48,14 @@ def _pages(run: Run) -> list[Figure]:
             half = store.sessions(limit=1000)
             for _ in range(count // 2000):
                 half = store.sessions(limit=1000, after=half.next)
-            pages = {"first": {}, "middle": {"after": half.next}, "of a key": {"key": f"k{count // 3}"}}
-            rounds = {name: lambda asked=asked: _page(store, asked) for name, asked in pages.items()}
+            pages = {
+                "first": {},
+                "middle": {"after": half.next},
+                "of a key": {"key": f"k{count // 3}"},
+            }
+            rounds = {
+                name: lambda asked=asked: _page(store, asked) for name, asked in pages.items()
+            }
             found = interleaved(run.repeats, rounds)
     ms = {name: median(took) * 1e3 for name, took in found.items()}
     name = f"a page of 50 of {count:,} sessions".replace(",", " ")
@@ -70,12 +78,21 @@ def _large(run: Run) -> list[Figure]:
         asyncio.run(_fill(path, sessions=1_000, messages=messages // 1_000))
         looks = [_child(path) for _ in range(run.repeats)]
     name = f"{messages:,}".replace(",", " ") + " messages, new process"
-    by = f"list {_ms(looks, 'list_s'):.1f} ms, a session's last messages {_ms(looks, 'tail_s'):.1f} ms"
+    by = (
+        f"list {_ms(looks, 'list_s'):.1f} ms, a session's last messages "
+        f"{_ms(looks, 'tail_s'):.1f} ms"
+    )
     peak = median([look.peak_mb for look in looks])
     idle = median([look.idle_mb for look in looks])
     return [
         run.figure(f"open, {name}", _ms(looks, "open_s"), "ms", at_most=50, by=by),
-        run.figure(f"peak memory, {name}", peak, "MB", at_most=100, by=f"{idle:.0f} MB before it was opened"),
+        run.figure(
+            f"peak memory, {name}",
+            peak,
+            "MB",
+            at_most=100,
+            by=f"{idle:.0f} MB before it was opened",
+        ),
     ]
 
 
@@ -97,7 +114,9 @@ async def _fill(path: str, *, sessions: int, messages: int) -> None:
 
 def _child(path: str) -> Looked:
     command = [sys.executable, "-m", "bench.lists", path]
-    return msgspec.json.decode(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=Looked)
+    return msgspec.json.decode(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=Looked
+    )
 
 
 def _look(path: str) -> Looked:

@@ -1,7 +1,8 @@
 """Several processes on one PostgreSQL, as several machines would be.
 
-`python -m bench.machines write|follow DSN NAME SECONDS` is one such process. It says when it is ready, and begins when
-it is told to. Times are compared across processes: they have one machine, and one clock.
+`python -m bench.machines write|follow DSN NAME SECONDS` is one such process. It says when it is
+ready, and begins when it is told to. Times are compared across processes: they have one machine,
+and one clock.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ def _together(run: Run, dsn: str) -> Figure:
     """What four processes append, each to sessions of its own, beside what one does."""
     seconds = 1.0 if run.quick else 3.0
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(_process("write", dsn, f"m{n}", seconds)) for n in range(PROCESSES)]
+        writers = [
+            stack.enter_context(_process("write", dsn, f"m{n}", seconds)) for n in range(PROCESSES)
+        ]
 
         def rate(count: int) -> float:
             for writer in writers[:count]:
@@ -40,8 +43,13 @@ def _together(run: Run, dsn: str) -> Figure:
             return sum(float(writer.hear()) for writer in writers[:count])
 
         found = interleaved(run.repeats, {"one": lambda: rate(1), "four": lambda: rate(PROCESSES)})
-    by = f"{median(found['four']):.0f}/s against {median(found['one']):.0f}/s; {SESSIONS} sessions in each process"
-    return run.figure("PostgreSQL: appends, 4 processes ÷ 1", ratio(found["four"], found["one"]), "×", by=by)
+    by = (
+        f"{median(found['four']):.0f}/s against {median(found['one']):.0f}/s; {SESSIONS} "
+        "sessions in each process"
+    )
+    return run.figure(
+        "PostgreSQL: appends, 4 processes ÷ 1", ratio(found["four"], found["one"]), "×", by=by
+    )
 
 
 def _following(run: Run, dsn: str) -> list[Figure]:
@@ -76,7 +84,9 @@ class _Process:
 
     def __init__(self, *words: str) -> None:
         command = [sys.executable, "-m", "bench.machines", *words]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def tell(self, line: str) -> None:
         assert self._child.stdin is not None
@@ -108,7 +118,9 @@ async def _write(dsn: str, name: str, seconds: float) -> None:
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
             began = time.perf_counter()
-            counts = await asyncio.gather(*(_appended(session, began + seconds) for session in sessions))
+            counts = await asyncio.gather(
+                *(_appended(session, began + seconds) for session in sessions)
+            )
             print(sum(counts) / (time.perf_counter() - began), flush=True)
 
 

@@ -1,4 +1,6 @@
-"""Durable appends on PostgreSQL, with all guards on, beside raw psycopg and two peers on the same server."""
+"""Durable appends on PostgreSQL, with all guards on, beside raw psycopg and two peers on the same
+server.
+"""
 
 import asyncio
 import time
@@ -38,7 +40,10 @@ def _contest(run: Run, runner: asyncio.Runner, dsn: str, sessions: int) -> list[
         "ours": lambda: ours.threaded(count) if sessions == 1 else ours.round(count),
         "raw": lambda: raw.round(ours.batches),
         "ideal": lambda: raw.round([sessions] * count),
-        **{name: lambda peer=peer: runner.run(rate(peer.writers, peer_count)) for name, peer in peers.items()},
+        **{
+            name: lambda peer=peer: runner.run(rate(peer.writers, peer_count))
+            for name, peer in peers.items()
+        },
     }
     found = interleaved(run.repeats, rounds)
     for peer in peers.values():
@@ -46,7 +51,13 @@ def _contest(run: Run, runner: asyncio.Runner, dsn: str, sessions: int) -> list[
     raw.close(), ours.close()
     bar = (NATIVE_BARS if run.world == "native" else SLOWED_BARS)[sessions]
     return [
-        _figure(run, f"PostgreSQL: appends ÷ {name}, {WHO[sessions]}", found["ours"], found[key], at_least)
+        _figure(
+            run,
+            f"PostgreSQL: appends ÷ {name}, {WHO[sessions]}",
+            found["ours"],
+            found[key],
+            at_least,
+        )
         for name, key, at_least in (
             ("raw in the same batches", "raw", bar),
             ("raw, all sessions in one commit", "ideal", None),
@@ -55,14 +66,16 @@ def _contest(run: Run, runner: asyncio.Runner, dsn: str, sessions: int) -> list[
     ]
 
 
-def _figure(run: Run, name: str, ours: list[float], theirs: list[float], at_least: float | None) -> Figure:
+def _figure(
+    run: Run, name: str, ours: list[float], theirs: list[float], at_least: float | None
+) -> Figure:
     by = f"{median(ours):.0f}/s against {median(theirs):.0f}/s"
     return run.figure(name, ratio(ours, theirs), "×", at_least=at_least, by=by)
 
 
 class Ours:
-    """Holdfast with some sessions: one is written by a thread, several by a task each. `batches` has the sizes of those
-    that its writers made in the last round.
+    """Holdfast with some sessions: one is written by a thread, several by a task each. `batches`
+    has the sizes of those that its writers made in the last round.
     """
 
     def __init__(self, dsn: str, runner: asyncio.Runner, sessions: int) -> None:
@@ -83,7 +96,9 @@ class Ours:
 
     async def _open(self, dsn: str, sessions: int) -> None:
         self._store = await holdfast.open_async(dsn)
-        self._writers = [(await self._store.session(f"{sessions} {n}")).append for n in range(sessions)]
+        self._writers = [
+            (await self._store.session(f"{sessions} {n}")).append for n in range(sessions)
+        ]
 
     def row(self) -> tuple[bytes, bytes]:
         """Note and body of a message as they are stored."""

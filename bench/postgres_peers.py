@@ -1,7 +1,9 @@
-"""Peers on PostgreSQL, through their own faces: LangGraph's PostgresSaver, the Agents SDK's SQLAlchemySession.
+"""Peers on PostgreSQL, through their own faces: LangGraph's PostgresSaver, the Agents SDK's
+SQLAlchemySession.
 
-A saver stores the state of a graph after every step: the message is all the state there is, which is the least it could
-have to do; in life its state has every message so far. Both get as many connections as they can use.
+A saver stores the state of a graph after every step: the message is all the state there is, which
+is the least it could have to do; in life its state has every message so far. Both get as many
+connections as they can use.
 """
 
 import asyncio
@@ -55,7 +57,10 @@ class Saver:
             nonlocal config, step
             step += 1
             state = create_checkpoint(empty_checkpoint(), None, step)
-            state["channel_values"], state["channel_versions"] = {"messages": [item]}, {"messages": f"{step:032}"}
+            state["channel_values"], state["channel_versions"] = (
+                {"messages": [item]},
+                {"messages": f"{step:032}"},
+            )
             metadata: Any = {"source": "loop", "step": step, "parents": {}}
             config = await self._saver.aput(config, state, metadata, state["channel_versions"])
 
@@ -71,7 +76,10 @@ class Alchemy:
     async def open(self, dsn: str, sessions: int) -> None:
         url = dsn.replace("postgresql://", "postgresql+asyncpg://")
         self._engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=0)
-        made = [SQLAlchemySession(f"s{n}", engine=self._engine, create_tables=True) for n in range(sessions)]
+        made = [
+            SQLAlchemySession(f"s{n}", engine=self._engine, create_tables=True)
+            for n in range(sessions)
+        ]
         await made[0].add_items([message(0, "user")])  # type: ignore[list-item]
         self.writers: list[Write] = [self._writer(session) for session in made]
 

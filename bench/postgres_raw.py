@@ -1,7 +1,8 @@
-"""Raw psycopg, the limit: one connection, the store's own table, rows made beforehand, and no library.
+"""Raw psycopg, the limit: one connection, the store's own table, rows made beforehand, and no
+library.
 
-It inserts the same bytes in batches of a given size, each in one prepared statement with arrays, which is one round
-trip and one commit. It judges nothing and keeps no heads of sessions.
+It inserts the same bytes in batches of a given size, each in one prepared statement with arrays,
+which is one round trip and one commit. It judges nothing and keeps no heads of sessions.
 """
 
 import os
@@ -45,8 +46,16 @@ class PostgresRaw:
         sessions = [self._sessions[at % len(self._sessions)] for at in range(count)]
         seqs = [self._seq * 1000 + at // len(self._sessions) for at in range(count)]
         return [
-            tenants, sessions, seqs, kinds, turns, ids, when, [self._note] * count, [self._body] * count,
-        ]  # fmt: skip
+            tenants,
+            sessions,
+            seqs,
+            kinds,
+            turns,
+            ids,
+            when,
+            [self._note] * count,
+            [self._body] * count,
+        ]
 
     def close(self) -> None:
         self._connection.close()

@@ -1,7 +1,8 @@
-"""Raw SQLite, the limit: apsw, the store's own tables and pragmas, rows made beforehand, and no library.
+"""Raw SQLite, the limit: apsw, the store's own tables and pragmas, rows made beforehand, and no
+library.
 
-It makes the same durable commits of the same bytes, judges nothing, and starts the WAL anew every 1000 pages, as the
-engine does.
+It makes the same durable commits of the same bytes, judges nothing, and starts the WAL anew every
+1000 pages, as the engine does.
 """
 
 import os
@@ -20,7 +21,8 @@ class Raw:
     def __init__(self, path: str) -> None:
         self.connection = connection = apsw.Connection(path)
         connection.execute(
-            "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA page_size=4096; PRAGMA journal_mode=WAL; "
+            "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA page_size=4096; PRAGMA "
+            "journal_mode=WAL; "
             "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-65536; "
             "PRAGMA journal_size_limit=67108864"
         ).fetchall()
@@ -37,13 +39,17 @@ class Raw:
         self.connection.close()
 
     def entries(self, *, commits: int, batch: int, note: bytes, body: bytes) -> list[float]:
-        """Appends `batch` entries to as many sessions, `commits` times; how long each commit took."""
+        """Appends `batch` entries to as many sessions, `commits` times; how long each
+        commit took.
+        """
         batches = []
         for _ in range(commits):
             rows = []
             for session in range(1, batch + 1):
                 seq = self._heads[session] = self._heads.get(session, 0) + 1
-                rows.append((session, seq, "message", None, os.urandom(16), 1_700_000_000_000, note, body))
+                rows.append(
+                    (session, seq, "message", None, os.urandom(16), 1_700_000_000_000, note, body)
+                )
             batches.append(rows)
         return self._commit(QUERIES["add_entry"], batches)
 

@@ -1,4 +1,6 @@
-"""`record()` of a 1 000-message list with one new message, on a warm handle: the agent's own list, and copies of it."""
+"""`record()` of a 1 000-message list with one new message, on a warm handle: the agent's own list,
+and copies of it.
+"""
 
 import copy
 import time
@@ -28,7 +30,9 @@ def measure(run: Run) -> list[Figure]:
     by = f"a plain append {ms['append']:.2f} ms"
     return [
         run.figure("record() of 1 000 + 1, the same list", ms["kept"], "ms", at_most=3, by=by),
-        run.figure("record() of 1 000 + 1, a deep copy of it", ms["copied"], "ms", at_most=3, by=by),
+        run.figure(
+            "record() of 1 000 + 1, a deep copy of it", ms["copied"], "ms", at_most=3, by=by
+        ),
     ]
 
 

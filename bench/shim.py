@@ -1,7 +1,8 @@
-"""The shim under the measured process: it counts syncs and, in the slowed world, makes each take 1 ms longer.
+"""The shim under the measured process: it counts syncs and, in the slowed world, makes each take 1
+ms longer.
 
-The disks of build machines sync in some 0.05 ms, which hides what group commit is for. Both worlds run under the shim,
-so that syncs are counted in both; natively it delays nothing.
+The disks of build machines sync in some 0.05 ms, which hides what group commit is for. Both worlds
+run under the shim, so that syncs are counted in both; natively it delays nothing.
 """
 
 import ctypes
@@ -18,13 +19,20 @@ WORLDS = {"native": 0, "slowed": 1000}
 def build(folder: str) -> str:
     """Compiles the shim; returns the library's path."""
     library = os.path.join(folder, "slow_sync.so")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, str(SOURCE), "-ldl"], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-o", library, str(SOURCE), "-ldl"], check=True
+    )
     return library
 
 
 def environment(library: str, world: str) -> dict[str, str]:
     """What a process needs in its environment to live in this world."""
-    return {**os.environ, "LD_PRELOAD": library, "SLOW_SYNC_US": str(WORLDS[world]), "BENCH_WORLD": world}
+    return {
+        **os.environ,
+        "LD_PRELOAD": library,
+        "SLOW_SYNC_US": str(WORLDS[world]),
+        "BENCH_WORLD": world,
+    }
 
 
 def syncs() -> int:
@@ -35,11 +43,15 @@ def syncs() -> int:
 
 
 def written() -> int:
-    """How many bytes this process has handed to write calls so far (`wchar`): database, WAL and all else it writes."""
+    """How many bytes this process has handed to write calls so far (`wchar`): database, WAL and all
+    else it writes.
+    """
     with open("/proc/self/io") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("wchar"))
 
 
 def scratch() -> "tempfile.TemporaryDirectory[str]":
-    """A folder for stores that are measured; `BENCH_DIR` says on which disk, the current folder's unless told."""
+    """A folder for stores that are measured; `BENCH_DIR` says on which disk, the current folder's
+    unless told.
+    """
     return tempfile.TemporaryDirectory(prefix=".bench-", dir=os.environ.get("BENCH_DIR", "."))

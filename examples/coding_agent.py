@@ -1,10 +1,12 @@
-"""A coding agent at a terminal: a tool loop, Ctrl-C that keeps what was shown, compaction in the middle of a turn.
+"""A coding agent at a terminal: a tool loop, Ctrl-C that keeps what was shown, compaction in the
+middle of a turn.
 
     python examples/coding_agent.py [--store coding.db] [--folder .] [--delay 0.0]
 
-Press Ctrl-C while it speaks or works: the turn ends as interrupted, what you saw is what is stored, a call that was
-running is closed in the model's view, and the next prompt goes on from there. The model and the prompts are scripted:
-it reads every Python file of the folder, far more than its small context holds, and says what it found.
+Press Ctrl-C while it speaks or works: the turn ends as interrupted, what you saw is what is stored,
+a call that was running is closed in the model's view, and the next prompt goes on from there. The
+model and the prompts are scripted: it reads every Python file of the folder, far more than its
+small context holds, and says what it found.
 """
 
 import argparse
@@ -30,7 +32,9 @@ class Agent:
         self.session, self.folder, self.delay = session, folder, delay
 
     def ask(self, prompt: str) -> None:
-        """One turn. Whatever ends the block, Ctrl-C included, all that was shown is stored and the turn has its end."""
+        """One turn. Whatever ends the block, Ctrl-C included, all that was shown is stored and the
+        turn has its end.
+        """
         with self.session.turn(prompt) as turn:
             while True:
                 self.make_room(turn)
@@ -71,8 +75,8 @@ class Agent:
 
 
 def summarise(messages: list[holdfast.Message]) -> str:
-    """What is worth keeping: what was asked, which may be covered too, and what was found. A real agent asks its model.
-    An earlier summary is among the messages, so that nothing of it is lost.
+    """What is worth keeping: what was asked, which may be covered too, and what was found. A real
+    agent asks its model. An earlier summary is among the messages, so that nothing of it is lost.
     """
     lines = []
     for message in messages:
@@ -90,8 +94,12 @@ FOUND = re.compile(r"^\S+\.py: \d+ lines$", re.M)
 def main() -> None:
     arguments = argparse.ArgumentParser(description="A coding agent with a scripted model.")
     arguments.add_argument("--store", default="coding.db", help="the store's file")
-    arguments.add_argument("--folder", type=Path, default=Path(__file__).parent, help="the files to look at")
-    arguments.add_argument("--delay", type=float, default=0.0, help="seconds between two words of the model")
+    arguments.add_argument(
+        "--folder", type=Path, default=Path(__file__).parent, help="the files to look at"
+    )
+    arguments.add_argument(
+        "--delay", type=float, default=0.0, help="seconds between two words of the model"
+    )
     given = arguments.parse_args()
     with holdfast.open(given.store) as store:
         session = store.session(f"code:{given.folder.resolve().name}")
@@ -106,20 +114,33 @@ def main() -> None:
                 print("\n[interrupted: what you have seen is kept]", flush=True)
 
 
-# The scripted model --------------------------------------------------------------------------------------------------
+# The scripted model
+# --------------------------------------------------------------------------------------------------
 
 COUNTER = itertools.count()
 
 
-def model(messages: list[dict[str, Any]], files: list[str], delay: float) -> Iterator[dict[str, Any]]:
-    """Reads file after file, as far as the context does not tell of it, then says what it has found."""
+def model(
+    messages: list[dict[str, Any]], files: list[str], delay: float
+) -> Iterator[dict[str, Any]]:
+    """Reads file after file, as far as the context does not tell of it, then says what it has
+    found.
+    """
     seen = "\n".join(str(message.get("content")) for message in messages)
     known = dict(line.removesuffix(" lines").split(": ") for line in FOUND.findall(seen))
     missing = [name for name in files if name not in known]
     if missing:
         function = {"name": "read_file", "arguments": json.dumps({"path": missing[0]})}
         call = {"index": 0, "id": f"call_{next(COUNTER)}", "type": "function", "function": function}
-        yield {"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": [call]}, "finish_reason": None}]}
+        yield {
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {"role": "assistant", "tool_calls": [call]},
+                    "finish_reason": None,
+                }
+            ]
+        }
         yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
         return
     text = ", ".join(f"{name} has {known[name]} lines" for name in files) + "."
@@ -127,7 +148,11 @@ def model(messages: list[dict[str, Any]], files: list[str], delay: float) -> Ite
         text = f"{max(known, key=lambda name: int(known[name]))} is the longest."
     for word in re.findall(r"\S+\s*", text):
         time.sleep(delay)
-        yield {"choices": [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}]}
+        yield {
+            "choices": [
+                {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
+            ]
+        }
     yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 

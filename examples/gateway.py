@@ -1,4 +1,5 @@
-"""A gateway for a chat platform: accept, answer, ask a person, send; kill it anywhere and start it again.
+"""A gateway for a chat platform: accept, answer, ask a person, send; kill it anywhere and start it
+again.
 
     python examples/gateway.py [--store gateway.db] [--delay 0.0]
 
@@ -6,9 +7,10 @@
                                  │
                                  └── a refund waits until a person has decided
 
-Each step is durable before the next one begins, so the program has no recovery code of its own: `main` does the same
-after a crash as on the first day. The platform and the model are scripted. The platform delivers one update twice, as
-real ones do, and knows a message that is sent again by its idempotency key.
+Each step is durable before the next one begins, so the program has no recovery code of its own:
+`main` does the same after a crash as on the first day. The platform and the model are scripted. The
+platform delivers one update twice, as real ones do, and knows a message that is sent again by its
+idempotency key.
 """
 
 import argparse
@@ -31,17 +33,25 @@ UPDATES = [
 NEEDS_APPROVAL = {"refund"}
 
 
-# The webhook ---------------------------------------------------------------------------------------------------------
+# The webhook
+# ---------------------------------------------------------------------------------------------------------
 
 
 def on_update(store: holdfast.Store, update: dict[str, Any]) -> None:
-    """What the HTTP handler calls before it answers 200: durable, fast, and the same event only once."""
+    """What the HTTP handler calls before it answers 200: durable, fast, and the same event only
+    once.
+    """
     chat = update["chat"]
-    receipt = store.accept(f"chat:{chat}", update["text"], event_id=update["update_id"], reply_to=chat)
-    print(f"accepted update {update['update_id']}" + (" (again)" if receipt.again else ""), flush=True)
+    receipt = store.accept(
+        f"chat:{chat}", update["text"], event_id=update["update_id"], reply_to=chat
+    )
+    print(
+        f"accepted update {update['update_id']}" + (" (again)" if receipt.again else ""), flush=True
+    )
 
 
-# The agent -----------------------------------------------------------------------------------------------------------
+# The agent
+# -----------------------------------------------------------------------------------------------------------
 
 
 def answer(store: holdfast.Store, key: str, delay: float, reply_to: int | None = None) -> None:
@@ -60,10 +70,14 @@ def answer(store: holdfast.Store, key: str, delay: float, reply_to: int | None =
 
 
 def run_tools(turn: holdfast.Turn) -> int:
-    """Runs what the model has asked for; how many calls there were. What waits for approval is not run."""
+    """Runs what the model has asked for; how many calls there were. What waits for approval is not
+    run.
+    """
     calls = turn.calls()
     for call in calls:
-        started = turn.call(call.name, call.arguments, call.call_id, needs_approval=call.name in NEEDS_APPROVAL)
+        started = turn.call(
+            call.name, call.arguments, call.call_id, needs_approval=call.name in NEEDS_APPROVAL
+        )
         if started.waiting:
             print(f"  {call.name} {call.arguments} waits for approval", flush=True)
         else:
@@ -82,32 +96,49 @@ def refund(order: int, euros: int) -> str:
 TOOLS: dict[str, Callable[..., str]] = {"find_order": find_order, "refund": refund}
 
 
-# The person ----------------------------------------------------------------------------------------------------------
+# The person
+# ----------------------------------------------------------------------------------------------------------
 
 
 def on_decision(store: holdfast.Store, key: str, call_id: str, approved: bool, by: str) -> None:
-    """What a button calls. The decision is for this call and its exact arguments, and is used once."""
+    """What a button calls. The decision is for this call and its exact arguments, and is
+    used once.
+    """
     store.session(key).decide(call_id, approved, by=by)
     print(f"{by} has {'approved' if approved else 'denied'} a call of {key}", flush=True)
 
 
 def waiting_calls(store: holdfast.Store) -> list[tuple[str, str]]:
-    """Key and id of every call that waits. A real gateway notes them when it puts the question to somebody."""
+    """Key and id of every call that waits. A real gateway notes them when it puts the question to
+    somebody.
+    """
     sessions = open_sessions(store)
-    return [(key, call.call_id) for key, session in sessions for call in session.calls() if call.state == "waiting"]
+    return [
+        (key, call.call_id)
+        for key, session in sessions
+        for call in session.calls()
+        if call.state == "waiting"
+    ]
 
 
-# The sender ----------------------------------------------------------------------------------------------------------
+# The sender
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Platform:
-    """Stands for the chat platform: a file of what arrived, one message for each idempotency key."""
+    """Stands for the chat platform: a file of what arrived, one message for each
+    idempotency key.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def send(self, chat: str, text: str, idempotency_key: str) -> str:
-        arrived = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        arrived = (
+            [json.loads(line) for line in self.path.read_text().splitlines()]
+            if self.path.exists()
+            else []
+        )
         if idempotency_key not in {message["key"] for message in arrived}:
             with self.path.open("a") as file:
                 file.write(json.dumps({"key": idempotency_key, "chat": chat, "text": text}) + "\n")
@@ -124,11 +155,14 @@ def send_replies(store: holdfast.Store, platform: Platform) -> None:
             owed.failed(str(error))  # stays owed, and may be claimed again at once
 
 
-# All of it -----------------------------------------------------------------------------------------------------------
+# All of it
+# -----------------------------------------------------------------------------------------------------------
 
 
 def work(store: holdfast.Store, platform: Platform, delay: float) -> None:
-    """Answers what waits, goes on with what was begun, sends what is owed: after a webhook, and after a restart."""
+    """Answers what waits, goes on with what was begun, sends what is owed: after a webhook, and
+    after a restart.
+    """
     while page := store.pending():
         for key in dict.fromkeys(message.key for message in page if message.key is not None):
             answer(store, key, delay)
@@ -140,13 +174,17 @@ def work(store: holdfast.Store, platform: Platform, delay: float) -> None:
 
 
 def is_unfinished(session: holdfast.Session) -> bool:
-    """Whether a process was killed in the middle of an answer here, or an approved call was not run yet."""
+    """Whether a process was killed in the middle of an answer here, or an approved call was not run
+    yet.
+    """
     ends = [turn.end for turn in session.turns()]
     return ends[-1:] == ["abandoned"] or any(call.state == "approved" for call in session.calls())
 
 
 def open_sessions(store: holdfast.Store) -> Iterator[tuple[str, holdfast.Session]]:
-    """All of them, by key; a real gateway stops at those without activity since its last start (`active_at`)."""
+    """All of them, by key; a real gateway stops at those without activity since its last start
+    (`active_at`).
+    """
     page = store.sessions()
     while True:
         for listed in page:
@@ -158,9 +196,15 @@ def open_sessions(store: holdfast.Store) -> Iterator[tuple[str, holdfast.Session
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description="A gateway with a scripted platform and a scripted model.")
-    arguments.add_argument("--store", default="gateway.db", help="the store's file, or postgresql://…")
-    arguments.add_argument("--delay", type=float, default=0.0, help="seconds between two words of the model")
+    arguments = argparse.ArgumentParser(
+        description="A gateway with a scripted platform and a scripted model."
+    )
+    arguments.add_argument(
+        "--store", default="gateway.db", help="the store's file, or postgresql://…"
+    )
+    arguments.add_argument(
+        "--delay", type=float, default=0.0, help="seconds between two words of the model"
+    )
     given = arguments.parse_args()
     with holdfast.open(given.store) as store:
         platform = Platform(Path(f"{given.store}.sent.jsonl"))
@@ -173,7 +217,8 @@ def main() -> None:
         work(store, platform, given.delay)
 
 
-# The scripted model --------------------------------------------------------------------------------------------------
+# The scripted model
+# --------------------------------------------------------------------------------------------------
 
 
 def model(messages: list[dict[str, Any]], delay: float) -> Iterator[dict[str, Any]]:
@@ -184,7 +229,9 @@ def model(messages: list[dict[str, Any]], delay: float) -> Iterator[dict[str, An
         text = f"Good news: {outcomes[-1]}."
         if "waiting for approval" in outcomes[-1]:
             text = "I have asked a colleague. You will hear from us."
-        elif "unknown" in outcomes[-1]:  # the process was killed while the tool ran; it is not run again by itself
+        elif (
+            "unknown" in outcomes[-1]
+        ):  # the process was killed while the tool ran; it is not run again by itself
             text = "I can't tell whether that went through. A colleague will look."
     elif order and "refund" in last["content"]:
         yield from tool_call("refund", {"order": int(order[0]), "euros": 20})
@@ -196,14 +243,31 @@ def model(messages: list[dict[str, Any]], delay: float) -> Iterator[dict[str, An
         text = "You are welcome."
     for word in re.findall(r"\S+\s*", text):
         time.sleep(delay)
-        yield {"choices": [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}]}
+        yield {
+            "choices": [
+                {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
+            ]
+        }
     yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 def tool_call(name: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     function = {"name": name, "arguments": json.dumps(arguments)}
-    call = {"index": 0, "id": f"call_{uuid.uuid4().hex[:12]}", "type": "function", "function": function}
-    yield {"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": [call]}, "finish_reason": None}]}
+    call = {
+        "index": 0,
+        "id": f"call_{uuid.uuid4().hex[:12]}",
+        "type": "function",
+        "function": function,
+    }
+    yield {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"role": "assistant", "tool_calls": [call]},
+                "finish_reason": None,
+            }
+        ]
+    }
     yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
 
 

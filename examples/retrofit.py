@@ -2,12 +2,13 @@
 
     python examples/retrofit.py [--store retrofit.db] "Hello." "What did I say first?"
 
-`Agent` stands for your agent: it keeps a list of messages, merges and trims it as it likes, and knows nothing of
-Holdfast. The lines marked `# Holdfast` are all that is new. `Session.record` finds what is new in the list, stores it
-once, and keeps the list's shape as the context, so that the next process goes on with the list as it was.
+`Agent` stands for your agent: it keeps a list of messages, merges and trims it as it likes, and
+knows nothing of Holdfast. The lines marked `# Holdfast` are all that is new. `Session.record` finds
+what is new in the list, stores it once, and keeps the list's shape as the context, so that the next
+process goes on with the list as it was.
 
-What is shown while it streams is safe only once it was recorded. `Turn.deliver` stores each piece before it is shown:
-see coding_agent.py.
+What is shown while it streams is safe only once it was recorded. `Turn.deliver` stores each piece
+before it is shown: see coding_agent.py.
 """
 
 import argparse
@@ -24,15 +25,20 @@ class Agent:
     """An agent as there are many: a list, a model, and a habit of cutting the list short."""
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
-        self.messages = messages or [{"role": "system", "content": "You are a parrot with a memory."}]
+        self.messages = messages or [
+            {"role": "system", "content": "You are a parrot with a memory."}
+        ]
 
     def ask(self, text: str) -> str:
-        # An id of its own makes each message known for certain, whatever is done to the list: docs/record.md.
+        # An id of its own makes each message known for certain, whatever is done to the list:
+        # docs/record.md.
         self.messages.append({"id": uuid.uuid4().hex, "role": "user", "content": text})
-        reply = model(self.messages)  # with the real client: client.chat.completions.create(…).choices[0].message
+        # with the real client: client.chat.completions.create(…).choices[0].message
+        reply = model(self.messages)
         self.messages.append({"id": uuid.uuid4().hex, "role": "assistant", "content": reply})
         if len(self.messages) > KEEP:
-            del self.messages[1 : len(self.messages) - KEEP + 1]  # all but the system prompt and the newest
+            # all but the system prompt and the newest
+            del self.messages[1 : len(self.messages) - KEEP + 1]
         return reply
 
 
@@ -44,7 +50,8 @@ def main() -> None:
 
     store = holdfast.open(given.store)
     session = store.session("parrot")  # Holdfast
-    agent = Agent(list(session.context("openai.chat")))  # Holdfast: the list as the last process left it
+    # Holdfast: the list as the last process left it
+    agent = Agent(list(session.context("openai.chat")))
     for prompt in given.prompts:
         print(f"> {prompt}")
         reply = agent.ask(prompt)
@@ -55,7 +62,8 @@ def main() -> None:
     store.close()
 
 
-# The scripted model --------------------------------------------------------------------------------------------------
+# The scripted model
+# --------------------------------------------------------------------------------------------------
 
 
 def model(messages: list[dict[str, Any]]) -> str:

@@ -1,7 +1,9 @@
-"""What must hold after trouble, whatever it was: for the tests that fail the disk and cut the power.
+"""What must hold after trouble, whatever it was: for the tests that fail the disk and cut the
+power.
 
-A store that a life was lived in is opened anew and looked at: nothing that callers were told is missing or there twice,
-every invariant holds, the file is sound, what was erased is gone, and work goes on.
+A store that a life was lived in is opened anew and looked at: nothing that callers were told is
+missing or there twice, every invariant holds, the file is sound, what was erased is gone, and work
+goes on.
 """
 
 import os
@@ -25,8 +27,8 @@ EXPLORE = bool(os.environ.get("HOLDFAST_EXPLORE"))
 
 
 class Later(RealWorld):
-    """The same world some days on: whoever ran a turn before has lost its lease. The process of a test outlives the
-    power cuts it plays, so a turn's holder would seem to be alive.
+    """The same world some days on: whoever ran a turn before has lost its lease. The process of a
+    test outlives the power cuts it plays, so a turn's holder would seem to be alive.
     """
 
     def __init__(self, days: int = 1) -> None:
@@ -39,8 +41,8 @@ class Later(RealWorld):
 def wrong(
     place: Path, told: Sequence[Act], life: ScriptedWorkload, *, again: bool = False, **options: Any
 ) -> list[str]:
-    """Everything that is not as it should be in the store at `place`, when callers had been told this much. `again`:
-    it is looked at a second time, after work has gone on.
+    """Everything that is not as it should be in the store at `place`, when callers had been told
+    this much. `again`: it is looked at a second time, after work has gone on.
     """
     erased = sum(act[0] == "erased" for act in told)
     found = left_over(place, life.secrets[:erased])
@@ -55,7 +57,9 @@ def unsound(place: Path) -> list[str]:
     """What SQLite's own check finds."""
     connection = apsw.Connection(str(place))
     try:
-        problems = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        problems = [
+            row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"
+        ]
     except apsw.CorruptError as error:
         problems = [str(error)]
     connection.close()
@@ -64,7 +68,11 @@ def unsound(place: Path) -> list[str]:
 
 def left_over(place: Path, secrets: Sequence[str]) -> list[str]:
     """Words of erased sessions that still lie in a file of the store."""
-    files = [path for path in place.parent.iterdir() if path.is_file() and path.name.startswith(place.name)]
+    files = [
+        path
+        for path in place.parent.iterdir()
+        if path.is_file() and path.name.startswith(place.name)
+    ]
     contents = {path.name: path.read_bytes() for path in files}
     return [
         f"{secret!r} was erased and lies in {name} (I-21)"

@@ -1,7 +1,8 @@
-"""Every public call with every wrong value, sync and async: the walk behind the tests of the border.
+"""Every public call with every wrong value, sync and async: the walk behind the tests of the
+border.
 
-The signatures are walked, so a new method or parameter is tried from its first day; one that nobody knows a right value
-for fails and says so.
+The signatures are walked, so a new method or parameter is tried from its first day; one that nobody
+knows a right value for fails and says so.
 """
 
 import contextlib
@@ -15,29 +16,107 @@ from holdfast.errors import BadArgument, HoldfastError
 from holdfast.testing import temporary_store
 
 ODD: list[Any] = [
-    None, 0, 5, -1, 2**70, 10**5000, 1.5, math.nan, math.inf, True, b"x", "", " ", "\x00", "\ud800", "x" * 70_000,
-    [], {}, [1], {"a": object()}, object(), ("a",), object, {"role": []}, [[[[]]]], "claude",
-]  # fmt: skip
+    None,
+    0,
+    5,
+    -1,
+    2**70,
+    10**5000,
+    1.5,
+    math.nan,
+    math.inf,
+    True,
+    b"x",
+    "",
+    " ",
+    "\x00",
+    "\ud800",
+    "x" * 70_000,
+    [],
+    {},
+    [1],
+    {"a": object()},
+    object(),
+    ("a",),
+    object,
+    {"role": []},
+    [[[[]]]],
+    "claude",
+]
 
 RIGHT: dict[str, Any] = {
-    "key": "k", "message": "hi", "event_id": None, "reply_to": "r", "lease_s": 30, "on_busy": "interrupt",
-    "format": "openai.chat", "reset": None, "create": True, "limit": 5, "reason": "why", "text": "hello",
-    "after": 0, "Store.sessions.after": None, "Session.follow.after": None, "Store.pending.after": None,
-    "state": None, "role": None, "tool": None, "session": None, "since": None, "until": None, "preview": True,
-    "days": 10, "messages": [{"role": "user", "content": "x"}], "summary": "in short", "keep_turns": 1,
-    "at": None, "approved": True, "by": "ann", "name": "f", "arguments": {"a": 1}, "needs_approval": False,
-    "content": "done", "error": "why", "Turn.result.error": False, "Turn.deliver.format": "text",
-    "Turn.stream.format": "text", "chunks": ["a", "b"], "call_id": "c1", "Session.decide.call_id": "asked",
-    "Turn.call.call_id": "c9", "platform_id": "p", "take": None, "claim_s": None, "prefill": False,
-    "Store.for_tenant.name": "else", "config": None, "visible_to_model": False, "note": "fine",
-}  # fmt: skip
-"""A right value for each parameter; where a name means something else in one method, the method stands before it."""
+    "key": "k",
+    "message": "hi",
+    "event_id": None,
+    "reply_to": "r",
+    "lease_s": 30,
+    "on_busy": "interrupt",
+    "format": "openai.chat",
+    "reset": None,
+    "create": True,
+    "limit": 5,
+    "reason": "why",
+    "text": "hello",
+    "after": 0,
+    "Store.sessions.after": None,
+    "Session.follow.after": None,
+    "Store.pending.after": None,
+    "state": None,
+    "role": None,
+    "tool": None,
+    "session": None,
+    "since": None,
+    "until": None,
+    "preview": True,
+    "days": 10,
+    "messages": [{"role": "user", "content": "x"}],
+    "summary": "in short",
+    "keep_turns": 1,
+    "at": None,
+    "approved": True,
+    "by": "ann",
+    "name": "f",
+    "arguments": {"a": 1},
+    "needs_approval": False,
+    "content": "done",
+    "error": "why",
+    "Turn.result.error": False,
+    "Turn.deliver.format": "text",
+    "Turn.stream.format": "text",
+    "chunks": ["a", "b"],
+    "call_id": "c1",
+    "Session.decide.call_id": "asked",
+    "Turn.call.call_id": "c9",
+    "platform_id": "p",
+    "take": None,
+    "claim_s": None,
+    "prefill": False,
+    "Store.for_tenant.name": "else",
+    "config": None,
+    "visible_to_model": False,
+    "note": "fine",
+}
+"""A right value for each parameter; where a name means something else in one method, the method
+stands before it.
+"""
 
 METHODS_OF = ("Store", "Session", "Turn", "Owed", "AgentCache")
 """The classes whose methods are walked; each one's async twin is walked with it."""
 MADE = {
-    "open": {"where": "b.db", "durability": "process", "tenant": "t", "read_only": False, "world": None},
-    "open_async": {"where": "b.db", "durability": "process", "tenant": "t", "read_only": False, "world": None},
+    "open": {
+        "where": "b.db",
+        "durability": "process",
+        "tenant": "t",
+        "read_only": False,
+        "world": None,
+    },
+    "open_async": {
+        "where": "b.db",
+        "durability": "process",
+        "tenant": "t",
+        "read_only": False,
+        "world": None,
+    },
     "copy": {"source": "a.db", "target": "b.db", "tenant": "default", "progress": None},
     "AgentCache": {"factory": object, "size": 4, "idle_s": 60, "world": None},
     "Idle": {"hours": 1, "minutes": 0},
@@ -53,8 +132,8 @@ MOMENT_DAYS = 1e-9
 
 
 def calls() -> Iterator[tuple[str, str, str]]:
-    """(class, method, parameter) of everything that is public and takes something. Labels are parameters, too: the one
-    that has a meaning, and any other.
+    """(class, method, parameter) of everything that is public and takes something. Labels are
+    parameters, too: the one that has a meaning, and any other.
     """
     for name in METHODS_OF:
         for method, function in _methods(getattr(holdfast, name)):
@@ -72,7 +151,9 @@ def unknown() -> list[str]:
 
 
 def public() -> Iterator[str]:
-    """Every parameter of every public call: functions, methods, and what callers make by a class's name."""
+    """Every parameter of every public call: functions, methods, and what callers make by a class's
+    name.
+    """
     functions = [("testing.temporary_store", temporary_store)]
     for name in holdfast.__all__:
         value = getattr(holdfast, name)
@@ -90,12 +171,20 @@ def _methods(face: type) -> Iterator[tuple[str, Any]]:
     """Its public methods, without those that it has from Python's own classes, or that we call."""
     for method, function in inspect.getmembers(face, inspect.isfunction):
         is_ours = function.__module__.startswith("holdfast")
-        if is_ours and not method.startswith("_") and not _is_hook(face, method) and not hasattr(list, method):
+        if (
+            is_ours
+            and not method.startswith("_")
+            and not _is_hook(face, method)
+            and not hasattr(list, method)
+        ):
             yield method, function
 
 
 def _is_hook(face: type, method: str) -> bool:
-    return any(hasattr(getattr(holdfast, kind), method) and issubclass(face, holdfast.Policy) for kind in CALLED_BY_US)
+    return any(
+        hasattr(getattr(holdfast, kind), method) and issubclass(face, holdfast.Policy)
+        for kind in CALLED_BY_US
+    )
 
 
 def right(face: str, method: str, parameter: str, known: dict[str, Any]) -> Any:
@@ -104,7 +193,9 @@ def right(face: str, method: str, parameter: str, known: dict[str, Any]) -> Any:
         for each in (f"{face}.{method}.{parameter}", parameter):
             if each in table:
                 return table[each]
-    raise AssertionError(f"tell tests/bordering.py a right value for `{parameter}` of {face}.{method}")
+    raise AssertionError(
+        f"tell tests/bordering.py a right value for `{parameter}` of {face}.{method}"
+    )
 
 
 async def maybe(value: Any) -> Any:
@@ -132,7 +223,8 @@ class Walk:
     def __init__(self, store: Any, folder: Any = None) -> None:
         self.store, self.folder = store, folder
         self.wrong: list[str] = []
-        self.held: list[Any] = []  # turns: one that is dropped is ended at some moment, and something is written
+        # turns: one that is dropped is ended at some moment, and something is written
+        self.held: list[Any] = []
         self.count = 0
         self.known: dict[str, Any] = {"to": str(folder / "copy.db") if folder else "copy.db"}
 
@@ -177,7 +269,9 @@ class Walk:
         return turn
 
     async def call(self, face: str, method: str, parameter: str, odd: Any) -> None:
-        """Calls the method with this value in the place of a right one; only our errors come out."""
+        """Calls the method with this value in the place of a right one; only our errors
+        come out.
+        """
         subject = await self.subject(face, method)
         function = getattr(subject, method)
         named = {
@@ -224,13 +318,23 @@ class Walk:
         self.wrong += [f"check says {problem}" for problem in problems]
         for number, listed in enumerate(await maybe(self.store.sessions(limit=1000))):
             session = await maybe(self.store.get(listed.id))
-            for step in (session.transcript, session.calls, session.pending, session.info, session.turns):
+            for step in (
+                session.transcript,
+                session.calls,
+                session.pending,
+                session.info,
+                session.turns,
+            ):
                 await self._try(f"{listed.key!r:.60} {step.__name__}", step)
             for format in ("openai.chat", "openai.responses", "anthropic"):
-                await self._try(f"{listed.key!r:.60} as {format}", lambda s=session, f=format: s.context(f))
+                await self._try(
+                    f"{listed.key!r:.60} as {format}", lambda s=session, f=format: s.context(f)
+                )
             if number < ERASED_ALONE:
                 await self._erase(listed)
-        await self._try("erasing the rest at once", lambda: self.store.retain(MOMENT_DAYS, preview=False))
+        await self._try(
+            "erasing the rest at once", lambda: self.store.retain(MOMENT_DAYS, preview=False)
+        )
         for listed in await maybe(self.store.sessions(limit=1000)):
             if listed.state != "ended":  # its past is shared, or it had news just now
                 await self._erase(listed)

@@ -10,9 +10,11 @@ PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url"
 HOWS = ["reset", "reset, reset", "policy", "reset, reset, policy"]
 
 
-def carried(store: holdfast.Store, world: Any, how: str) -> tuple[holdfast.Session, list[holdfast.Session]]:
-    """Two messages with the canary that came through as many resets: the session they were answered in, and those that
-    they waited in before, oldest first. The first one has words of its own.
+def carried(
+    store: holdfast.Store, world: Any, how: str
+) -> tuple[holdfast.Session, list[holdfast.Session]]:
+    """Two messages with the canary that came through as many resets: the session they were answered
+    in, and those that they waited in before, oldest first. The first one has words of its own.
     """
     before = [store.session("k")]
     before[0].append("kept where it is")
@@ -22,7 +24,9 @@ def carried(store: holdfast.Store, world: Any, how: str) -> tuple[holdfast.Sessi
         store.reset("k")
         before.append(store.session("k"))
     world.ahead_s += 7200
-    with store.turn("k", "and now?", reset=holdfast.Idle(hours=1) if "policy" in how else None) as turn:
+    with store.turn(
+        "k", "and now?", reset=holdfast.Idle(hours=1) if "policy" in how else None
+    ) as turn:
         turn.say(f"Yes, {CANARY}.")
     session = store.session("k")
     return session, [each for each in before if each.id != session.id]

@@ -1,4 +1,6 @@
-"""The providers' own clients, asked for a stream: `openai` (chat and Responses) and `anthropic`, sync and async."""
+"""The providers' own clients, asked for a stream: `openai` (chat and Responses) and `anthropic`,
+sync and async.
+"""
 
 from typing import Any
 
@@ -8,7 +10,11 @@ import openai
 from sse_server import Provider, anthropic_script, chat_script, responses_script
 
 PATHS = {"openai.chat": "completions", "openai.responses": "responses", "anthropic": "messages"}
-SCRIPTS = {"openai.chat": chat_script, "openai.responses": responses_script, "anthropic": anthropic_script}
+SCRIPTS = {
+    "openai.chat": chat_script,
+    "openai.responses": responses_script,
+    "anthropic": anthropic_script,
+}
 REFUSED = (openai.BadRequestError, anthropic.BadRequestError)
 
 _OPTIONS: dict[str, Any] = {"api_key": "none", "max_retries": 0}
@@ -24,9 +30,13 @@ class Clients:
     def ask(self, format: str, context: list[Any]) -> Any:
         """The provider's stream for this context."""
         if format == "anthropic":
-            return self._anthropic.messages.create(model="m", messages=list(context), stream=True, max_tokens=9)
+            return self._anthropic.messages.create(
+                model="m", messages=list(context), stream=True, max_tokens=9
+            )
         if format == "openai.chat":
-            return self._openai.chat.completions.create(model="m", messages=list(context), stream=True)
+            return self._openai.chat.completions.create(
+                model="m", messages=list(context), stream=True
+            )
         return self._openai.responses.create(model="m", input=list(context), stream=True)
 
 
@@ -40,9 +50,13 @@ class AsyncClients:
     async def ask(self, format: str, context: list[Any]) -> Any:
         """The provider's stream for this context."""
         if format == "anthropic":
-            return await self._anthropic.messages.create(model="m", messages=list(context), stream=True, max_tokens=9)
+            return await self._anthropic.messages.create(
+                model="m", messages=list(context), stream=True, max_tokens=9
+            )
         if format == "openai.chat":
-            return await self._openai.chat.completions.create(model="m", messages=list(context), stream=True)
+            return await self._openai.chat.completions.create(
+                model="m", messages=list(context), stream=True
+            )
         return await self._openai.responses.create(model="m", input=list(context), stream=True)
 
 
@@ -51,5 +65,6 @@ def script(format: str, texts: list[str], *, thinking: list[str] = (), **options
     if thinking:
         options["thinking" if format == "anthropic" else "reasoning"] = thinking
     if format == "anthropic":
-        texts = [*texts, *options.pop("refusal", ())]  # said in words, with a stop reason of its own
+        # said in words, with a stop reason of its own
+        texts = [*texts, *options.pop("refusal", ())]
     return SCRIPTS[format](texts, **options)

@@ -7,7 +7,8 @@
     cluster.promote()                 # the most advanced standby takes over, the other one follows it
     cluster.rejoin(dead)              # rewound, it follows too
 
-Three rules stand behind `promote`; home-made fail-overs that lose acknowledged rows break one of them.
+Three rules stand behind `promote`; home-made fail-overs that lose acknowledged rows break one of
+them.
 
 * `synchronous_standby_names` is the same on every server and names all of them. Set on the first primary only, the
   cluster would be silently asynchronous after its first fail-over.
@@ -39,7 +40,10 @@ SETTINGS = {
     "wal_receiver_status_interval": "1s",
 }
 
-STREAMING = "SELECT state = 'streaming' AND sync_state = 'quorum' FROM pg_stat_replication WHERE application_name = %s"
+STREAMING = (
+    "SELECT state = 'streaming' AND sync_state = 'quorum' FROM pg_stat_replication WHERE "
+    "application_name = %s"
+)
 RECEIVING = "SELECT pid IS NOT NULL AND received_tli = %s FROM pg_stat_wal_receiver"
 SILENT = "SELECT count(*) = 0 FROM pg_stat_wal_receiver WHERE status = 'streaming'"
 POSITION = "SELECT greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn"
@@ -47,7 +51,9 @@ TIMELINE = "SELECT timeline_id FROM pg_control_checkpoint()"
 
 
 class Cluster:
-    """Three servers, one of them the primary. `followers` are those that were seen streaming from it, up or down."""
+    """Three servers, one of them the primary. `followers` are those that were seen streaming from
+    it, up or down.
+    """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.nodes = [Server(folder / name) for name in NAMES]
@@ -56,8 +62,8 @@ class Cluster:
         self.settings = {**SETTINGS, **settings}
 
     def start(self) -> None:
-        """From nothing to three servers in sync. The standbys begin as copies of the primary's folder before its first
-        start, which is as good as a base backup and sooner made.
+        """From nothing to three servers in sync. The standbys begin as copies of the primary's
+        folder before its first start, which is as good as a base backup and sooner made.
         """
         self.primary.create()
         for node in self.nodes[1:]:
@@ -72,14 +78,20 @@ class Cluster:
 
     def dsn(self, database: str = "postgres", **options: Any) -> str:
         """Every host; a client looks for the one that can be written to."""
-        return dsn(self.nodes, database, **{"target_session_attrs": "read-write", "connect_timeout": 3, **options})
+        return dsn(
+            self.nodes,
+            database,
+            **{"target_session_attrs": "read-write", "connect_timeout": 3, **options},
+        )
 
     @property
     def standbys(self) -> list[Server]:
         return [node for node in self.nodes if node is not self.primary and node.alive]
 
     def kill(self) -> Server:
-        """SIGKILL of every process of the primary, which is given back. Nobody takes over before `promote`."""
+        """SIGKILL of every process of the primary, which is given back. Nobody takes over before
+        `promote`.
+        """
         self.primary.kill()
         return self.primary
 
@@ -114,13 +126,29 @@ class Cluster:
     def rewind(self, node: Server) -> None:
         """A dead primary follows: what it has and nobody else has is undone."""
         (node.data / "postmaster.pid").unlink(missing_ok=True)
-        node.run("pg_rewind", "--no-sync", "--target-pgdata", node.data, "--source-server", self._source(node))
-        self._follow(node)  # which points it at its primary: rewinding took the primary's configuration along
+        node.run(
+            "pg_rewind",
+            "--no-sync",
+            "--target-pgdata",
+            node.data,
+            "--source-server",
+            self._source(node),
+        )
+        # which points it at its primary: rewinding took the primary's configuration along
+        self._follow(node)
 
     def rebuild(self, node: Server) -> None:
         """A new base backup, for a server whose folder is of no use any more."""
         node.discard()
-        node.run("pg_basebackup", "--no-sync", "--checkpoint=fast", "-D", node.data, "--dbname", self._source(node))
+        node.run(
+            "pg_basebackup",
+            "--no-sync",
+            "--checkpoint=fast",
+            "-D",
+            node.data,
+            "--dbname",
+            self._source(node),
+        )
         self._follow(node)
 
     def _follow(self, node: Server) -> None:
@@ -130,8 +158,8 @@ class Cluster:
         self._wait_followed([node])
 
     def mute(self, *nodes: Server) -> None:
-        """No standby, or none of these, receives anything: they don't answer the primary, and are not told. They can be
-        asked, and promoted after `unmute`.
+        """No standby, or none of these, receives anything: they don't answer the primary, and are
+        not told. They can be asked, and promoted after `unmute`.
         """
         for node in nodes or self.standbys:
             [[receiver]] = node.ask("SELECT pid FROM pg_stat_wal_receiver")
@@ -175,4 +203,7 @@ class Cluster:
         node.configure(**self.settings, **source)
 
     def _source(self, node: Server) -> str:
-        return f"host=127.0.0.1 port={self.primary.port} user={USER} dbname=postgres application_name={node.name}"
+        return (
+            f"host=127.0.0.1 port={self.primary.port} user={USER} dbname=postgres "
+            f"application_name={node.name}"
+        )

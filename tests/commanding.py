@@ -82,8 +82,8 @@ def process(*arguments: object, stdin: str | None = None, **environment: str) ->
 
 @contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command line as a process that goes on; killed when the block is left. One that waits for what never comes is
-    killed, too: then whoever reads from it meets the end.
+    """The command line as a process that goes on; killed when the block is left. One that waits for
+    what never comes is killed, too: then whoever reads from it meets the end.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "holdfast.cli.main", *map(str, arguments)],
@@ -103,7 +103,9 @@ def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen
 
 
 def on_terminal(*arguments: object, columns: int = 80, typed: str = "", **environment: str) -> Done:
-    """Runs the command line on a terminal of its own. What it says there is all in `out`, as on a screen."""
+    """Runs the command line on a terminal of its own. What it says there is all in `out`, as on a
+    screen.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     child = subprocess.Popen(

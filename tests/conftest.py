@@ -1,7 +1,9 @@
-"""How Hypothesis looks for counter-examples: the same ones every time, or others with HOLDFAST_EXPLORE=1.
+"""How Hypothesis looks for counter-examples: the same ones every time, or others with
+HOLDFAST_EXPLORE=1.
 
-A run in the background may have been told to ignore Ctrl-C, and its children would be too; some tests send it to them.
-What is there when the first test runs stays until the end, and is a million objects: `gc.collect()` leaves it out.
+A run in the background may have been told to ignore Ctrl-C, and its children would be too; some
+tests send it to them. What is there when the first test runs stays until the end, and is a million
+objects: `gc.collect()` leaves it out.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Stores to be copied, and all that is in one, for the tests that copy.
 
-fill(path)                       # two tenants, forks, keys with epochs, every state a session can be in
-assert told(path) == told(other) # the same sessions, in every respect that a store knows
+fill(path)                       # two tenants, forks, keys with epochs, every state a session can
+be in assert told(path) == told(other) # the same sessions, in every respect that a store knows
 """
 
 import os
@@ -16,9 +16,21 @@ ODD = '\0\x01\x85\udfff\ud800\u2028\ufeff\uffff🦀\U0010ffff\\"\n é\udc00'
 """Text that is hard to carry: NUL, lone surrogates, the ends of Unicode, what JSON escapes."""
 PICTURE = "data:image/png;base64," + "iVBORw0KGgo" * 6_000
 FIELDS = (
-    "id", "tenant", "key", "epoch", "ended", "erased", "head", "fence", "turn", "opened_at", "active_at", "last_at",
-    "base", "origin",
-)  # fmt: skip
+    "id",
+    "tenant",
+    "key",
+    "epoch",
+    "ended",
+    "erased",
+    "head",
+    "fence",
+    "turn",
+    "opened_at",
+    "active_at",
+    "last_at",
+    "base",
+    "origin",
+)
 
 
 def fill(where: str | os.PathLike[str], tenant: str = "default") -> None:
@@ -37,7 +49,9 @@ def fill(where: str | os.PathLike[str], tenant: str = "default") -> None:
 
 def _fill_odd(store: holdfast.Store) -> None:
     session = store.session("odd \U0010ffff\0")
-    session.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}]})
+    session.append(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}]}
+    )
     with session.turn(ODD, event_id=ODD, reply_to=ODD) as turn:
         list(turn.deliver([ODD, ODD]))
     with session.turn(PICTURE, reply_to="sent") as turn:
@@ -67,17 +81,25 @@ def _fill_forks(store: holdfast.Store) -> None:
 
 
 def told(where: str | os.PathLike[str]) -> dict[str, Any]:
-    """All that a store knows of its sessions, but for what belongs to a process: leases and who waits."""
+    """All that a store knows of its sessions, but for what belongs to a process: leases and who
+    waits.
+    """
     with holdfast.open(where, durability="process") as store:
         engine = store._work.engine
         states = sorted(
-            (state for tenant in engine.tenants() for state in engine.sessions(tenant, limit=10_000)),
+            (
+                state
+                for tenant in engine.tenants()
+                for state in engine.sessions(tenant, limit=10_000)
+            ),
             key=lambda state: state.id,
         )
         return {
             "sessions": {state.id: _session(engine, state) for state in states},
             "current": {
-                (state.tenant, state.key): _id(engine.current(state.tenant, state.key)) for state in states if state.key
+                (state.tenant, state.key): _id(engine.current(state.tenant, state.key))
+                for state in states
+                if state.key
             },
             "events": engine.events(limit=100_000),
         }

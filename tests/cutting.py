@@ -1,19 +1,22 @@
-"""Cancelling a task exactly where it waits for the k-th time, for tests that do it at every such place.
+"""Cancelling a task exactly where it waits for the k-th time, for tests that do it at every such
+place.
 
     cut = Cut(at=3, when="before")
     task = asyncio.create_task(cut.drive(life()))
     await asyncio.wait([task])
     cut.reached                      # whether there was a third place
 
-`drive` awaits a coroutine by hand: whatever the coroutine waits for passes through here on its way to the event loop.
-So places are counted by what the coroutine itself awaits, however deep, and not by how often the loop happens to turn:
-the k-th place is the same in every run as long as the coroutine does the same.
+`drive` awaits a coroutine by hand: whatever the coroutine waits for passes through here on its way
+to the event loop. So places are counted by what the coroutine itself awaits, however deep, and not
+by how often the loop happens to turn: the k-th place is the same in every run as long as the
+coroutine does the same.
 
-A cancellation can come at two moments of a wait, and both are tried. "before": as the wait begins; what is waited for
-is cancelled with it. "after": what was waited for has come, and the task has not been told yet; it is told of the
-cancellation instead, and the answer is lost on the way. `Task.cancel` gives the second by itself when the future it
-waits for is done, and a callback that is added before the task's own is called before the task is woken. "twice" is
-"before", and again at the very next place: whoever cleans up is cancelled too.
+A cancellation can come at two moments of a wait, and both are tried. "before": as the wait begins;
+what is waited for is cancelled with it. "after": what was waited for has come, and the task has not
+been told yet; it is told of the cancellation instead, and the answer is lost on the way.
+`Task.cancel` gives the second by itself when the future it waits for is done, and a callback that
+is added before the task's own is called before the task is woken. "twice" is "before", and again at
+the very next place: whoever cleans up is cancelled too.
 """
 
 import asyncio
@@ -60,7 +63,10 @@ class Cut:
         assert task is not None
         if self.when == "after":
             if self.places == self.at:
-                # A bare yield (`sleep(0)`) waits for nothing that could come: there is only one moment.
-                waited_for.add_done_callback(lambda _: task.cancel()) if waited_for is not None else task.cancel()
+                # A bare yield (`sleep(0)`) waits for nothing that could come: there is only one
+                # moment.
+                waited_for.add_done_callback(
+                    lambda _: task.cancel()
+                ) if waited_for is not None else task.cancel()
         elif self.places in ((self.at,) if self.when == "before" else (self.at, self.at + 1)):
             task.cancel()

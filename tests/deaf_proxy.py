@@ -6,10 +6,11 @@
         …
         loss.wait()                                     # returns when it has happened
 
-It reads the wire protocol of both sides, message by message, and hands each on whole. A message is a `Message`: which
-`side` it comes from, its `kind` (the protocol's letter) and its `text`: the statement of a question, the command tag of
-an answer. Statements are known for `Execute` too, however they were prepared. `asks` and `answers` make the conditions;
-any function of a message will do.
+It reads the wire protocol of both sides, message by message, and hands each on whole. A message is
+a `Message`: which `side` it comes from, its `kind` (the protocol's letter) and its `text`: the
+statement of a question, the command tag of an answer. Statements are known for `Execute` too,
+however they were prepared. `asks` and `answers` make the conditions; any function of a message will
+do.
 
 What can happen to the nth message that fits, counted over all connections since the rule was made:
 
@@ -17,8 +18,8 @@ What can happen to the nth message that fits, counted over all connections since
     deafen   neither it nor anything after it passes that way; the connection stays up, silent, until `proxy.cut()`
     hold     it, and what follows it that way, waits for `rule.release()`
 
-A message from a server that is lost was true nevertheless: the server had done the work when it sent it. A TCP
-connection never loses one message and keeps the next, and neither does this.
+A message from a server that is lost was true nevertheless: the server had done the work when it
+sent it. A TCP connection never loses one message and keeps the next, and neither does this.
 """
 
 import socket
@@ -53,12 +54,18 @@ Fits = Callable[[Message], bool]
 
 def asks(words: str) -> Fits:
     """A statement that begins with these words is to be executed."""
-    return lambda message: message.side == "client" and message.kind in "QE" and _begins(message.text, words)
+    return lambda message: (
+        message.side == "client" and message.kind in "QE" and _begins(message.text, words)
+    )
 
 
 def answers(words: str) -> Fits:
-    """A statement was executed, and its command tag begins with these words ("COMMIT", "INSERT 0 1")."""
-    return lambda message: message.side == "server" and message.kind == "C" and _begins(message.text, words)
+    """A statement was executed, and its command tag begins with these words ("COMMIT", "INSERT 0
+    1").
+    """
+    return lambda message: (
+        message.side == "server" and message.kind == "C" and _begins(message.text, words)
+    )
 
 
 def any_answer(message: Message) -> bool:
@@ -91,7 +98,9 @@ class Rule:
         return 0 < self.nth <= self._seen
 
     def wait(self, times: int | None = None) -> None:
-        """Returns when so many messages that fit have come; without a number, when the rule has struck."""
+        """Returns when so many messages that fit have come; without a number, when the rule has
+        struck.
+        """
         wanted = self.nth if times is None else times
         with self._changed:
             came = self._changed.wait_for(lambda: self._seen >= wanted, LIMIT_S)
@@ -166,7 +175,9 @@ class DeafProxy(GoBetween):
             return
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line = _Line(client, server, lambda message: [rule for rule in self._rules if rule.meet(message)])
+        line = _Line(
+            client, server, lambda message: [rule for rule in self._rules if rule.meet(message)]
+        )
         with self._gate:
             self._lines.add(line)
         line.run()
@@ -186,7 +197,9 @@ class _Line:
 
     def run(self) -> None:
         """Until either side closes, or the line is cut."""
-        answering = threading.Thread(target=self._pump, args=("server", self.server, self.client), daemon=True)
+        answering = threading.Thread(
+            target=self._pump, args=("server", self.server, self.client), daemon=True
+        )
         try:
             if not self._start_up():
                 return
@@ -205,7 +218,9 @@ class _Line:
             end.close()
 
     def _start_up(self) -> bool:
-        """The first messages have no letter. Encryption is declined here, so that the rest can be read."""
+        """The first messages have no letter. Encryption is declined here, so that the rest can be
+        read.
+        """
         while True:
             head = _exactly(self.client, 8)
             if head is None:
@@ -249,7 +264,13 @@ class _Line:
         elif kind == "B":
             portal, name = body.split(b"\0", 2)[:2]
             self.portals[portal] = self.statements.get(name, "")
-        text = _first(body) if kind == "Q" else self.portals.get(body.split(b"\0", 1)[0], "") if kind == "E" else ""
+        text = (
+            _first(body)
+            if kind == "Q"
+            else self.portals.get(body.split(b"\0", 1)[0], "")
+            if kind == "E"
+            else ""
+        )
         return Message(side, kind, text)
 
 

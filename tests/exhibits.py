@@ -1,4 +1,6 @@
-"""Sessions to look at: what can be in a log, in a few turns, for tests of the faces that show it."""
+"""Sessions to look at: what can be in a log, in a few turns, for tests of the faces that
+show it.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,10 +10,13 @@ import pytest
 import holdfast
 
 HOSTILE = (
-    "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 \x1b]52;c;aGk=\x07 \x9b2J \x90q\x9c \rover\x08 \x00 \x7f "
+    "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 \x1b]52;c;aGk=\x07 \x9b2J \x90q\x9c "
+    "\rover\x08 \x00 \x7f "
     "\u202egnp.exe\u202c \u2066x\u2069 \u200f"
 )
-"""What would steer a terminal: CSI, OSC 8 and 52, C1, carriage return, backspace, NUL, DEL, directions."""
+"""What would steer a terminal: CSI, OSC 8 and 52, C1, carriage return, backspace, NUL, DEL,
+directions.
+"""
 
 
 class World(NamedTuple):
@@ -25,10 +30,15 @@ class World(NamedTuple):
 
 
 def fill_table(store: holdfast.Store, session: holdfast.Session) -> None:
-    """Tools in every state, a stream that was cut, a retraction, a label, an inbox; all of it in a few turns."""
+    """Tools in every state, a stream that was cut, a retraction, a label, an inbox; all of it in a
+    few turns.
+    """
     session.instructions("You book tables.\nBe brief.")
     with session.turn("Book a table for two.") as turn:
-        find, weather = call("c1", "find_table", '{"people": 2}'), call("c2", "weather", '{"city": "Ö"}')
+        find, weather = (
+            call("c1", "find_table", '{"people": 2}'),
+            call("c2", "weather", '{"city": "Ö"}'),
+        )
         turn.add(said("Let me look.", find, weather))
         turn.call("find_table", '{"people": 2}', call_id="c1")
         turn.result("c1", "Casa Lola: table 12.")

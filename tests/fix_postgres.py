@@ -5,9 +5,10 @@
     def test_…(cluster):           # three servers in sync; the test may kill them
     def test_…(replicated):        # the DSN of a fresh database there, with all three hosts
 
-Servers are started when the first test asks for them, once for each process that runs tests, and removed at the end,
-also when the run is killed. With `HOLDFAST_TEST_POSTGRES` set to the DSN of a server that is there, that one is used
-in place of a single one of our own. Clusters are always our own.
+Servers are started when the first test asks for them, once for each process that runs tests, and
+removed at the end, also when the run is killed. With `HOLDFAST_TEST_POSTGRES` set to the DSN of a
+server that is there, that one is used in place of a single one of our own. Clusters are always our
+own.
 """
 
 import itertools
@@ -59,9 +60,15 @@ def databases(postgres: str, _steward: "psycopg.Connection[Any]") -> Iterator[Ca
     def make(*, schema: bool = False) -> str:
         kind, name = "SCHEMA" if schema else "DATABASE", f"holdfast_{unique}_{next(numbers)}"
         # The other strategy copies files and syncs each: four times as slow.
-        _steward.execute(f"CREATE {kind} {name}" + ("" if schema else " TEMPLATE template0 STRATEGY wal_log"))
+        _steward.execute(
+            f"CREATE {kind} {name}" + ("" if schema else " TEMPLATE template0 STRATEGY wal_log")
+        )
         made.append(f"DROP {kind} {name} " + ("CASCADE" if schema else "WITH (FORCE)"))
-        return _with(postgres, options=f"-c search_path={name}") if schema else _with(postgres, dbname=name)
+        return (
+            _with(postgres, options=f"-c search_path={name}")
+            if schema
+            else _with(postgres, dbname=name)
+        )
 
     yield make
     for statement in made:

@@ -1,4 +1,6 @@
-"""Standing between clients and PostgreSQL, on a port of one's own: what the proxies of the tests have in common."""
+"""Standing between clients and PostgreSQL, on a port of one's own: what the proxies of the tests
+have in common.
+"""
 
 import socket
 import threading
@@ -40,7 +42,10 @@ class GoBetween(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

@@ -1,10 +1,12 @@
-"""Stores of goose, built for tests: `sessions.db` with the tables of its releases, JSON lines, exports.
+"""Stores of goose, built for tests: `sessions.db` with the tables of its releases, JSON lines,
+exports.
 
     with GooseStore(path) as store:
         store.session("20260921_1")
         store.say("user", text("How many pear trees?"))
 
-`HEALTHY` and `DAMAGED` write one session each into a store; the damaged ones are named by the rule that they break.
+`HEALTHY` and `DAMAGED` write one session each into a store; the damaged ones are named by the rule
+that they break.
 """
 
 import json
@@ -46,7 +48,8 @@ _LEDGER = """CREATE TABLE usage_ledger (
     is_compaction INTEGER DEFAULT 0)"""
 _STEPS: dict[int, tuple[str, ...]] = {
     6: (
-        "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)",
+        "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at TIMESTAMP DEFAULT "
+        "CURRENT_TIMESTAMP)",
         _SESSIONS_6,
         _MESSAGES_6,
         "CREATE INDEX idx_messages_session ON messages(session_id)",
@@ -57,7 +60,10 @@ _STEPS: dict[int, tuple[str, ...]] = {
     ),
     8: ("ALTER TABLE sessions ADD COLUMN goose_mode TEXT NOT NULL DEFAULT 'auto'",),
     10: ("ALTER TABLE sessions ADD COLUMN thread_id TEXT", _THREADS, _THREAD_MESSAGES),
-    12: ("ALTER TABLE sessions ADD COLUMN archived_at TIMESTAMP", "ALTER TABLE sessions ADD COLUMN project_id TEXT"),
+    12: (
+        "ALTER TABLE sessions ADD COLUMN archived_at TIMESTAMP",
+        "ALTER TABLE sessions ADD COLUMN project_id TEXT",
+    ),
     13: ("ALTER TABLE sessions ADD COLUMN accumulated_cost REAL",),
     14: ("ALTER TABLE sessions ADD COLUMN cache_read_tokens INTEGER",),
     15: (_LEDGER,),
@@ -79,7 +85,11 @@ def call(call_id: str, command: str = "ls") -> dict[str, Any]:
 
 def result(call_id: str, words: str = "saw") -> dict[str, Any]:
     value = {"content": [text(words)], "isError": False}
-    return {"type": "toolResponse", "id": call_id, "toolResult": {"status": "success", "value": value}}
+    return {
+        "type": "toolResponse",
+        "id": call_id,
+        "toolResult": {"status": "success", "value": value},
+    }
 
 
 def thinking(words: str, signature: str) -> dict[str, Any]:
@@ -90,7 +100,9 @@ CONTEXT = text("<turn-context>\n<cwd>/home/robin</cwd>\n</turn-context>")
 
 
 class GooseStore:
-    """A `sessions.db` of some release. What is said goes to the session that was begun last, a second apart."""
+    """A `sessions.db` of some release. What is said goes to the session that was begun last, a
+    second apart.
+    """
 
     def __init__(self, path: Path, schema: int = 16) -> None:
         self.path = path
@@ -118,7 +130,14 @@ class GooseStore:
         self.insert("sessions", columns)
 
     def say(
-        self, role: str, /, *blocks: Any, at: int | None = None, seen: Any = SEEN, usage: bool | None = None, **row: Any
+        self,
+        role: str,
+        /,
+        *blocks: Any,
+        at: int | None = None,
+        seen: Any = SEEN,
+        usage: bool | None = None,
+        **row: Any,
     ) -> None:
         """One message; `usage` is told for assistants that all see, unless asked otherwise."""
         self.now, self._count = self.now + 1, self._count + 1
@@ -146,12 +165,19 @@ class GooseStore:
 
     def pay(self, *, compaction: bool = False) -> None:
         if self.schema >= 15:
-            row = {"session_id": self.name, "created_timestamp": self.now, "input_tokens": 400, "output_tokens": 40}
+            row = {
+                "session_id": self.name,
+                "created_timestamp": self.now,
+                "input_tokens": 400,
+                "output_tokens": 40,
+            }
             self.insert("usage_ledger", {**row, "is_compaction": int(compaction)})
 
     def insert(self, table: str, columns: dict[str, Any]) -> None:
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        self.database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))
+        self.database.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
+        )
 
 
 def one_call(store: GooseStore) -> None:
@@ -164,7 +190,11 @@ def one_call(store: GooseStore) -> None:
 def three_calls(store: GooseStore) -> None:
     store.ask("Frost, wind and rain?")
     store.say("assistant", text("All three."), call("call_a"), call("call_b"), call("call_c"))
-    offline = {"type": "toolResponse", "id": "call_c", "toolResult": {"status": "error", "error": "offline"}}
+    offline = {
+        "type": "toolResponse",
+        "id": "call_c",
+        "toolResult": {"status": "error", "error": "offline"},
+    }
     store.say("user", result("call_a"), result("call_b"), offline)
     store.say("assistant", thinking("The gauge is down.", "sig-1"), text("No frost."))
 
@@ -172,7 +202,9 @@ def three_calls(store: GooseStore) -> None:
 def compacted(store: GooseStore) -> None:
     for number in range(3):
         store.say("user", text(f"Note {number}."), seen=FOR_READER)
-        store.say("user", CONTEXT, seen=(False, False), metadata={"turnContext": True}, at=store.now)
+        store.say(
+            "user", CONTEXT, seen=(False, False), metadata={"turnContext": True}, at=store.now
+        )
         store.say("assistant", text("Noted."), seen=FOR_READER)
     store.pay(compaction=True)
     store.say("user", text("Three notes were taken."), seen=FOR_MODEL)
@@ -252,7 +284,9 @@ def duplicate_tool_result(store: GooseStore) -> None:
 def duplicate_rows(store: GooseStore) -> None:
     one_call(store)
     store.say("user", result("call_p1", "41"), message_id=f"msg_{store._count - 1:03}")
-    store.say("assistant", text("There are 41."), message_id=f"msg_{store._count - 1:03}", usage=False)
+    store.say(
+        "assistant", text("There are 41."), message_id=f"msg_{store._count - 1:03}", usage=False
+    )
 
 
 def token_split_rows(store: GooseStore) -> None:
@@ -345,7 +379,9 @@ def millisecond_timestamps(store: GooseStore) -> None:
     store.say("user", text("Old question."), at=(start + 1) * 1000)
     store.say("assistant", text("Old answer."), at=(start + 3) * 1000)
     store.say("user", text("New question."), at=(start + 3) * 1000, timestamp="2030-01-01 00:00:00")
-    store.say("assistant", text("New answer."), at=(start + 3) * 1000, timestamp="2030-01-01 00:00:05")
+    store.say(
+        "assistant", text("New answer."), at=(start + 3) * 1000, timestamp="2030-01-01 00:00:05"
+    )
 
 
 def duplicate_thinking(store: GooseStore) -> None:
@@ -378,7 +414,12 @@ def thread_tables_present(store: GooseStore) -> None:
     two_prompts(store)
     store.insert("threads", {"id": "t-1", "name": "Bees", "working_dir": "/home/robin"})
     for role, words in (("user", "Are there bees?"), ("assistant", "There are.")):
-        row = {"thread_id": "t-1", "message_id": f"tm_{role}", "role": role, "created_timestamp": store.now}
+        row = {
+            "thread_id": "t-1",
+            "message_id": f"tm_{role}",
+            "role": role,
+            "created_timestamp": store.now,
+        }
         store.insert("thread_messages", {**row, "content_json": json.dumps([text(words)])})
 
 
@@ -440,9 +481,14 @@ def built(path: Path, *cases: Callable[[GooseStore], None], schema: int = 16) ->
 
 def legacy_lines(*messages: tuple[str, Any]) -> bytes:
     """A session of goose's first releases."""
-    header = {"working_dir": "/home/robin", "description": "Bean poles", "message_count": len(messages)}
+    header = {
+        "working_dir": "/home/robin",
+        "description": "Bean poles",
+        "message_count": len(messages),
+    }
     spoken = [
-        {"role": role, "created": START + number, "content": [block]} for number, (role, block) in enumerate(messages)
+        {"role": role, "created": START + number, "content": [block]}
+        for number, (role, block) in enumerate(messages)
     ]
     return b"".join(json.dumps(line).encode() + b"\n" for line in (header, *spoken))
 
@@ -451,9 +497,24 @@ def export(*messages: tuple[str, Any], **columns: Any) -> dict[str, Any]:
     """A session as goose exports it."""
     flags = {"userVisible": True, "agentVisible": True}
     spoken = [
-        {"id": f"m{number}", "role": role, "created": START + number, "content": [block], "metadata": flags}
+        {
+            "id": f"m{number}",
+            "role": role,
+            "created": START + number,
+            "content": [block],
+            "metadata": flags,
+        }
         for number, (role, block) in enumerate(messages)
     ]
-    head = {"id": "20260921_1", "working_dir": "/home/robin", "name": "Poles", "created_at": "2026-09-21T09:00:00Z"}
-    tail = {"updated_at": "2026-09-21T09:00:00Z", "extension_data": {}, "message_count": len(spoken)}
+    head = {
+        "id": "20260921_1",
+        "working_dir": "/home/robin",
+        "name": "Poles",
+        "created_at": "2026-09-21T09:00:00Z",
+    }
+    tail = {
+        "updated_at": "2026-09-21T09:00:00Z",
+        "extension_data": {},
+        "message_count": len(spoken),
+    }
     return {**head, **tail, **columns, "conversation": spoken}

@@ -1,6 +1,8 @@
-"""Hermes stores for tests, built with the definitions that Hermes Agent 0.19.0 has for its `state.db`.
+"""Hermes stores for tests, built with the definitions that Hermes Agent 0.19.0 has for its
+`state.db`.
 
-`DAMAGE` has a store for each rule: what the rule's table row describes, beside a session in which nothing is wrong.
+`DAMAGE` has a store for each rule: what the rule's table row describes, beside a session in which
+nothing is wrong.
 """
 
 import json
@@ -70,7 +72,9 @@ SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] Ferry and tug were logged."
 
 
 class Book:
-    """A store being written. Time goes on by ten seconds with every row, unless a row says when it was."""
+    """A store being written. Time goes on by ten seconds with every row, unless a row says when it
+    was.
+    """
 
     def __init__(self, path: Path, *, schema: int = 22) -> None:
         self.path = path
@@ -78,7 +82,9 @@ class Book:
         self.counted: set[str] = set()
         self.db = sqlite3.connect(path)
         self.db.execute("PRAGMA synchronous = OFF")
-        self.db.executescript(SESSIONS + (MESSAGES if schema >= 22 else OLD_MESSAGES) + SEARCH + REST)
+        self.db.executescript(
+            SESSIONS + (MESSAGES if schema >= 22 else OLD_MESSAGES) + SEARCH + REST
+        )
         if schema >= 20:
             self.db.executescript(GATEWAY)
         self.db.execute("INSERT INTO schema_version VALUES (?)", (schema,))
@@ -90,17 +96,32 @@ class Book:
     def session(self, name: str, **columns: Any) -> str:
         if "message_count" in columns:
             self.counted.add(name)
-        found = {"id": name, "source": "cli", "started_at": self.tick(), "model": "lantern-1", "title": name}
+        found = {
+            "id": name,
+            "source": "cli",
+            "started_at": self.tick(),
+            "model": "lantern-1",
+            "title": name,
+        }
         self._insert("sessions", found | columns)
         return name
 
     def end(self, name: str, reason: str = "session_reset", at: float | None = None) -> float:
         at = self.tick() if at is None else at
-        self.db.execute("UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (at, reason, name))
+        self.db.execute(
+            "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (at, reason, name)
+        )
         return at
 
-    def say(self, name: str, role: str, content: str | None, at: float | None = None, **columns: Any) -> int:
-        found = {"session_id": name, "role": role, "content": content, "timestamp": self.tick() if at is None else at}
+    def say(
+        self, name: str, role: str, content: str | None, at: float | None = None, **columns: Any
+    ) -> int:
+        found = {
+            "session_id": name,
+            "role": role,
+            "content": content,
+            "timestamp": self.tick() if at is None else at,
+        }
         if role == "assistant" and "finish_reason" not in columns:
             found["finish_reason"] = "tool_calls" if "tool_calls" in columns else "stop"
         return self._insert("messages", found | columns)
@@ -110,30 +131,52 @@ class Book:
 
     def route(self, key: str, name: str) -> None:
         entry = json.dumps({"session_key": key, "session_id": name})
-        found = {"scope": "sessions", "session_key": key, "entry_json": entry, "updated_at": self.now}
+        found = {
+            "scope": "sessions",
+            "session_key": key,
+            "entry_json": entry,
+            "updated_at": self.now,
+        }
         self._insert("gateway_routing", found)
 
     def send(self, key: str, text: str, at: float | None = None, state: str = "delivered") -> None:
         at = self.tick() if at is None else at
-        found = {"obligation_id": f"o{at}", "session_key": key, "platform": "telegram", "chat_id": "104"}
+        found = {
+            "obligation_id": f"o{at}",
+            "session_key": key,
+            "platform": "telegram",
+            "chat_id": "104",
+        }
         self._insert(
-            "delivery_obligations", found | {"content": text, "state": state, "created_at": at, "updated_at": at}
+            "delivery_obligations",
+            found | {"content": text, "state": state, "created_at": at, "updated_at": at},
         )
 
-    def compact(self, name: str, head: list[int], tail: list[int], summary: str = SUMMARY, into: str = "") -> list[int]:
-        """What a compaction does: all live rows archived, or another session begun; copies around a summary."""
+    def compact(
+        self, name: str, head: list[int], tail: list[int], summary: str = SUMMARY, into: str = ""
+    ) -> list[int]:
+        """What a compaction does: all live rows archived, or another session begun; copies around a
+        summary.
+        """
         at = self.tick()
         rows = {row: self._row(row) for row in (*head, *tail)}
         if into:
             self.end(name, "compression", at)
         else:
             self.db.execute(
-                "UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND active = 1", (name,)
+                "UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND active = 1",
+                (name,),
             )
         new = []
         for number, row in enumerate([*head, 0, *tail]):
-            copy = rows.get(row) or {"role": "assistant", "content": summary, "finish_reason": "stop"}
-            copy = {key: value for key, value in copy.items() if key != "id"} | {"session_id": into or name}
+            copy = rows.get(row) or {
+                "role": "assistant",
+                "content": summary,
+                "finish_reason": "stop",
+            }
+            copy = {key: value for key, value in copy.items() if key != "id"} | {
+                "session_id": into or name
+            }
             if copy["role"] != "user":
                 copy["timestamp"] = at + number * 1e-6
             copy |= {"active": 1, "compacted": 0, "content": (copy["content"] or "").strip()}
@@ -144,29 +187,42 @@ class Book:
         counts = "SELECT count(*) FROM messages WHERE session_id = sessions.id AND active = 1"
         for (name,) in self.db.execute("SELECT id FROM sessions").fetchall():
             if name not in self.counted:
-                self.db.execute(f"UPDATE sessions SET message_count = ({counts}) WHERE id = ?", (name,))
+                self.db.execute(
+                    f"UPDATE sessions SET message_count = ({counts}) WHERE id = ?", (name,)
+                )
         self.db.commit()
         self.db.close()
         return self.path
 
     def _row(self, number: int) -> dict[str, Any]:
         cursor = self.db.execute("SELECT * FROM messages WHERE id = ?", (number,))
-        return dict(zip([column[0] for column in cursor.description], cursor.fetchone(), strict=True))
+        return dict(
+            zip([column[0] for column in cursor.description], cursor.fetchone(), strict=True)
+        )
 
     def _insert(self, table: str, row: dict[str, Any]) -> int:
         names, marks = ", ".join(row), ", ".join("?" * len(row))
-        number = self.db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())).lastrowid
+        number = self.db.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
+        ).lastrowid
         assert number is not None
         return number
 
 
 def call(name: str, tool: str = "terminal", command: str = "tide") -> dict[str, Any]:
     arguments = json.dumps({"command": command})
-    return {"id": name, "call_id": name, "type": "function", "function": {"name": tool, "arguments": arguments}}
+    return {
+        "id": name,
+        "call_id": name,
+        "type": "function",
+        "function": {"name": tool, "arguments": arguments},
+    }
 
 
 def ask(book: Book, session: str, *names: str, text: str = "") -> int:
-    return book.say(session, "assistant", text, tool_calls=json.dumps([call(name) for name in names]))
+    return book.say(
+        session, "assistant", text, tool_calls=json.dumps([call(name) for name in names])
+    )
 
 
 def result(book: Book, session: str, name: str, text: str = '{"output": "high 21:40"}') -> int:
@@ -180,7 +236,11 @@ def plain(book: Book, name: str = "plain") -> str:
     book.session(name, system_prompt="You keep the harbour book.")
     book.turn(name, "Which berth is free tonight?", "Berth 4 is free until noon.")
     book.turn(name, "Thanks.", "You are welcome.")
-    book.turn(name, "Which berth is free tonight?\n\nI mean for a boat of 11 metres.", "Berth 7 takes 11 metres.")
+    book.turn(
+        name,
+        "Which berth is free tonight?\n\nI mean for a boat of 11 metres.",
+        "Berth 7 takes 11 metres.",
+    )
     book.turn(name, "Thanks.", "You are welcome.")
     return name
 
@@ -188,7 +248,9 @@ def plain(book: Book, name: str = "plain") -> str:
 def branch(book: Book) -> None:
     parent = plain(book, "trunk")
     book.end(parent, "branched")
-    name = book.session("branch", parent_session_id=parent, model_config=json.dumps({"_branched_from": parent}))
+    name = book.session(
+        "branch", parent_session_id=parent, model_config=json.dumps({"_branched_from": parent})
+    )
     for role, content in book.db.execute(
         "SELECT role, content FROM messages WHERE session_id = ?", (parent,)
     ).fetchall():
@@ -202,7 +264,13 @@ def tools(book: Book) -> None:
     ask(book, name, "call_0", "call_1", text="Looking.")
     result(book, name, "call_0")
     result(book, name, "call_1", "\ufffdPNG\ufffd not text")
-    book.say(name, "assistant", "", finish_reason="incomplete", codex_reasoning_items='[{"type": "reasoning"}]')
+    book.say(
+        name,
+        "assistant",
+        "",
+        finish_reason="incomplete",
+        codex_reasoning_items='[{"type": "reasoning"}]',
+    )
     book.say(name, "assistant", "High water 21:40.")
     book.say(name, "user", "And tomorrow?")
     ask(book, name, "call_0")
@@ -230,8 +298,14 @@ def compacted(book: Book) -> list[int]:
 def rotated(book: Book) -> None:
     key = f"{KEY}5"
     name = book.session("before", source="telegram", session_key=key)
-    rows = [*book.turn(name, "Open the book for May.", "Open."), *book.turn(name, "Who paid?", "Nine boats paid.")]
-    rows += [*book.turn(name, "Who owes?", "Two boats owe."), book.say(name, "user", "List the two.")]
+    rows = [
+        *book.turn(name, "Open the book for May.", "Open."),
+        *book.turn(name, "Who paid?", "Nine boats paid."),
+    ]
+    rows += [
+        *book.turn(name, "Who owes?", "Two boats owe."),
+        book.say(name, "user", "List the two."),
+    ]
     child = book.session("after", source="telegram", session_key=key, parent_session_id=name)
     book.compact(name, rows[:1], rows[4:], into=child)
     book.say(child, "assistant", "Merle and Otter.")
@@ -241,7 +315,10 @@ def rotated(book: Book) -> None:
 
 def multimodal(book: Book) -> None:
     name = book.session("photo", source="acp")
-    parts = [{"type": "text", "text": "What is marked here?"}, {"type": "image_url", "image_url": {"url": "data:,x"}}]
+    parts = [
+        {"type": "text", "text": "What is marked here?"},
+        {"type": "image_url", "image_url": {"url": "data:,x"}},
+    ]
     book.say(name, "user", "\x00json:" + json.dumps(parts))
     book.say(name, "assistant", "A wreck, 3 m below the surface.")
 
@@ -343,7 +420,9 @@ def split_by_stream_cut(book: Book) -> None:
     name = book.session("sick")
     book.say(name, "user", "Tell me about the harbour.")
     book.say(name, "assistant", "It was built in 18", finish_reason="length")
-    book.say(name, "user", "[System: The previous response was cut off by a network error. Continue.]")
+    book.say(
+        name, "user", "[System: The previous response was cut off by a network error. Continue.]"
+    )
     book.say(name, "assistant", "71 and has nine ber", finish_reason="length")
     book.say(name, "user", "[System: Your previous response was truncated. Continue.]")
     book.say(name, "assistant", "ths.")
@@ -361,13 +440,21 @@ def duplicate_tool_call_row(book: Book) -> None:
 def repeated_tail(book: Book) -> None:
     rows = compacted(book)
     last = [row for (row,) in book.db.execute("SELECT max(id) FROM messages")]
-    book.compact("compacted", [], [rows[-2], rows[-1], last[0] - 1, last[0]], "[CONTEXT COMPACTION] More was logged.")
+    book.compact(
+        "compacted",
+        [],
+        [rows[-2], rows[-1], last[0] - 1, last[0]],
+        "[CONTEXT COMPACTION] More was logged.",
+    )
     book.turn("compacted", "And now?", "Still four.")
 
 
 def repeated_tail_in_one_batch(book: Book) -> None:
     name = book.session("compacted")
-    rows = [*book.turn(name, "Log the ferry at 9.", "Logged."), *book.turn(name, "Log the tug at 10.", "Logged too.")]
+    rows = [
+        *book.turn(name, "Log the ferry at 9.", "Logged."),
+        *book.turn(name, "Log the tug at 10.", "Logged too."),
+    ]
     book.compact(name, rows[:1], [*rows[2:], *rows[2:]])
     book.turn(name, "How many so far?", "Two.")
 
@@ -462,7 +549,9 @@ def message_count_drift(book: Book) -> None:
 def replaced_characters(book: Book) -> None:
     name = book.session("sick")
     book.say(name, "user", "Which boat?")
-    items = [{"type": "message", "content": [{"type": "output_text", "text": "The yellow 🚤 tonight."}]}]
+    items = [
+        {"type": "message", "content": [{"type": "output_text", "text": "The yellow 🚤 tonight."}]}
+    ]
     lost = "The yellow \ufffd\ufffd tonight."
     book.say(name, "assistant", lost, codex_message_items=json.dumps(items))
 
@@ -487,7 +576,9 @@ def ghost_route(book: Book) -> None:
 
 
 def lost_turn(book: Book) -> None:
-    name = book.session("sick", source="telegram", session_key=KEY, api_call_count=2, output_tokens=80)
+    name = book.session(
+        "sick", source="telegram", session_key=KEY, api_call_count=2, output_tokens=80
+    )
     book.send(KEY, "The slip is free all day.")
     book.send(KEY, "⚠️ The disk is full.")
     book.send(KEY, "The winch is in repair.")
@@ -507,14 +598,21 @@ def answer_only_in_ledger(book: Book) -> None:
 
 def stale_compression_lock(book: Book) -> None:
     name = book.session("sick")
-    book._insert("compression_locks", {"session_id": name, "holder": "1:2", "acquired_at": 1.0, "expires_at": book.now})
+    book._insert(
+        "compression_locks",
+        {"session_id": name, "holder": "1:2", "acquired_at": 1.0, "expires_at": book.now},
+    )
     book.turn(name, "Is the crane free?", "Yes.")
 
 
 def review_harness_turn(book: Book) -> None:
     name = book.session("sick")
     book.turn(name, "Is the crane free?", "Yes.")
-    book.say(name, "user", "Review the conversation above and update the skill library. You may only use one tool.")
+    book.say(
+        name,
+        "user",
+        "Review the conversation above and update the skill library. You may only use one tool.",
+    )
     ask(book, name, "call_1")
     result(book, name, "call_1")
     book.say(name, "assistant", "Nothing to save.")
@@ -523,7 +621,10 @@ def review_harness_turn(book: Book) -> None:
 
 def history_stored_twice(book: Book) -> None:
     name = book.session("sick")
-    rows = [*book.turn(name, "Is the crane free?", "Yes."), *book.turn(name, "And the slip?", "All day.")]
+    rows = [
+        *book.turn(name, "Is the crane free?", "Yes."),
+        *book.turn(name, "And the slip?", "All day."),
+    ]
     for row in map(book._row, rows):
         del row["id"]
         book._insert("messages", row)
@@ -562,9 +663,15 @@ DAMAGE: dict[str, tuple[str, Callable[[Book], Any]]] = {
         "hermes/interleaved-turns": (interleaved_turns,),
         "hermes/double-user-row": (double_user_row,),
         "hermes/tool-result-without-call": (tool_result_without_call, tool_result_twice),
-        "hermes/tool-call-without-result": (tool_call_without_result, tool_call_without_result_at_the_end),
+        "hermes/tool-call-without-result": (
+            tool_call_without_result,
+            tool_call_without_result_at_the_end,
+        ),
         "hermes/session-meta-repeated": (session_meta_repeated,),
-        "hermes/compression-without-child": (compression_without_child, compression_with_a_next_session),
+        "hermes/compression-without-child": (
+            compression_without_child,
+            compression_with_a_next_session,
+        ),
         "hermes/message-count-drift": (message_count_drift,),
         "hermes/replaced-characters": (replaced_characters, replaced_characters_for_good),
         "hermes/tool-calls-not-json": (tool_calls_not_json,),

@@ -5,13 +5,14 @@
         life()
     point.reached                       # whether there was a twelfth line
 
-Lines are those of the library that the calling thread runs, as it comes by them; the last `at` of them raises. That is
-where a signal may come, and more: Python looks for signals at the beginnings of functions, in loops and after calls.
-Lines of `with` are left out: one is come by again as the block is left, where no signal is looked for, and an error
-there would leave a lock locked. Calls of generator expressions are left out too: one that is dropped half read is
-called once more by Python, to be closed, and no signal is looked for there.
-Code that runs when an object is dropped is interrupted as well, and Python swallows what is raised there: `reached`
-tells whether the interrupt was raised at all, and the test whether it came out.
+Lines are those of the library that the calling thread runs, as it comes by them; the last `at` of
+them raises. That is where a signal may come, and more: Python looks for signals at the beginnings
+of functions, in loops and after calls. Lines of `with` are left out: one is come by again as the
+block is left, where no signal is looked for, and an error there would leave a lock locked. Calls of
+generator expressions are left out too: one that is dropped half read is called once more by Python,
+to be closed, and no signal is looked for there. Code that runs when an object is dropped is
+interrupted as well, and Python swallows what is raised there: `reached` tells whether the interrupt
+was raised at all, and the test whether it came out.
 """
 
 import os
@@ -33,7 +34,9 @@ class Interrupt:
     these modules count, too.
     """
 
-    def __init__(self, *modules: ModuleType, at: int = 0, by: type[BaseException] = KeyboardInterrupt) -> None:
+    def __init__(
+        self, *modules: ModuleType, at: int = 0, by: type[BaseException] = KeyboardInterrupt
+    ) -> None:
         self.at, self.by = at, by
         self._within = (LIBRARY, *(str(module.__file__) for module in modules))
         self.lines = 0
@@ -63,11 +66,17 @@ class Interrupt:
         return self._trace
 
     def _line(self, frame: FrameType) -> None:
-        if getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(("with ", "async with ")):
+        if (
+            getline(frame.f_code.co_filename, frame.f_lineno)
+            .lstrip()
+            .startswith(("with ", "async with "))
+        ):
             return
         self.lines += 1
         if self.lines == self.at:
-            self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+            self.where = (
+                f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+            )
             sys.settrace(None)
             raise self.by
 

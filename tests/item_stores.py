@@ -1,4 +1,6 @@
-"""Files of Claude Code, Codex and the Agents SDK, as those programs leave them: one session in each, whole or hurt."""
+"""Files of Claude Code, Codex and the Agents SDK, as those programs leave them: one session in
+each, whole or hurt.
+"""
 
 import json
 import sqlite3
@@ -17,7 +19,11 @@ class Claude:
 
     @staticmethod
     def line(number, type, content, **more):
-        said = {"parentUuid": f"u{number - 1}" if number > 1 else None, "isSidechain": False, "userType": "external"}
+        said = {
+            "parentUuid": f"u{number - 1}" if number > 1 else None,
+            "isSidechain": False,
+            "userType": "external",
+        }
         said |= {
             "cwd": "/orchard",
             "sessionId": "11111111-2222-4333-8444-555555555555",
@@ -27,7 +33,12 @@ class Claude:
         message = {"role": type, "content": content}
         if type == "assistant":
             usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
-            message |= {"id": f"msg_{number}", "type": "message", "model": "claude-x", "usage": usage}
+            message |= {
+                "id": f"msg_{number}",
+                "type": "message",
+                "model": "claude-x",
+                "usage": usage,
+            }
         return {**said, "message": message, "uuid": f"u{number}", "timestamp": at(number), **more}
 
     @classmethod
@@ -38,11 +49,24 @@ class Claude:
             content = {
                 "ask": f"How is row {number}?",
                 "say": [{"type": "text", "text": f"Row {number} is fine."}],
-                "call": [{"type": "tool_use", "id": f"call_{call}", "name": "look", "input": {"row": call}}],
-                "result": [{"type": "tool_result", "tool_use_id": f"call_{call}", "content": "wet"}],
+                "call": [
+                    {
+                        "type": "tool_use",
+                        "id": f"call_{call}",
+                        "name": "look",
+                        "input": {"row": call},
+                    }
+                ],
+                "result": [
+                    {"type": "tool_result", "tool_use_id": f"call_{call}", "content": "wet"}
+                ],
                 "stray": [{"type": "tool_result", "tool_use_id": "call_lost", "content": "dry"}],
             }[step]
-            made.append(cls.line(number, "user" if step in ("ask", "result", "stray") else "assistant", content))
+            made.append(
+                cls.line(
+                    number, "user" if step in ("ask", "result", "stray") else "assistant", content
+                )
+            )
         return made
 
     @staticmethod
@@ -61,22 +85,55 @@ class Codex(Claude):
 
     @classmethod
     def records(cls, steps=STEPS):
-        meta = {"id": "0199-session", "timestamp": at(0), "cwd": "/orchard", "instructions": "Be brief."}
-        made, call = [cls.line(0, "session_meta", meta), cls.line(0, "turn_context", {"model": "gpt-x"})], 0
+        meta = {
+            "id": "0199-session",
+            "timestamp": at(0),
+            "cwd": "/orchard",
+            "instructions": "Be brief.",
+        }
+        made, call = (
+            [cls.line(0, "session_meta", meta), cls.line(0, "turn_context", {"model": "gpt-x"})],
+            0,
+        )
         for number, step in enumerate(steps, 1):
             call += step == "call"
             item = {
-                "ask": {"type": "message", "role": "user", "content": [_text("input_text", f"How is row {number}?")]},
-                "say": {"type": "message", "role": "assistant", "content": [_text("output_text", f"Row {number}.")]},
-                "call": {"type": "function_call", "name": "look", "arguments": "{}", "call_id": f"call_{call}"},
-                "result": {"type": "function_call_output", "call_id": f"call_{call}", "output": "wet"},
+                "ask": {
+                    "type": "message",
+                    "role": "user",
+                    "content": [_text("input_text", f"How is row {number}?")],
+                },
+                "say": {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [_text("output_text", f"Row {number}.")],
+                },
+                "call": {
+                    "type": "function_call",
+                    "name": "look",
+                    "arguments": "{}",
+                    "call_id": f"call_{call}",
+                },
+                "result": {
+                    "type": "function_call_output",
+                    "call_id": f"call_{call}",
+                    "output": "wet",
+                },
                 "stray": {"type": "function_call_output", "call_id": "call_lost", "output": "dry"},
             }[step]
             made.append(cls.line(number, "response_item", item))
             if step == "say":
                 usage = {"input_tokens": 10, "output_tokens": 5, "cached_input_tokens": 3}
-                made.append(cls.line(number, "event_msg", {"type": "agent_message", "message": "Row."}))
-                made.append(cls.line(number, "event_msg", {"type": "token_count", "info": {"last_token_usage": usage}}))
+                made.append(
+                    cls.line(number, "event_msg", {"type": "agent_message", "message": "Row."})
+                )
+                made.append(
+                    cls.line(
+                        number,
+                        "event_msg",
+                        {"type": "token_count", "info": {"last_token_usage": usage}},
+                    )
+                )
         return made
 
 
@@ -95,9 +152,16 @@ class Agents(Claude):
 
     @classmethod
     def records(cls, steps=STEPS):
-        made = [record["payload"] for record in Codex.records(steps) if record["type"] == "response_item"]
+        made = [
+            record["payload"]
+            for record in Codex.records(steps)
+            if record["type"] == "response_item"
+        ]
         return [
-            {"role": "user", "content": one["content"][0]["text"]} if one.get("role") == "user" else one for one in made
+            {"role": "user", "content": one["content"][0]["text"]}
+            if one.get("role") == "user"
+            else one
+            for one in made
         ]
 
     @classmethod
@@ -106,10 +170,13 @@ class Agents(Claude):
         connection = sqlite3.connect(path)
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(cls.tables)
-        connection.execute("INSERT INTO agent_sessions VALUES ('s', '2026-09-21 08:00:00', '2026-09-21 08:00:00')")
+        connection.execute(
+            "INSERT INTO agent_sessions VALUES ('s', '2026-09-21 08:00:00', '2026-09-21 08:00:00')"
+        )
         rows = [(_line(record).decode(),) for record in records]
         query = (
-            "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES ('s', ?, '2026-09-21 08:00:01')"
+            "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES ('s', "
+            "?, '2026-09-21 08:00:01')"
         )
         connection.executemany(query, rows)
         connection.commit()

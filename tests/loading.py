@@ -7,8 +7,8 @@
     with holdfast.open(dsn) as store:
         assert loads.wrong(store) == []           # what they were told is so, once, and every invariant holds
 
-A load that ends by itself, or a session that makes no turn within the limit, fails the test with the load's own error
-output. Leaving the block asks the loads to stop and waits for their clean end.
+A load that ends by itself, or a session that makes no turn within the limit, fails the test with
+the load's own error output. Leaving the block asks the loads to stop and waits for their clean end.
 """
 
 import json
@@ -59,8 +59,8 @@ class Load:
         return True
 
     def go_on(self, turns: int, end: float) -> None:
-        """Returns when each session has ended so many turns after this moment. What was said before it, and lies unread
-        between the processes, does not count.
+        """Returns when each session has ended so many turns after this moment. What was said before
+        it, and lies unread between the processes, does not count.
         """
         self.child.tell("mark")
         self._marked = False
@@ -108,7 +108,9 @@ class Loads:
         return [trouble for load in self.each for trouble in load.troubles]
 
     def wrong(self, store: holdfast.Store) -> list[str]:
-        """Everything that was told and is not so, or is there twice; and every invariant that does not hold."""
+        """Everything that was told and is not so, or is there twice; and every invariant that does
+        not hold.
+        """
         tried = [text for load in self.each for text in load.tried]
         return judge(store, Acknowledged(self.told, tried=tried))
 

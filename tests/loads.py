@@ -1,11 +1,12 @@
-"""A load: sessions that write and stream without end, and tell every act after the store has taken it.
+"""A load: sessions that write and stream without end, and tell every act after the store has taken
+it.
 
     python -m loads WHERE NAME SESSIONS threads|tasks
 
-is run as a process of its own (see `loading`). Each of its sessions has a key and a writer: a thread, or a task of the
-asyncio face. A writer asks, streams an answer, notes something beside the turn, and begins again. Words are never said
-twice, so that a doubled one shows. A line is an act as JSON, in the words of `testing.oracle.Acknowledged`, with the
-key behind its name:
+is run as a process of its own (see `loading`). Each of its sessions has a key and a writer: a
+thread, or a task of the asyncio face. A writer asks, streams an answer, notes something beside the
+turn, and begins again. Words are never said twice, so that a doubled one shows. A line is an act as
+JSON, in the words of `testing.oracle.Acknowledged`, with the key behind its name:
 
     try KEY TEXT                   these words are about to be said
     said KEY - - TEXT              they are stored, in whatever session the key means
@@ -13,10 +14,11 @@ key behind its name:
     ended KEY TURN END             the turn was left, and this is its end
     trouble KEY CODE SENTENCE      the store could not, and said so
 
-Only an operator's error, or having been overtaken, is trouble: the writer then brings the same event again, until the
-store takes it or says that it has it. Anything else is a broken law and ends the process. A line `mark` on standard
-input is answered with `mark`: whatever is told after that happened after it was asked. Any other line, or its end, asks
-all writers to stop after the turn they are in.
+Only an operator's error, or having been overtaken, is trouble: the writer then brings the same
+event again, until the store takes it or says that it has it. Anything else is a broken law and ends
+the process. A line `mark` on standard input is answered with `mark`: whatever is told after that
+happened after it was asked. Any other line, or its end, asks all writers to stop after the turn
+they are in.
 """
 
 import asyncio
@@ -34,13 +36,16 @@ from holdfast.errors import AlreadyAccepted, OperatorNeeded, Overtaken
 
 PIECES = 6
 PACE_S = 0.01
-"""A model speaks slowly: most of the time a turn is in the middle of its answer, and trouble finds it there."""
+"""A model speaks slowly: most of the time a turn is in the middle of its answer, and trouble finds
+it there.
+"""
 
 stopping = threading.Event()
 
 
 def tell(*act: str | None) -> None:
-    # One write, shorter than a pipe's atomic size: threads don't mix their lines, and a kill leaves no half one.
+    # One write, shorter than a pipe's atomic size: threads don't mix their lines, and a kill leaves
+    # no half one.
     os.write(1, json.dumps(act).encode() + b"\n")
 
 

@@ -1,6 +1,7 @@
 """A second pair of eyes: what a test sees of a store from outside, and the clock it moves by hand.
 
-Everything here reads through a store handle of its own or through the engine of one, as another process would.
+Everything here reads through a store handle of its own or through the engine of one, as another
+process would.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +37,9 @@ class Hasty(RealWorld):
 
 
 def patient(lock_s: float) -> Callable[..., Engine]:
-    """The real engine, with less patience, for `holdfast.runtime.store.open_engine`: `open` has no word for it."""
+    """The real engine, with less patience, for `holdfast.runtime.store.open_engine`: `open` has no
+    word for it.
+    """
     return lambda where, **options: open_engine(where, **{**options, "lock_s": lock_s})
 
 
@@ -65,7 +68,11 @@ def ends(store: Store, session_id: str) -> dict[int, list[str]]:
 
 def end_notes(store: Store, session_id: str) -> list[Any]:
     """The notes of all ends, in order: `end`, `reason`, `error`."""
-    return [note_of("end", entry.note) for entry in raw_entries(store, session_id) if entry.kind == "end"]
+    return [
+        note_of("end", entry.note)
+        for entry in raw_entries(store, session_id)
+        if entry.kind == "end"
+    ]
 
 
 def journaled(store: Store, session_id: str) -> str:

@@ -1,11 +1,18 @@
-"""Other places on this machine, as containers and clones of it have them: commands that run a process there, for
-`procs.child(…, within=…)`. They are real namespaces; the process dies with the command that runs it.
+"""Other places on this machine, as containers and clones of it have them: commands that run a
+process there, for `procs.child(…, within=…)`. They are real namespaces; the process dies with the
+command that runs it.
 """
 
 import os
 from pathlib import Path
 
-UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--kill-child=SIGKILL", "--fork", "--mount"]
+UNSHARE = [
+    "unshare",
+    *([] if os.geteuid() == 0 else ["--map-root-user"]),
+    "--kill-child=SIGKILL",
+    "--fork",
+    "--mount",
+]
 
 
 def _after(setup: str, *options: str) -> list[str]:
@@ -14,7 +21,9 @@ def _after(setup: str, *options: str) -> list[str]:
 
 
 def other_processes(*, own_proc: bool) -> list[str]:
-    """Another process namespace: with a /proc of its own, as containers have, or with that of the machine."""
+    """Another process namespace: with a /proc of its own, as containers have, or with that of the
+    machine.
+    """
     return _after("mount -t proc proc /proc" if own_proc else ":", "--pid")
 
 
@@ -36,7 +45,9 @@ def no_proc() -> list[str]:
 
 
 def hidden_processes() -> list[str]:
-    """A /proc that shows to a user only what is the user's own, looked at by another user than this process's."""
+    """A /proc that shows to a user only what is the user's own, looked at by another user than this
+    process's.
+    """
     return [*_after("mount -t proc -o remount,hidepid=2 proc /proc"), *OTHER_USER]
 
 

@@ -1,4 +1,6 @@
-"""OpenViking session directories, as release 0.5.2 leaves them: healthy ones, and some for each way they break."""
+"""OpenViking session directories, as release 0.5.2 leaves them: healthy ones, and some for each way
+they break.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,11 @@ def message(number, text=None, **more):
         "id": f"msg_{number:02d}",
         "role": "user" if number % 2 else "assistant",
         "parts": [
-            {"type": "text", "text": text or WORDS[(number - 1) % len(WORDS)] + "!" * ((number - 1) // len(WORDS))}
+            {
+                "type": "text",
+                "text": text
+                or WORDS[(number - 1) % len(WORDS)] + "!" * ((number - 1) // len(WORDS)),
+            }
         ],
         "created_at": at(number),
     }
@@ -35,7 +41,13 @@ def message(number, text=None, **more):
 
 def tool(number, call_id="call-1", status="completed", output="31 %", text="Measured.", **more):
     """A message with a tool's part."""
-    part = {"type": "tool", "tool_id": call_id, "tool_name": "shell", "tool_uri": "", "skill_uri": ""}
+    part = {
+        "type": "tool",
+        "tool_id": call_id,
+        "tool_name": "shell",
+        "tool_uri": "",
+        "skill_uri": "",
+    }
     part |= {"tool_status": status, "tool_input": {"cmd": "moisture"}}
     part |= ({"tool_output": output} if status in ("completed", "error") else {}) | more
     words = [{"type": "text", "text": text}] if text else []
@@ -56,7 +68,12 @@ def put(path, text):
 
 
 def meta_of(name, live, *, total=None, commits=0, **more):
-    said = {"session_id": name, "created_at": at(0), "updated_at": at(59), "message_count": len(live)}
+    said = {
+        "session_id": name,
+        "created_at": at(0),
+        "updated_at": at(59),
+        "message_count": len(live),
+    }
     said |= {"commit_count": commits, "total_message_count": len(live) if total is None else total}
     return {**said, "last_message_at": at(58), **more}
 
@@ -74,14 +91,30 @@ class Session:
             put(self.path / ".meta.json", json.dumps(meta_of(self.name, said, **more)))
         return self
 
-    def archive(self, number, said, *, status="ready", retained=(), done=None, failed=None, overview=None, meta=None):
+    def archive(
+        self,
+        number,
+        said,
+        *,
+        status="ready",
+        retained=(),
+        done=None,
+        failed=None,
+        overview=None,
+        meta=None,
+    ):
         under = self.path / f"history/archive_{number:03d}"
         under.mkdir(parents=True)
         if said is not None:
             put(under / "messages.jsonl", lines(said))
         ids = [one["id"] for one in said or ()]
         if status is not None:
-            phase = {"version": 1, "status": status, "created_at": at(40), "original_message_ids": ids}
+            phase = {
+                "version": 1,
+                "status": status,
+                "created_at": at(40),
+                "original_message_ids": ids,
+            }
             phase |= {"archived_message_ids": ids, "retained_message_ids": list(retained)}
             put(under / ".meta.json", json.dumps({"phase1": phase, **(meta or {})}))
         if done is not None:
@@ -97,11 +130,20 @@ class Session:
 def done(first, last, number=1, *, memory=True, **more):
     name = f"archive_{number:03d}"
     ends = {"starting_message_id": f"msg_{first:02d}", "ending_message_id": f"msg_{last:02d}"}
-    coverage = {"coverage_start_archive": name, "coverage_end_archive": name, "covered_failed_archives": []}
+    coverage = {
+        "coverage_start_archive": name,
+        "coverage_end_archive": name,
+        "covered_failed_archives": [],
+    }
     return {**ends, "enable_working_memory": memory, **coverage, **more}
 
 
-FAILED = {"stage": "memory_extraction", "error": "model answered 429", "failed_at": at(50), "skipped": True}
+FAILED = {
+    "stage": "memory_extraction",
+    "error": "model answered 429",
+    "failed_at": at(50),
+    "skipped": True,
+}
 
 
 def ok_empty(root):
@@ -114,18 +156,24 @@ def ok_live(root):
 
 def ok_committed(root):
     session = Session(root, "ok-committed").live(messages(3, 6), total=6, commits=1)
-    session.archive(1, messages(1, 2), retained=("msg_03", "msg_04"), done=done(1, 2), overview=OVERVIEW)
+    session.archive(
+        1, messages(1, 2), retained=("msg_03", "msg_04"), done=done(1, 2), overview=OVERVIEW
+    )
 
 
 def ok_partial_turn(root):
     session = Session(root, "ok-partial-turn").live([message(1), message(3)], total=3, commits=1)
-    session.archive(1, messages(1, 2), retained=("msg_01", "msg_03"), done=done(1, 2), overview=OVERVIEW)
+    session.archive(
+        1, messages(1, 2), retained=("msg_01", "msg_03"), done=done(1, 2), overview=OVERVIEW
+    )
 
 
 def ok_reset(root):
     session = Session(root, "ok-reset").live(messages(5, 6), total=6, commits=2)
     session.archive(1, messages(1, 4), done=done(1, 4), overview=OVERVIEW)
-    session.archive(2, None, status=None, done={"context_reset": True, "enable_working_memory": False})
+    session.archive(
+        2, None, status=None, done={"context_reset": True, "enable_working_memory": False}
+    )
 
 
 def ok_memory_off(root):
@@ -134,7 +182,10 @@ def ok_memory_off(root):
 
 
 def ok_old_format(root):
-    old = [{"id": f"m{n}", "role": "user", "content": f"Old {n}.", "created_at": at(n)} for n in (1, 2, 3)]
+    old = [
+        {"id": f"m{n}", "role": "user", "content": f"Old {n}.", "created_at": at(n)}
+        for n in (1, 2, 3)
+    ]
     session = Session(root, "ok-old-format").live(old[2:], meta=False)
     session.archive(1, old[:2], status=None, done={"starting_message_id": "m1"}, overview=OVERVIEW)
 
@@ -147,35 +198,59 @@ def ok_failed_and_covered(root):
     """The first archive failed, and the second one's overview stands for both."""
     session = Session(root, "ok-failed-and-covered").live(messages(5, 6), total=6, commits=2)
     session.archive(1, messages(1, 2), failed=FAILED)
-    marker = done(3, 4, 2, coverage_start_archive="archive_001", covered_failed_archives=["archive_001"])
+    marker = done(
+        3, 4, 2, coverage_start_archive="archive_001", covered_failed_archives=["archive_001"]
+    )
     session.archive(2, messages(3, 4), done=marker, overview=OVERVIEW)
 
 
 def ok_prepared_and_archived_again(root):
     """A commit died, its copy was marked as failed, and the next commit took the same messages."""
-    session = Session(root, "ok-prepared-and-archived-again").live(messages(5, 6), total=6, commits=2)
+    session = Session(root, "ok-prepared-and-archived-again").live(
+        messages(5, 6), total=6, commits=2
+    )
     session.archive(1, messages(1, 4), status="preparing", failed=FAILED)
     session.archive(2, messages(1, 4), done=done(1, 4, 2), overview=OVERVIEW)
 
 
 def ok_tools(root):
-    """Two calls answered in lines of their own, a large output beside the messages, and one call that just runs."""
+    """Two calls answered in lines of their own, a large output beside the messages, and one call
+    that just runs.
+    """
     ref = "viking://user/default/sessions/ok-tools/tool-results/tr_call-3_ab"
-    calls = [tool(2, "call-1", "running"), tool(4, "call-1", text=""), tool(6, "call-3", tool_output_ref=ref)]
-    session = Session(root, "ok-tools").live([message(1), *calls, message(7), tool(8, "call-4", "running")])
+    calls = [
+        tool(2, "call-1", "running"),
+        tool(4, "call-1", text=""),
+        tool(6, "call-3", tool_output_ref=ref),
+    ]
+    session = Session(root, "ok-tools").live(
+        [message(1), *calls, message(7), tool(8, "call-4", "running")]
+    )
     put(session.path / "tool-results/tr_call-3_ab/output.txt", "all of it")
 
 
 def ok_equal_words(root):
     """People repeat themselves."""
     said = [message(n, text="Go on." if n % 2 else "Done.") for n in range(1, 9)]
-    Session(root, "ok-equal-words").live([*said, message(9, text="Water row one."), message(10, text="Water row one.")])
+    Session(root, "ok-equal-words").live(
+        [*said, message(9, text="Water row one."), message(10, text="Water row one.")]
+    )
 
 
 HEALTHY = [
-    ok_empty, ok_live, ok_committed, ok_partial_turn, ok_reset, ok_memory_off, ok_old_format, ok_line_separators,
-    ok_failed_and_covered, ok_prepared_and_archived_again, ok_tools, ok_equal_words,
-]  # fmt: skip
+    ok_empty,
+    ok_live,
+    ok_committed,
+    ok_partial_turn,
+    ok_reset,
+    ok_memory_off,
+    ok_old_format,
+    ok_line_separators,
+    ok_failed_and_covered,
+    ok_prepared_and_archived_again,
+    ok_tools,
+    ok_equal_words,
+]
 
 
 def lost_clear(root):
@@ -190,7 +265,9 @@ def lost_clear_counter_in_step(root):
 
 
 def lost_clear_counter_behind(root):
-    session = Session(root, "lost-clear-counter-behind").live(messages(1, 4), total=4, commits=1, message_count=0)
+    session = Session(root, "lost-clear-counter-behind").live(
+        messages(1, 4), total=4, commits=1, message_count=0
+    )
     session.archive(1, messages(1, 4), status=None, done=done(1, 4), overview=OVERVIEW)
 
 
@@ -231,7 +308,9 @@ def torn_meta(root):
 
 
 def torn_meta_of_archive(root):
-    session = Session(root, "torn-meta-of-archive").live([message(1), message(3)], total=3, commits=1)
+    session = Session(root, "torn-meta-of-archive").live(
+        [message(1), message(3)], total=3, commits=1
+    )
     session.archive(1, messages(1, 2), retained=("msg_01",), done=done(1, 2), overview=OVERVIEW)
     put(session.path / "history/archive_001/.meta.json", b'{"phase1": {"stat')
 
@@ -243,7 +322,9 @@ def torn_done(root):
 
 
 def prepared_only(root):
-    Session(root, "prepared-only").live(messages(1, 4)).archive(1, messages(1, 4), status="preparing")
+    Session(root, "prepared-only").live(messages(1, 4)).archive(
+        1, messages(1, 4), status="preparing"
+    )
 
 
 def prepared_only_in_the_middle(root):
@@ -258,7 +339,9 @@ def failed_hides_messages(root):
 
 
 def failed_hides_messages_in_the_middle(root):
-    session = Session(root, "failed-hides-messages-in-the-middle").live([message(7)], total=7, commits=3)
+    session = Session(root, "failed-hides-messages-in-the-middle").live(
+        [message(7)], total=7, commits=3
+    )
     session.archive(1, messages(1, 2), done=done(1, 2), overview=OVERVIEW)
     session.archive(2, messages(3, 4), failed=FAILED)
     session.archive(3, messages(5, 6), done=done(5, 6, 3), overview=OVERVIEW)
@@ -296,7 +379,9 @@ def duplicate_ids(root):
 
 
 def duplicate_ids_other_words(root):
-    Session(root, "duplicate-ids-other-words").live([*messages(1, 2), message(2, text="Something else.")], total=3)
+    Session(root, "duplicate-ids-other-words").live(
+        [*messages(1, 2), message(2, text="Something else.")], total=3
+    )
 
 
 def replayed_batch(root):
@@ -305,12 +390,16 @@ def replayed_batch(root):
 
 
 def tool_never_finished(root):
-    Session(root, "tool-never-finished").live([message(1), tool(2, "call-7", "running"), message(3)])
+    Session(root, "tool-never-finished").live(
+        [message(1), tool(2, "call-7", "running"), message(3)]
+    )
 
 
 def tool_result_missing(root):
     ref = "viking://user/default/sessions/tool-result-missing/tool-results/tr_call-7_ab"
-    part = tool(2, "call-7", output="the first lines", tool_output_ref=ref, tool_output_truncated=True)
+    part = tool(
+        2, "call-7", output="the first lines", tool_output_ref=ref, tool_output_truncated=True
+    )
     Session(root, "tool-result-missing").live([message(1), part, message(3)])
 
 
@@ -347,8 +436,15 @@ DAMAGED = {
     "openviking/torn-tail": [torn_tail, torn_tail_of_an_append, torn_tail_of_archive],
     "openviking/torn-meta": [torn_meta, torn_meta_of_archive, torn_done],
     "openviking/prepared-only": [prepared_only, prepared_only_in_the_middle],
-    "openviking/failed-hides-messages": [failed_hides_messages, failed_hides_messages_in_the_middle],
-    "openviking/pending-forever": [pending_forever, pending_forever_counter_old, pending_forever_twice],
+    "openviking/failed-hides-messages": [
+        failed_hides_messages,
+        failed_hides_messages_in_the_middle,
+    ],
+    "openviking/pending-forever": [
+        pending_forever,
+        pending_forever_counter_old,
+        pending_forever_twice,
+    ],
     "openviking/done-without-overview": [done_without_overview],
     "openviking/done-without-messages": [done_without_messages],
     "openviking/duplicate-ids": [duplicate_ids, duplicate_ids_other_words],

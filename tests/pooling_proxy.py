@@ -1,15 +1,17 @@
-"""A pooler in transaction mode, as strict as PgBouncer 1.18: a server is lent for one transaction, then goes to others.
+"""A pooler in transaction mode, as strict as PgBouncer 1.18: a server is lent for one transaction,
+then goes to others.
 
     with PoolingProxy(dsn, servers=2) as pooler:
         dsn = pooler.through(dsn)           # the same database, by way of the pooler
         …
         pooler.clinging                     # what clients said that was meant to last longer than a transaction
 
-A client is greeted by the pooler itself, with a process number that is nobody's. It gets a server with its first
-message and keeps it until that says that it is ready and in no transaction; then the server goes to the end of the
-queue. So the next transaction of the same client meets another server, which knows nothing of what this one was told:
-no setting, no prepared statement, nobody who listens; or it knows a statement of somebody else by the same name. Such
-messages are passed on, as PgBouncer does, and noted. Parameters of a greeting that PgBouncer does not know are refused.
+A client is greeted by the pooler itself, with a process number that is nobody's. It gets a server
+with its first message and keeps it until that says that it is ready and in no transaction; then the
+server goes to the end of the queue. So the next transaction of the same client meets another
+server, which knows nothing of what this one was told: no setting, no prepared statement, nobody who
+listens; or it knows a statement of somebody else by the same name. Such messages are passed on, as
+PgBouncer does, and noted. Parameters of a greeting that PgBouncer does not know are refused.
 """
 
 import os
@@ -28,8 +30,15 @@ import psycopg
 from go_between import GoBetween
 
 KNOWN = {"user", "database", "client_encoding", "application_name", "datestyle", "timezone"}
-TOLD = ("server_version", "server_encoding", "client_encoding", "DateStyle", "TimeZone", "integer_datetimes",
-        "standard_conforming_strings")  # fmt: skip
+TOLD = (
+    "server_version",
+    "server_encoding",
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "integer_datetimes",
+    "standard_conforming_strings",
+)
 DECLINED = {80877103, 80877104}
 """Encryption, of two kinds."""
 CANCEL = 80877102
@@ -89,7 +98,9 @@ class PoolingProxy(GoBetween):
         words = rest.rstrip(b"\0").decode().split("\0")
         for name in words[::2]:
             if name.lower() not in KNOWN:
-                client.sendall(_message("E", "SFATAL", "C08P01", f"Munsupported startup parameter: {name}", ""))
+                client.sendall(
+                    _message("E", "SFATAL", "C08P01", f"Munsupported startup parameter: {name}", "")
+                )
                 return False
         server = self._take()
         told = [_message("S", name, server.told[name]) for name in TOLD]
@@ -117,9 +128,15 @@ class PoolingProxy(GoBetween):
             self._idle.put(server)
 
     def _transaction(
-        self, client: socket.socket, said: "Frames", server: "_Server", messages: list[tuple[str, bytes]]
+        self,
+        client: socket.socket,
+        said: "Frames",
+        server: "_Server",
+        messages: list[tuple[str, bytes]],
     ) -> bool:
-        """Passes on until the server is ready for the next one; False when the client left before."""
+        """Passes on until the server is ready for the next one; False when the client
+        left before.
+        """
         answers = Frames()
         unanswered = unfinished = 0
         while True:
@@ -128,7 +145,8 @@ class PoolingProxy(GoBetween):
                     return False
                 self._note(kind, raw[5:])
                 unanswered += kind in "QS"
-                unfinished = 0 if kind in "QS" else unfinished + (kind != "H")  # a flush asks for nothing
+                # a flush asks for nothing
+                unfinished = 0 if kind in "QS" else unfinished + (kind != "H")
                 server.socket.sendall(raw)
             ready, _, _ = select.select([client, server.socket], [], [])
             if server.socket in ready:
@@ -144,19 +162,25 @@ class PoolingProxy(GoBetween):
             messages = said.take()
 
     def _take(self) -> "_Server":
-        return self._idle.get() or _Server(psycopg.connect(self._dsn, autocommit=True, sslmode="disable"))
+        return self._idle.get() or _Server(
+            psycopg.connect(self._dsn, autocommit=True, sslmode="disable")
+        )
 
     def _note(self, kind: str, body: bytes) -> None:
         first, _, rest = body.partition(b"\0")
         if kind == "P" and first:
-            self.clinging.append(f"a statement is called {first.decode()}: {rest.decode(errors='replace')[:80]}")
+            self.clinging.append(
+                f"a statement is called {first.decode()}: {rest.decode(errors='replace')[:80]}"
+            )
         text = first if kind == "Q" else rest if kind == "P" else b""
         if CLINGING.match(text.decode(errors="replace")):
             self.clinging.append(text.decode(errors="replace")[:80])
 
 
 class _Server:
-    """A connection to the server. The driver greets, whatever that takes; from then on its socket is ours."""
+    """A connection to the server. The driver greets, whatever that takes; from then on its socket
+    is ours.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -188,7 +212,9 @@ class Frames:
     def take(self) -> list[tuple[str, bytes]]:
         """Letters and bytes of the messages that have come whole."""
         taken = []
-        while len(self._bytes) >= 5 and len(self._bytes) > (size := struct.unpack("!I", self._bytes[1:5])[0]):
+        while len(self._bytes) >= 5 and len(self._bytes) > (
+            size := struct.unpack("!I", self._bytes[1:5])[0]
+        ):
             taken.append((chr(self._bytes[0]), self._bytes[: size + 1]))
             self._bytes = self._bytes[size + 1 :]
         return taken

@@ -1,14 +1,16 @@
-"""Real child processes for tests: started with a script, spoken with by lines, really stopped and really killed.
+"""Real child processes for tests: started with a script, spoken with by lines, really stopped and
+really killed.
 
     with child(SCRIPT, path) as other:     # python, with src/ and tests/ on its path; killed when the block is left
         other.wait_for("running")          # reads lines until one begins so; gives the rest of that line
         other.tell("go on")                # a line for the child's `hear()`
         other.kill()                       # SIGKILL, and wait until it is gone
 
-A script is plain text, dedented before it is run. It finds `sys`, `say(*words)` (one line to us, flushed before it
-returns) and `hear()` (the next line from us, "" when there is none any more) already there; its arguments are in
-`sys.argv[1:]`. Nothing here sleeps: every wait is for a line or for an end, with a generous limit that is only
-reached when something hangs, and then the child's own error output is part of the failure.
+A script is plain text, dedented before it is run. It finds `sys`, `say(*words)` (one line to us,
+flushed before it returns) and `hear()` (the next line from us, "" when there is none any more)
+already there; its arguments are in `sys.argv[1:]`. Nothing here sleeps: every wait is for a line or
+for an end, with a generous limit that is only reached when something hangs, and then the child's
+own error output is part of the failure.
 """
 
 import fcntl
@@ -42,7 +44,9 @@ def hear():
 
 
 class Child:
-    """A python process that runs a script. `pid` is its number; `code` its exit code once it has ended (-9: killed)."""
+    """A python process that runs a script. `pid` is its number; `code` its exit code once it has
+    ended (-9: killed).
+    """
 
     def __init__(self, script: str, *args: object, within: Sequence[str] = ()) -> None:
         paths = [str(ROOT / "src"), str(ROOT / "tests")]
@@ -76,7 +80,9 @@ class Child:
         try:
             line = self._lines.get(timeout=limit_s)
         except queue.Empty:
-            raise AssertionError(f"the child said nothing for {limit_s:g} s{self.errors()}") from None
+            raise AssertionError(
+                f"the child said nothing for {limit_s:g} s{self.errors()}"
+            ) from None
         self._ended = line is None
         return line
 
@@ -102,7 +108,9 @@ class Child:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone and reaped. What it had said before can still be read."""
+        """SIGKILL; returns when it is gone and reaped. What it had said before can still
+        be read.
+        """
         self._process.kill()
         self._process.wait(LIMIT_S)
 
@@ -166,8 +174,8 @@ class Child:
 
 @contextmanager
 def child(script: str, *args: object, within: Sequence[str] = ()) -> Iterator[Child]:
-    """A child for the time of a `with` block; killed at its end if it still runs. `within` is a command that runs it:
-    one of `namespaces`.
+    """A child for the time of a `with` block; killed at its end if it still runs. `within` is a
+    command that runs it: one of `namespaces`.
     """
     started = Child(script, *args, within=within)
     try:
@@ -176,7 +184,9 @@ def child(script: str, *args: object, within: Sequence[str] = ()) -> Iterator[Ch
         started.close()
 
 
-def run(script: str, *args: object, limit_s: float = LIMIT_S, within: Sequence[str] = ()) -> list[str]:
+def run(
+    script: str, *args: object, limit_s: float = LIMIT_S, within: Sequence[str] = ()
+) -> list[str]:
     """Runs a script to its end, which must be a clean one; the lines it said."""
     with child(script, *args, within=within) as one:
         return one.end(limit_s)

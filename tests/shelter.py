@@ -3,11 +3,13 @@
     with Shelter() as shelter:            # as a context manager, or with `close()`
         shelter.folder                    # owned by who runs the servers: see `servants`
 
-A process of its own watches over the folder. It holds the reading end of a pipe; when the writing end is closed, by
-`close` or by the death of its maker, however that died, it ends every process that works in the folder and removes the
-folder. So there is one way down, and a killed test run leaves nothing behind.
+A process of its own watches over the folder. It holds the reading end of a pipe; when the writing
+end is closed, by `close` or by the death of its maker, however that died, it ends every process
+that works in the folder and removes the folder. So there is one way down, and a killed test run
+leaves nothing behind.
 
-PostgreSQL refuses to run as root. Where the tests do, servers are run as `nobody`, and the folder belongs to it.
+PostgreSQL refuses to run as root. Where the tests do, servers are run as `nobody`, and the folder
+belongs to it.
 """
 
 import os
@@ -34,7 +36,9 @@ MEMORY_FREE_MIN = 2 << 30
 
 
 class Shelter:
-    """A folder, and the process that watches over it. It lies in memory where it can, unless a place is given."""
+    """A folder, and the process that watches over it. It lies in memory where it can, unless a
+    place is given.
+    """
 
     def __init__(self, place: str | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-servers-", dir=place or _roomy()))
@@ -54,14 +58,18 @@ class Shelter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 def _roomy() -> str | None:
-    """Memory, where there is enough of it: what a killed process wrote is kept there as it is on a disk, and several
-    servers that sync all the time don't stand in each other's way. A chosen TMPDIR is respected.
+    """Memory, where there is enough of it: what a killed process wrote is kept there as it is on a
+    disk, and several servers that sync all the time don't stand in each other's way. A chosen
+    TMPDIR is respected.
     """
     if "TMPDIR" in os.environ or not os.path.isdir(MEMORY):
         return None

@@ -1,4 +1,6 @@
-"""Stores whose entries are spoiled by hand, with SQL, as a bad disk, another program or a newer release could."""
+"""Stores whose entries are spoiled by hand, with SQL, as a bad disk, another program or a newer
+release could.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -29,10 +31,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Spoiled]:
         def spoil(session: str, seq: int, column: str, value: bytes) -> None:
             with contextlib.closing(apsw.Connection(str(path))) as connection:
                 here = "session = (SELECT n FROM session WHERE id = ?) AND seq = ?"
-                [whole] = connection.execute(f"SELECT kind, note, body FROM log WHERE {here}", (session, seq))
+                [whole] = connection.execute(
+                    f"SELECT kind, note, body FROM log WHERE {here}", (session, seq)
+                )
                 unpacked = f"UPDATE entry SET kind = ?, note = ?, body = ? WHERE {here}"
                 connection.execute(unpacked, (*whole, session, seq))
-                connection.execute(f"UPDATE entry SET {column} = ? WHERE {here}", (value, session, seq))
+                connection.execute(
+                    f"UPDATE entry SET {column} = ? WHERE {here}", (value, session, seq)
+                )
 
         yield Spoiled(path, spoil)
         return

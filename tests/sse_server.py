@@ -1,11 +1,12 @@
 """A provider on loopback: streams scripted server-sent events to real clients.
 
-A script is a list of events, each `(name, data)`; `data` is JSON or a string. `serve` answers every POST with the
-script set for its path's last part (`completions`, `responses`, `messages`). A script may end well, stop quietly before
-its end, or break the connection, as a proxy or a dying server would.
+A script is a list of events, each `(name, data)`; `data` is JSON or a string. `serve` answers every
+POST with the script set for its path's last part (`completions`, `responses`, `messages`). A script
+may end well, stop quietly before its end, or break the connection, as a proxy or a dying server
+would.
 
-With `strict`, each request is judged by the provider's published rules before it is answered: what breaks one gets the
-provider's own 400, and the client raises.
+With `strict`, each request is judged by the provider's published rules before it is answered: what
+breaks one gets the provider's own 400, and the client raises.
 """
 
 import json
@@ -45,7 +46,9 @@ class Provider:
         format, key = JUDGED[_last_part(path)]
         if not self.strict:
             return []
-        return check(format, request[key], prefill=False) or ([] if request[key] else [f"{key} is empty"])
+        return check(format, request[key], prefill=False) or (
+            [] if request[key] else [f"{key} is empty"]
+        )
 
 
 def _last_part(path: str) -> str:
@@ -83,7 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
-        self.send_header("connection", "close")  # unsaid, a client may ask again on a connection that is about to close
+        # unsaid, a client may ask again on a connection that is about to close
+        self.send_header("connection", "close")
         self.end_headers()
         for name, data in events:
             text = data if isinstance(data, str) else json.dumps(data)
@@ -93,7 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, problems: list[str]) -> None:
         error = {"type": "invalid_request_error", "message": "; ".join(problems)}
-        body = json.dumps({"type": "error", "error": {**error, "param": None, "code": None}}).encode()
+        body = json.dumps(
+            {"type": "error", "error": {**error, "param": None, "code": None}}
+        ).encode()
         self.send_response(400)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -122,18 +128,34 @@ def chat_script(
     refusal: list[str] = (),
     finish: str = "stop",
 ) -> list[Event]:
-    """A Chat Completions stream: role, reasoning, text, refusal, calls with split arguments, finish, usage, [DONE]."""
+    """A Chat Completions stream: role, reasoning, text, refusal, calls with split arguments,
+    finish, usage, [DONE].
+    """
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": piece} for piece in reasoning]
     deltas += [{"content": piece} for piece in texts]
     deltas += [{"refusal": piece} for piece in refusal]
     for index, (call_id, name, pieces) in enumerate(calls):
-        opened = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        opened = {
+            "index": index,
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         deltas.append({"tool_calls": [opened]})
-        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces]
-    choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces
+        ]
+    choices = [
+        {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas
+    ]
     choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish})
-    frame = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test"}
+    frame = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "gpt-test",
+    }
     usage = {
         "prompt_tokens": 11,
         "completion_tokens": 7,
@@ -142,7 +164,9 @@ def chat_script(
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
     chunks = [{**frame, "choices": [choice], "usage": None} for choice in choices]
-    return [(None, chunk) for chunk in [*chunks, {**frame, "choices": [], "usage": usage}]] + [(None, "[DONE]")]
+    return [(None, chunk) for chunk in [*chunks, {**frame, "choices": [], "usage": usage}]] + [
+        (None, "[DONE]")
+    ]
 
 
 def responses_script(
@@ -164,7 +188,13 @@ def responses_script(
         "output_tokens_details": {"reasoning_tokens": 2},
         "total_tokens": 18,
     }
-    frame = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-test", "parallel_tool_calls": True}
+    frame = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "gpt-test",
+        "parallel_tool_calls": True,
+    }
     frame |= {"tools": [], "tool_choice": "auto", "status": "in_progress", "output": []}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": frame}]
     for place, (opened, deltas, done) in enumerate(items):
@@ -172,7 +202,11 @@ def responses_script(
         events += [{**delta, "output_index": place, "item_id": done["id"]} for delta in deltas]
         events.append({"type": "response.output_item.done", "output_index": place, "item": done})
     status = end.removeprefix("response.")
-    closing: dict[str, Any] = {"status": status, "output": [item[2] for item in items], "usage": usage}
+    closing: dict[str, Any] = {
+        "status": status,
+        "output": [item[2] for item in items],
+        "usage": usage,
+    }
     if status == "incomplete":
         closing["incomplete_details"] = {"reason": "max_output_tokens"}
     if status == "failed":
@@ -181,24 +215,52 @@ def responses_script(
     return named([{**event, "sequence_number": number} for number, event in enumerate(events)])
 
 
-def _reasoning_item(pieces: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+def _reasoning_item(
+    pieces: list[str],
+) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
     opened = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
-    deltas = [{"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": piece} for piece in pieces]
-    return opened, deltas, {**opened, "summary": [{"type": "summary_text", "text": "".join(pieces)}]}
+    deltas = [
+        {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": piece}
+        for piece in pieces
+    ]
+    return (
+        opened,
+        deltas,
+        {**opened, "summary": [{"type": "summary_text", "text": "".join(pieces)}]},
+    )
 
 
-def _message_item(texts: list[str], refusal: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
-    opened = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+def _message_item(
+    texts: list[str], refusal: list[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+    opened = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "in_progress",
+        "content": [],
+    }
     content: list[dict[str, Any]] = []
     deltas: list[dict[str, Any]] = []
     if texts:
         deltas += [
-            {"type": "response.output_text.delta", "content_index": 0, "delta": text, "logprobs": []} for text in texts
+            {
+                "type": "response.output_text.delta",
+                "content_index": 0,
+                "delta": text,
+                "logprobs": [],
+            }
+            for text in texts
         ]
-        content.append({"type": "output_text", "text": "".join(texts), "annotations": [], "logprobs": []})
+        content.append(
+            {"type": "output_text", "text": "".join(texts), "annotations": [], "logprobs": []}
+        )
     if refusal:
         place = len(content)
-        deltas += [{"type": "response.refusal.delta", "content_index": place, "delta": text} for text in refusal]
+        deltas += [
+            {"type": "response.refusal.delta", "content_index": place, "delta": text}
+            for text in refusal
+        ]
         content.append({"type": "refusal", "refusal": "".join(refusal)})
     return opened, deltas, {**opened, "status": "completed", "content": content}
 
@@ -207,7 +269,9 @@ def _call_item(
     index: int, call_id: str, name: str, pieces: list[str]
 ) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
     opened = {"id": f"fc_{index}", "type": "function_call", "call_id": call_id, "name": name}
-    deltas = [{"type": "response.function_call_arguments.delta", "delta": piece} for piece in pieces]
+    deltas = [
+        {"type": "response.function_call_arguments.delta", "delta": piece} for piece in pieces
+    ]
     done = {**opened, "arguments": "".join(pieces), "status": "completed"}
     return {**opened, "arguments": "", "status": "in_progress"}, deltas, done
 
@@ -220,24 +284,41 @@ def anthropic_script(
     signature: str = "c2ln",
     finish: str = "end_turn",
 ) -> list[Event]:
-    """A Messages stream: thinking with its signature, text, calls with split input, stop reason and usage."""
+    """A Messages stream: thinking with its signature, text, calls with split input, stop reason and
+    usage.
+    """
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if thinking:
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in thinking]
         deltas.append({"type": "signature_delta", "signature": signature})
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
     if texts:
-        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts]))
+        blocks.append(
+            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts])
+        )
     for call_id, name, pieces in calls:
         opened = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
-        blocks.append((opened, [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces]]))
+        blocks.append(
+            (
+                opened,
+                [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces]],
+            )
+        )
     usage = {"input_tokens": 11, "cache_read_input_tokens": 4, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-test", "content": []}
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-test",
+        "content": [],
+    }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
     for index, (block, deltas) in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
-        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
         events.append({"type": "content_block_stop", "index": index})
     ending = {"stop_reason": finish, "stop_sequence": None}
     events.append({"type": "message_delta", "delta": ending, "usage": {"output_tokens": 7}})

@@ -154,41 +154,113 @@ _round_dict: dict[str, Any] = {}
 _round_dict["a"] = _round_dict
 
 KEPT: dict[str, Any] = {
-    "true": True, "zero": 0, "minus one": -1, "2**64": 2**64, "2**200": 2**200, "-2**200": -(2**200), "1.5": 1.5,
-    "1e308": 1e308, "nothing": None, "empty": "", "blank": " ", "NUL": "a\x00b", "surrogate": "\ud800",
-    "halves": "\ud83d\ude00", "long": "x" * 70_000, "list": [], "dict": {}, "surrogate inside": {"a": ["\udfff"]},
-    "surrogate key": {"\ud800": 1}, "integers inside": {"a": [2**200, -(2**63), 2**63]}, "Str": Str("red"),
-    "Int": Int(3), "Float": Float(2.5), "Dict": Dict(a=Str("b")), "IntEnum": Number.ONE, "StrEnum": Word.RED,
-    "(str, Enum)": Mixed.RED, "enum key": {Word.RED: Mixed.RED}, "loud": Loud("loud"), "loud int": LoudInt(3),
-    "loud inside": {"a": [Loud("x"), LoudInt(3)]}, "namedtuple": Point(1, Str("y")), "tuple": ("a",),
-    "OrderedDict": collections.OrderedDict(a=1), "defaultdict": collections.defaultdict(list, a=[1]),
-    "150 deep": _nested(150), "its own items": Changing(role="user", content="x"), "SDK object": Dumped(),
-    "SDK object inside": {"a": [Dumped()]}, "bad items": raising("items", dict, {"a": 1}),
-    "bad iteration": raising("__iter__", list, [1]), "bad get": raising("get", dict, {"role": "user", "content": "x"}),
-}  # fmt: skip
+    "true": True,
+    "zero": 0,
+    "minus one": -1,
+    "2**64": 2**64,
+    "2**200": 2**200,
+    "-2**200": -(2**200),
+    "1.5": 1.5,
+    "1e308": 1e308,
+    "nothing": None,
+    "empty": "",
+    "blank": " ",
+    "NUL": "a\x00b",
+    "surrogate": "\ud800",
+    "halves": "\ud83d\ude00",
+    "long": "x" * 70_000,
+    "list": [],
+    "dict": {},
+    "surrogate inside": {"a": ["\udfff"]},
+    "surrogate key": {"\ud800": 1},
+    "integers inside": {"a": [2**200, -(2**63), 2**63]},
+    "Str": Str("red"),
+    "Int": Int(3),
+    "Float": Float(2.5),
+    "Dict": Dict(a=Str("b")),
+    "IntEnum": Number.ONE,
+    "StrEnum": Word.RED,
+    "(str, Enum)": Mixed.RED,
+    "enum key": {Word.RED: Mixed.RED},
+    "loud": Loud("loud"),
+    "loud int": LoudInt(3),
+    "loud inside": {"a": [Loud("x"), LoudInt(3)]},
+    "namedtuple": Point(1, Str("y")),
+    "tuple": ("a",),
+    "OrderedDict": collections.OrderedDict(a=1),
+    "defaultdict": collections.defaultdict(list, a=[1]),
+    "150 deep": _nested(150),
+    "its own items": Changing(role="user", content="x"),
+    "SDK object": Dumped(),
+    "SDK object inside": {"a": [Dumped()]},
+    "bad items": raising("items", dict, {"a": 1}),
+    "bad iteration": raising("__iter__", list, [1]),
+    "bad get": raising("get", dict, {"role": "user", "content": "x"}),
+}
 """Data that can be kept, though some of it is of odd classes."""
 
 REFUSED: dict[str, Any] = {
-    "nan": math.nan, "infinite": math.inf, "nan inside": {"a": [{"b": -math.inf}]}, "10**5000": 10**5000,
-    "bytes": b"x", "bytearray": bytearray(b"x"), "memoryview": memoryview(b"x"), "bytes inside": {"a": [b"x"]},
-    "round list": _round, "round dict": _round_dict, "5,000 deep": _nested(5000), "int key": {1: 2},
-    "None key": {None: 1}, "bytes key": {b"a": 1}, "huge key": {10**5000: 1}, "bad key": {raising("__repr__"): 1},
-    "repr": raising("__repr__"), "eq": raising("__eq__"), "hash": raising("__hash__"), "str": raising("__str__"),
-    "bool": raising("__bool__"), "len": raising("__len__"), "iter": raising("__iter__"), "dir": raising("__dir__"),
-    "getattribute": raising("__getattribute__"), "repr inside": {"a": [raising("__repr__")]}, "Enum": Plain.RED,
-    "index": Index(), "dumps raising": raising("model_dump"), "dumps itself": DumpsItself(),
-    "dumps otherwise": DumpsOtherwise(), "SDK class": Dumped, "hidden": Hidden(), "elusive": Elusive(),
-    "dataclass": Data(), "struct": Struct(), "mock": MagicMock(), "set": {1}, "frozenset": frozenset({"a"}),
-    "date": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "uuid": uuid.UUID(int=5), "decimal": decimal.Decimal(1),
-    "complex": 1j, "type": int, "function": len, "module": math, "exception": ValueError("x"), "ellipsis": ...,
-    "range": range(3), "set inside": {"a": {1}}, "date inside": {"a": datetime.date(2026, 1, 1)},
-    "dataclass inside": {"a": Data()}, "uuid inside": {"a": uuid.UUID(int=1)}, "enum inside": {"a": Plain.RED},
-}  # fmt: skip
+    "nan": math.nan,
+    "infinite": math.inf,
+    "nan inside": {"a": [{"b": -math.inf}]},
+    "10**5000": 10**5000,
+    "bytes": b"x",
+    "bytearray": bytearray(b"x"),
+    "memoryview": memoryview(b"x"),
+    "bytes inside": {"a": [b"x"]},
+    "round list": _round,
+    "round dict": _round_dict,
+    "5,000 deep": _nested(5000),
+    "int key": {1: 2},
+    "None key": {None: 1},
+    "bytes key": {b"a": 1},
+    "huge key": {10**5000: 1},
+    "bad key": {raising("__repr__"): 1},
+    "repr": raising("__repr__"),
+    "eq": raising("__eq__"),
+    "hash": raising("__hash__"),
+    "str": raising("__str__"),
+    "bool": raising("__bool__"),
+    "len": raising("__len__"),
+    "iter": raising("__iter__"),
+    "dir": raising("__dir__"),
+    "getattribute": raising("__getattribute__"),
+    "repr inside": {"a": [raising("__repr__")]},
+    "Enum": Plain.RED,
+    "index": Index(),
+    "dumps raising": raising("model_dump"),
+    "dumps itself": DumpsItself(),
+    "dumps otherwise": DumpsOtherwise(),
+    "SDK class": Dumped,
+    "hidden": Hidden(),
+    "elusive": Elusive(),
+    "dataclass": Data(),
+    "struct": Struct(),
+    "mock": MagicMock(),
+    "set": {1},
+    "frozenset": frozenset({"a"}),
+    "date": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "uuid": uuid.UUID(int=5),
+    "decimal": decimal.Decimal(1),
+    "complex": 1j,
+    "type": int,
+    "function": len,
+    "module": math,
+    "exception": ValueError("x"),
+    "ellipsis": ...,
+    "range": range(3),
+    "set inside": {"a": {1}},
+    "date inside": {"a": datetime.date(2026, 1, 1)},
+    "dataclass inside": {"a": Data()},
+    "uuid inside": {"a": uuid.UUID(int=1)},
+    "enum inside": {"a": Plain.RED},
+}
 """What JSON has no place for."""
 
 VALUES = KEPT | REFUSED
 
-_DRAWN = [name for name in REFUSED if name not in ("hidden", "getattribute")]  # which Hypothesis can't look at either
+# which Hypothesis can't look at either
+_DRAWN = [name for name in REFUSED if name not in ("hidden", "getattribute")]
 _KEYS = st.text(max_size=5) | st.just(Word.RED)
 
 
@@ -212,7 +284,10 @@ data = st.recursive(
 
 odd_data = st.recursive(
     data | st.sampled_from(_DRAWN).map(_refused),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 """Nested data of any kind."""
@@ -234,5 +309,7 @@ def as_json(value: Any) -> Any:
     if issubclass(kind, dict):
         return {joined(key): as_json(item) for key, item in dict.items(value)}
     if issubclass(kind, list | tuple):
-        return [as_json(item) for item in (list if issubclass(kind, list) else tuple).__iter__(value)]
+        return [
+            as_json(item) for item in (list if issubclass(kind, list) else tuple).__iter__(value)
+        ]
     return value

@@ -1,4 +1,6 @@
-"""Small talk for tests of whole sessions: turns to fill them with, and what a model and a reader see of them."""
+"""Small talk for tests of whole sessions: turns to fill them with, and what a model and a reader
+see of them.
+"""
 
 from typing import Any
 

@@ -13,7 +13,11 @@ from holdfast import errors
 from holdfast.errors import HoldfastError
 
 DRAWN = re.findall(r"^    [│├└─ ]*([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HoldfastError)
+]
 LEAVES = [kind for kind in KINDS if not kind.__subclasses__()]
 
 
@@ -28,7 +32,9 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", LEAVES)
-def test_the_sentence_of_an_error_holds_its_fields_and_says_what_to_do(kind: type[HoldfastError]) -> None:
+def test_the_sentence_of_an_error_holds_its_fields_and_says_what_to_do(
+    kind: type[HoldfastError],
+) -> None:
     error = made(kind)
     sentence = str(error)
     for name in error.fields:
@@ -72,7 +78,9 @@ def test_codes_are_stable_and_their_own() -> None:
 def test_a_warning_is_told_as_errors_are_and_is_no_error() -> None:
     warning = errors.WeaklyReplicated(where="<where>", problem="<problem>", remedy="<remedy>")
     again = pickle.loads(pickle.dumps(warning))
-    assert str(again) == str(warning) and all(field in str(warning) for field in warning.fields.values())
+    assert str(again) == str(warning) and all(
+        field in str(warning) for field in warning.fields.values()
+    )
     assert (warning.code, again.fields) == ("weakly_replicated", warning.fields)
     assert isinstance(warning, UserWarning) and not isinstance(warning, HoldfastError)
 

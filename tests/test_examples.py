@@ -1,4 +1,6 @@
-"""The programs in `examples/` run as they are; killed or interrupted, they keep what they promise."""
+"""The programs in `examples/` run as they are; killed or interrupted, they keep what they
+promise.
+"""
 
 import json
 import os
@@ -55,7 +57,8 @@ def until(process: subprocess.Popen[str], words: str) -> str:
     return read
 
 
-# The gateway ---------------------------------------------------------------------------------------------------------
+# The gateway
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_gateway_answers_every_update_once_and_asks_before_it_refunds(tmp_path: Path):
@@ -75,22 +78,44 @@ def test_the_gateway_answers_every_update_once_and_asks_before_it_refunds(tmp_pa
 
 
 def sent(folder: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (folder / "gateway.db.sent.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (folder / "gateway.db.sent.jsonl").read_text().splitlines()
+    ]
 
 
 def settled(folder: Path) -> None:
-    """Nothing waits, nothing is owed, what users said is there once, and the refund was started once."""
+    """Nothing waits, nothing is owed, what users said is there once, and the refund was started
+    once.
+    """
     with holdfast.open(folder / "gateway.db") as store:
         assert not store.pending() and not store.outbox() and store.check() == []
         sessions = [store.session("chat:42", create=False), store.session("chat:7", create=False)]
-        texts = [message.text for session in sessions for message in session.transcript() if message.role == "user"]
-        assert sorted(texts) == ["I want a refund for order 23.", "Thank you!", "Where is order 17?"]
-        assert [call.name for call in sessions[1].calls() if call.state in ("done", "unknown")] == ["refund"]
+        texts = [
+            message.text
+            for session in sessions
+            for message in session.transcript()
+            if message.role == "user"
+        ]
+        assert sorted(texts) == [
+            "I want a refund for order 23.",
+            "Thank you!",
+            "Where is order 17?",
+        ]
+        assert [call.name for call in sessions[1].calls() if call.state in ("done", "unknown")] == [
+            "refund"
+        ]
 
 
 @pytest.mark.parametrize(
     "moment",
-    ["accepted update 2", "chat:42: news:", "waits for approval", "ann has approved", "order 23", "sent to 7"],
+    [
+        "accepted update 2",
+        "chat:42: news:",
+        "waits for approval",
+        "ann has approved",
+        "order 23",
+        "sent to 7",
+    ],
 )
 def test_a_gateway_that_was_killed_goes_on_when_it_is_started_again(moment: str, tmp_path: Path):
     with example("gateway.py", "--delay", 0.05, cwd=tmp_path) as process:
@@ -105,11 +130,13 @@ def test_a_gateway_that_was_killed_goes_on_when_it_is_started_again(moment: str,
     assert texts["42", "Good news: order 17 arrives tomorrow."] == 1
     assert [text for chat, text in texts if chat == "7"][-1] in (
         "Good news: 20 euros for order 23 were refunded.",
-        "I can't tell whether that went through. A colleague will look.",  # killed between the call and its outcome
+        # killed between the call and its outcome
+        "I can't tell whether that went through. A colleague will look.",
     )
 
 
-# The coding agent ----------------------------------------------------------------------------------------------------
+# The coding agent
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it(tmp_path: Path):
@@ -123,14 +150,23 @@ def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it
         kinds = Counter(entry.kind for entry in session.entries())
         assert kinds["compaction"] == said.count("[compacted ")
         told = [message for message in session.transcript() if message.role == "tool"]
-        assert [message.text.partition(":")[0] for message in told] == ["coding_agent.py", "gateway.py", "retrofit.py"]
+        assert [message.text.partition(":")[0] for message in told] == [
+            "coding_agent.py",
+            "gateway.py",
+            "retrofit.py",
+        ]
         size = sum(path.stat().st_size for path in (ROOT / "examples").glob("*.py"))
-        assert len(str(session.context("openai.chat"))) < size / 2  # the summary tells, not the files
+        # the summary tells, not the files
+        assert len(str(session.context("openai.chat"))) < size / 2
 
 
 @pytest.mark.parametrize("moment", ["has ", "[read_file gateway.py]\n"])
-def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_on(moment: str, tmp_path: Path):
-    with example("coding_agent.py", "--folder", ROOT / "examples", "--delay", 0.1, cwd=tmp_path) as process:
+def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_on(
+    moment: str, tmp_path: Path
+):
+    with example(
+        "coding_agent.py", "--folder", ROOT / "examples", "--delay", 0.1, cwd=tmp_path
+    ) as process:
         shown = until(process, moment)
         process.send_signal(signal.SIGINT)
         shown += until(process, "[interrupted: what you have seen is kept]")
@@ -140,14 +176,17 @@ def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_o
     with holdfast.open(tmp_path / "coding.db") as store:
         session = store.session("code:examples", create=False)
         assert [turn.end for turn in session.turns()] == ["interrupted", "completed"]
-        first = [message for message in session.transcript() if message.turn == session.turns()[0].id]
+        first = [
+            message for message in session.transcript() if message.turn == session.turns()[0].id
+        ]
         spoken = "".join(message.text for message in first if message.role == "assistant")
         seen = "".join(line for line in shown.splitlines()[1:-1] if not line.startswith("["))
         assert seen == spoken
         assert "open" not in {call.state for call in session.calls()}
 
 
-# The retrofit --------------------------------------------------------------------------------------------------------
+# The retrofit
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_retrofitted_agent_loses_nothing_though_it_cuts_its_list(tmp_path: Path):

@@ -1,4 +1,6 @@
-"""The list of faults that `./dev mutants` puts into the source is kept true; no fault is put in here."""
+"""The list of faults that `./dev mutants` puts into the source is kept true; no fault is put in
+here.
+"""
 
 import shlex
 from pathlib import Path
@@ -13,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.mark.parametrize("layer", layers())
 def test_every_fault_can_be_put_in_at_exactly_one_place(layer: str) -> None:
-    stale = [f"{mutant.id}: {problem}" for mutant in mutants(layer) if (problem := mutant.problem())]
+    stale = [
+        f"{mutant.id}: {problem}" for mutant in mutants(layer) if (problem := mutant.problem())
+    ]
     assert not stale, "\n".join(stale)
 
 
@@ -21,8 +25,14 @@ def test_every_fault_can_be_put_in_at_exactly_one_place(layer: str) -> None:
 def test_every_fault_names_tests_that_are_there_or_says_why_none_can_notice(layer: str) -> None:
     wrong = []
     for mutant in mutants(layer):
-        named = [word.partition("::")[0] for word in shlex.split(mutant.tests) if word.startswith("tests/")]
-        if bool(named) == bool(mutant.equivalent) or not all((ROOT / path).is_file() for path in named):
+        named = [
+            word.partition("::")[0]
+            for word in shlex.split(mutant.tests)
+            if word.startswith("tests/")
+        ]
+        if bool(named) == bool(mutant.equivalent) or not all(
+            (ROOT / path).is_file() for path in named
+        ):
             wrong.append(f"{mutant.id}: {mutant.tests or 'no tests, and no reason'}")
     assert not wrong, "\n".join(wrong)
 

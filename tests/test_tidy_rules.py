@@ -35,7 +35,8 @@ MAP = {
     "holdfast/engine/postgres/engine.py": "",
     "holdfast/engine/protocol.py": "",
     "holdfast/formats/anthropic/messages.py": "import anthropic\n",
-    "holdfast/runtime/store.py": "from holdfast.domain import message\nfrom holdfast.engine.sqlite import engine\n",
+    "holdfast/runtime/store.py": "from holdfast.domain import message\nfrom "
+    "holdfast.engine.sqlite import engine\n",
     "holdfast/doctor/exam.py": "",
     "holdfast/testing/faults/disk.py": "import holdfast\n",
     "holdfast/cli/main.py": "from holdfast import open\nfrom holdfast.testing import faults\n",
@@ -57,7 +58,11 @@ def test_a_tree_as_on_the_map_is_in_order(project):
         ("runtime/store.py", "from holdfast import Store", "above"),
         ("runtime/store.py", "from holdfast.doctor.exam import Exam", "sibling"),
         ("formats/anthropic/messages.py", "from holdfast.engine import protocol", "sibling"),
-        ("engine/sqlite/engine.py", "from ..postgres.engine import Engine", "do not know each other"),
+        (
+            "engine/sqlite/engine.py",
+            "from ..postgres.engine import Engine",
+            "do not know each other",
+        ),
         ("errors.py", "if TYPE_CHECKING:\n    from holdfast.domain.entry import Entry", "above"),
         ("errors.py", "def late():\n    from holdfast.domain.entry import Entry", "above"),
         ("errors.py", "module = importlib.import_module('holdfast.domain.entry')", "above"),
@@ -69,7 +74,9 @@ def test_an_import_that_points_up_or_aside_is_found(project, place, line, says):
     assert any(place in problem and says in problem for problem in imports.layers(root))
 
 
-@pytest.mark.parametrize("late", ["from holdfast.domain.message import M", "def f():\n    from . import message"])
+@pytest.mark.parametrize(
+    "late", ["from holdfast.domain.message import M", "def f():\n    from . import message"]
+)
 def test_a_ring_of_imports_is_found(project, late):
     root = project({**MAP, "holdfast/domain/entry.py": late + "\n"})
     (problem,) = imports.cycles(root)
@@ -81,7 +88,11 @@ def test_a_ring_of_imports_is_found(project, late):
 
 def test_a_long_module_is_found(project):
     root = project(
-        {"holdfast/long.py": "x = 1\n" * 601, "tests/test_long.py": "x = 1\n" * 801, "holdfast/fit.py": "x = 1\n" * 600}
+        {
+            "holdfast/long.py": "x = 1\n" * 601,
+            "tests/test_long.py": "x = 1\n" * 801,
+            "holdfast/fit.py": "x = 1\n" * 600,
+        }
     )
     assert [problem.split()[0] for problem in shape.module_sizes(root)] == [
         "src/holdfast/long.py",
@@ -96,13 +107,24 @@ def _function(name: str, lines: int) -> str:
 def test_a_long_function_and_too_many_longish_ones_are_found(project):
     nine = "".join(_function(f"short_{number}", 30) for number in range(9))
     assert shape.function_sizes(project({"holdfast/a.py": nine + _function("longish", 60)})) == []
-    assert "`long` has 61 lines" in shape.function_sizes(project({"holdfast/a.py": nine + _function("long", 61)}))[0]
-    (problem,) = shape.function_sizes(project({"holdfast/a.py": nine + _function("one", 31) + _function("two", 31)}))
+    assert (
+        "`long` has 61 lines"
+        in shape.function_sizes(project({"holdfast/a.py": nine + _function("long", 61)}))[0]
+    )
+    (problem,) = shape.function_sizes(
+        project({"holdfast/a.py": nine + _function("one", 31) + _function("two", 31)})
+    )
     assert "2 of 11 functions" in problem
 
 
 def test_a_module_without_a_docstring_is_found(project):
-    root = project({"holdfast/a.py": '"""An idea."""\n', "holdfast/b.py": "x = 1\n", "holdfast/__init__.py": ""})
+    root = project(
+        {
+            "holdfast/a.py": '"""An idea."""\n',
+            "holdfast/b.py": "x = 1\n",
+            "holdfast/__init__.py": "",
+        }
+    )
     assert [problem.split()[0] for problem in shape.docstrings(root)] == [
         "src/holdfast/__init__.py",
         "src/holdfast/b.py",
@@ -135,13 +157,27 @@ def test_a_picture_that_the_glossary_does_not_explain_is_found(project):
 
 
 def test_two_classes_of_one_name_are_found(project):
-    root = project({"holdfast/engine/a.py": "class One: ...", "holdfast/domain/b.py": "class One: ...\nclass Two: ..."})
+    root = project(
+        {
+            "holdfast/engine/a.py": "class One: ...",
+            "holdfast/domain/b.py": "class One: ...\nclass Two: ...",
+        }
+    )
     assert len(names.doubled_classes(root)) == 1
 
 
-
 @pytest.mark.parametrize(
-    "name", ["utils.py", "_util.py", "common/a.py", "Helpers.py", "base.py", "manager.py", "core.py", "types.py"]
+    "name",
+    [
+        "utils.py",
+        "_util.py",
+        "common/a.py",
+        "Helpers.py",
+        "base.py",
+        "manager.py",
+        "core.py",
+        "types.py",
+    ],
 )
 def test_a_hollow_name_is_found(project, name):
     root = project({f"holdfast/domain/{name}": "", "holdfast/domain/database.py": ""})
@@ -174,7 +210,9 @@ def test_other_peoples_words_are_left_to_their_shapes(project):
 
 
 def test_a_synonym_in_sql_is_found(project):
-    root = project({"holdfast/engine/sqlite/schema.sql": "-- a conversation\nCREATE TABLE conversation (id);"})
+    root = project(
+        {"holdfast/engine/sqlite/schema.sql": "-- a conversation\nCREATE TABLE conversation (id);"}
+    )
     assert len(names.synonyms(root)) == 1
 
 
@@ -196,14 +234,17 @@ def test_a_synonym_in_sql_is_found(project):
     ],
 )
 def test_a_clock_or_dice_out_of_place_are_found(project, code):
-    root = project({"holdfast/domain/a.py": code, "holdfast/runtime/clock.py": code, "tests/test_a.py": code})
+    root = project(
+        {"holdfast/domain/a.py": code, "holdfast/runtime/clock.py": code, "tests/test_a.py": code}
+    )
     problems = chance.clock_and_chance(root)
     assert len(problems) == 1 and problems[0].startswith("src/holdfast/domain/a.py")
 
 
 def test_waiting_is_not_reading_a_clock(project):
     code = (
-        "import time, os\nfrom datetime import datetime\ntime.sleep(1)\ndatetime.fromtimestamp(0)\nself.clock.now()\n"
+        "import time, os\nfrom datetime import "
+        "datetime\ntime.sleep(1)\ndatetime.fromtimestamp(0)\nself.clock.now()\n"
     )
     assert chance.clock_and_chance(project({"holdfast/domain/a.py": code})) == []
 
@@ -223,7 +264,9 @@ def test_a_query_that_one_engine_lacks_is_found(project):
     sqlite = "-- name: head\nSELECT 1;\n-- name: entries\nSELECT 2;\n"
     root = project({**both, "holdfast/engine/sqlite/queries.sql": sqlite})
     assert ["postgres has no queries.sql" in problem for problem in sql.query_names(root)] == [True]
-    root = project({"holdfast/engine/postgres/queries.sql": "-- name: head\nSELECT 1;\n-- name: head\n"})
+    root = project(
+        {"holdfast/engine/postgres/queries.sql": "-- name: head\nSELECT 1;\n-- name: head\n"}
+    )
     twice, missing = sql.query_names(root)
     assert "`head` 2 times" in twice and "no `entries`" in missing
     assert sql.query_names(project({"holdfast/engine/postgres/queries.sql": sqlite})) == []
@@ -233,11 +276,17 @@ def test_a_schema_that_the_migrations_do_not_make_is_found(project):
     place = "holdfast/engine/sqlite"
     schema = "CREATE TABLE a (x INTEGER,\n  y TEXT); -- all of it\nCREATE INDEX i ON a (x);"
     assert sql.schema_and_migrations(project({f"{place}/schema.sql": schema})) == []
-    first, second = "CREATE TABLE a (x INTEGER);", "ALTER TABLE a ADD COLUMN y TEXT; CREATE INDEX i ON a(x);"
+    first, second = (
+        "CREATE TABLE a (x INTEGER);",
+        "ALTER TABLE a ADD COLUMN y TEXT; CREATE INDEX i ON a(x);",
+    )
     root = project({f"{place}/migrations/0001.sql": first, f"{place}/migrations/0002.sql": second})
     assert sql.schema_and_migrations(root) == []
     root = project(
-        {f"{place}/migrations/0003.sql": "DROP INDEX i; ALTER TABLE a ADD COLUMN z; CREATE VIEW v AS SELECT 1;"}
+        {
+            f"{place}/migrations/0003.sql": "DROP INDEX i; ALTER TABLE a ADD COLUMN z; CREATE "
+            "VIEW v AS SELECT 1;"
+        }
     )
     index, table, view = sql.schema_and_migrations(root)
     assert "by no migration" in index and "not the same" in table and "not in the schema" in view
@@ -374,7 +423,11 @@ def test_a_missing_invariant_is_found():
 
 def test_an_invariant_that_nobody_cites_is_found_and_the_list_of_those_to_come_shrinks(project):
     root = project(
-        {"tests/test_a.py": '"""I-1, I-10"""', "tests/tidy/a.py": '"""I-2"""', "holdfast/doctor/a.py": "# I-3"}
+        {
+            "tests/test_a.py": '"""I-1, I-10"""',
+            "tests/tidy/a.py": '"""I-2"""',
+            "holdfast/doctor/a.py": "# I-3",
+        }
     )
     assert set(laws.cited_in(root)) == {"I-1", "I-3", "I-10"}
     rest = set(laws.NUMBERS) - {"I-1", "I-3", "I-10"}
@@ -388,7 +441,11 @@ def test_an_invariant_that_nobody_cites_is_found_and_the_list_of_those_to_come_s
 
 def test_notes_to_oneself_are_found(project):
     root = project(
-        {"holdfast/a.py": "x = 1  # FIX" + "ME later\n", "README.md": "fine\n", "holdfast/b.py": "# XX" + "X\n"}
+        {
+            "holdfast/a.py": "x = 1  # FIX" + "ME later\n",
+            "README.md": "fine\n",
+            "holdfast/b.py": "# XX" + "X\n",
+        }
     )
     assert [problem.split()[0] for problem in documents.leftovers(root)] == [
         "src/holdfast/a.py:1",
@@ -400,31 +457,52 @@ def test_notes_to_oneself_are_found(project):
     "path", ["/" + "work/main", "/" + "home/ann/x", "/" + "root/.cache", ".." + "/shared/DESIGN.md"]
 )
 def test_paths_of_one_machine_are_found(project, path):
-    root = project({"README.md": f"See {path} here.\nhttps://example.org/home/x and src/home/x are fine.\n"})
+    root = project(
+        {"README.md": f"See {path} here.\nhttps://example.org/home/x and src/home/x are fine.\n"}
+    )
     assert [problem.split()[0] for problem in documents.machine_paths(root)] == ["README.md:1"]
 
 
 def test_links_that_lead_nowhere_are_found(project):
     page = (
-        "# A Title, `here`\n[a](docs/a.md) [b](docs/a.md#one-two) [c](#a-title-here) [d](https://example.org/x)\n"
+        "# A Title, `here`\n[a](docs/a.md) [b](docs/a.md#one-two) [c](#a-title-here) "
+        "[d](https://example.org/x)\n"
         "```\n[e](gone.md)\n```\n`[f](gone.md)`\n"
     )
     root = project({"README.md": page, "docs/a.md": "## One *two*\n[up](../README.md)\n"})
     assert documents.links(root) == []
-    root = project({"README.md": page + "[g](gone.md) [h](docs/a.md#three) [i](../outside.md)\n\n[j]: gone.md\n"})
+    root = project(
+        {
+            "README.md": page
+            + "[g](gone.md) [h](docs/a.md#three) [i](../outside.md)\n\n[j]: gone.md\n"
+        }
+    )
     assert len(documents.links(root)) == 4
 
 
 def test_examples_that_are_not_python_are_found(project):
-    good = "```python\nawait a\n```\n```text\nnot ( python\n```\n1. In a list:\n\n   ```python\n   x = 1\n   ```\n"
+    good = (
+        "```python\nawait a\n```\n```text\nnot ( python\n```\n1. In a list:\n\n   ```python\n  "
+        " x = 1\n   ```\n"
+    )
     assert documents.examples_compile(project({"README.md": good})) == []
-    (problem,) = documents.examples_compile(project({"docs/a.md": "# A\n\n```python\nx = (\n```\n"}))
+    (problem,) = documents.examples_compile(
+        project({"docs/a.md": "# A\n\n```python\nx = (\n```\n"})
+    )
     assert problem.startswith("docs/a.md:4 is not Python")
 
 
 def test_marked_examples_run_with_the_library_in_an_empty_folder(project):
-    marked = "<!-- runs -->\n```python\nimport os, holdfast\nassert os.listdir() == ['example.py'], os.listdir()\n```\n"
-    root = project({"holdfast/__init__.py": "", "README.md": marked + "```python\nraise SystemExit('unmarked')\n```\n"})
+    marked = (
+        "<!-- runs -->\n```python\nimport os, holdfast\nassert os.listdir() == "
+        "['example.py'], os.listdir()\n```\n"
+    )
+    root = project(
+        {
+            "holdfast/__init__.py": "",
+            "README.md": marked + "```python\nraise SystemExit('unmarked')\n```\n",
+        }
+    )
     assert documents.examples_run(root) == []
     broken = "\n<!-- runs -->\n\n```python\nraise KeyError('x')\n```\n"
     (problem,) = documents.examples_run(project({"README.md": marked + broken}))
@@ -432,7 +510,10 @@ def test_marked_examples_run_with_the_library_in_an_empty_folder(project):
 
 
 def test_an_example_that_prints_something_else_than_its_page_says_is_found(project):
-    block = "<!-- runs -->\n```python\nprint('one ')\nprint('two')\n```\n\n<!-- prints -->\n```\n{}\n```\n"
+    block = (
+        "<!-- runs -->\n```python\nprint('one ')\nprint('two')\n```\n\n<!-- prints "
+        "-->\n```\n{}\n```\n"
+    )
     assert documents.examples_run(project({"README.md": block.format("one\ntwo")})) == []
     (problem,) = documents.examples_run(project({"README.md": block.format("one\nthree")}))
     assert problem.startswith("README.md:3 prints something else")

@@ -38,4 +38,6 @@ class HandWorld:
 
 def local_ms(text: str, tz: str, *, fold: int = 0) -> int:
     """A wall time as milliseconds since 1970."""
-    return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(tz), fold=fold).timestamp() * 1000)
+    return int(
+        datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(tz), fold=fold).timestamp() * 1000
+    )

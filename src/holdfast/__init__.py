@@ -1,4 +1,5 @@
-"""Holdfast keeps the sessions of AI agents: what was said survives, and the model's view is computed from it.
+"""Holdfast keeps the sessions of AI agents: what was said survives, and the model's view is
+computed from it.
 
 import holdfast
 
@@ -141,8 +142,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What not every program needs is loaded when it is first asked for: asyncio alone takes longer than all the
-    rest.
+    """What not every program needs is loaded when it is first asked for: asyncio alone takes longer
+    than all the rest.
     """
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

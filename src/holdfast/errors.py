@@ -52,7 +52,11 @@ def _revive(kind: type[_Coded], fields: dict[str, Any]) -> _Coded:
 
 def _sentence(kind: type[_Coded], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
-    told = re.sub(r"\{(\w+)\}", lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))), text)
+    told = re.sub(
+        r"\{(\w+)\}",
+        lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))),
+        text,
+    )
     return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
 
 

@@ -1,4 +1,6 @@
-"""Stores for the tests of the command line, made through the library: one to look into, and one to change."""
+"""Stores for the tests of the command line, made through the library: one to look into, and one to
+change.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""What the command line changes: told first as a plan, done only with consent, and told in JSON either way (I-21)."""
+"""What the command line changes: told first as a plan, done only with consent, and told in JSON
+either way (I-21).
+"""
 
 import re
 import shlex
@@ -28,7 +30,9 @@ plans = pytest.mark.parametrize("arguments", PLANS.values(), ids=PLANS)
 
 
 @plans
-def test_without_consent_and_without_a_terminal_the_plan_is_told_and_nothing_is_done(path, arguments):
+def test_without_consent_and_without_a_terminal_the_plan_is_told_and_nothing_is_done(
+    path, arguments
+):
     before = _log(path)
     done = command(*arguments, "--store", path)
     assert (done.code, done.out) == (1, "")
@@ -56,7 +60,9 @@ def test_json_says_whether_it_was_done_and_what_was_planned(path, arguments):
 
 
 ANSWERS = {"y\n": 0, "yes\n": 0, "n\n": 1, "\n": 1, "\x04": 1}
-ASKED = [(plan, answer) for plan in PLANS for answer in ("y\n", "n\n")] + [("reset", answer) for answer in ANSWERS][1:]
+ASKED = [(plan, answer) for plan in PLANS for answer in ("y\n", "n\n")] + [
+    ("reset", answer) for answer in ANSWERS
+][1:]
 
 
 @pytest.mark.parametrize("plan, answer", ASKED)
@@ -92,7 +98,18 @@ def test_a_message_can_be_named_by_its_id_too(path):
 
 
 def test_a_compaction_covers_what_its_plan_said(path):
-    arguments = ("sessions", "compact", "key:k", "--summary-file", "-", "--keep-turns", "1", "--store", path, "--json")
+    arguments = (
+        "sessions",
+        "compact",
+        "key:k",
+        "--summary-file",
+        "-",
+        "--keep-turns",
+        "1",
+        "--store",
+        path,
+        "--json",
+    )
     planned = command(*arguments, stdin="Two questions.\n").json
     done = command(*arguments, "--yes", stdin="Two questions.\n").json
     assert len(planned["covered"]) == 4
@@ -159,7 +176,8 @@ def test_only_idle_sessions_are_removed_by_age(tmp_path):
     with holdfast.open(path, durability="process") as store:
         with store.session("young").turn("new") as turn:
             turn.say("yes")
-    with holdfast.open(path, durability="process", world=world) as store:  # its clock is years behind
+    # its clock is years behind
+    with holdfast.open(path, durability="process", world=world) as store:
         with store.session("old").turn("long ago") as turn:
             turn.say("yes")
     done = command("sessions", "rm", "--idle-days", "30", "--store", path, "--yes", "--json").json

@@ -1,4 +1,6 @@
-"""Data on stdout, talk on stderr, colour where it is wanted, and nothing loaded that is not needed."""
+"""Data on stdout, talk on stderr, colour where it is wanted, and nothing loaded that is
+not needed.
+"""
 
 import json
 import re
@@ -31,7 +33,11 @@ def lines_of(world, tmp_path):
         "reset": ("k", "--yes"),
         "copy": (str(world.path), str(tmp_path / "moved.db")),
         "doctor": (str(world.path),),
-        "import": (str(built(tmp_path / "sessions.db", one_call)), "--into", str(tmp_path / "into.db")),
+        "import": (
+            str(built(tmp_path / "sessions.db", one_call)),
+            "--into",
+            str(tmp_path / "into.db"),
+        ),
         "export": session,
         "store info": (),
         "store check": (),
@@ -82,13 +88,19 @@ def test_a_terminal_gets_colour(world, arguments):
     assert ANSI.search(on_terminal(*arguments, HOLDFAST_STORE=str(world.path)).out)
 
 
-@pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=str)
+@pytest.mark.parametrize(
+    "plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=str
+)
 def test_colour_is_left_out_where_it_is_not_wanted(world, plain):
-    assert not ANSI.search(on_terminal("sessions", "list", HOLDFAST_STORE=str(world.path), **plain).out)
+    assert not ANSI.search(
+        on_terminal("sessions", "list", HOLDFAST_STORE=str(world.path), **plain).out
+    )
 
 
 def test_colour_can_be_asked_for_without_a_terminal(world):
-    assert ANSI.search(command("sessions", "list", FORCE_COLOR="1", HOLDFAST_STORE=str(world.path)).out)
+    assert ANSI.search(
+        command("sessions", "list", FORCE_COLOR="1", HOLDFAST_STORE=str(world.path)).out
+    )
 
 
 def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path):
@@ -96,9 +108,23 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path):
     with holdfast.open(tmp_path / "much.db", durability="process") as store:
         with store.session("k").turn("Much.") as turn:
             turn.say("word " * 400_000)
-    for arguments in (("show", "@latest", "--full"), ("export", "@latest"), ("show", "@latest", "--json")):
-        line = [sys.executable, "-m", "holdfast.cli.main", "sessions", *arguments, "--store", str(tmp_path / "much.db")]
-        with subprocess.Popen(line, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    for arguments in (
+        ("show", "@latest", "--full"),
+        ("export", "@latest"),
+        ("show", "@latest", "--json"),
+    ):
+        line = [
+            sys.executable,
+            "-m",
+            "holdfast.cli.main",
+            "sessions",
+            *arguments,
+            "--store",
+            str(tmp_path / "much.db"),
+        ]
+        with subprocess.Popen(
+            line, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as child:
             assert child.stdout.read(10)
             child.stdout.close()
             assert child.stderr.read() == b""
@@ -107,13 +133,26 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path):
 
 def test_a_process_without_stdout_ends_well(world):
     line = f'exec "{sys.executable}" -m holdfast.cli.main sessions list --store "{world.path}" >&-'
-    done = subprocess.run(["bash", "-c", line], env=surroundings(), stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["bash", "-c", line], env=surroundings(), stderr=subprocess.PIPE, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_command_loads_what_it_does_not_need(world):
     """Start-up: a listing has 150 ms, and these alone would take most of it."""
-    heavy = ["cyclopts", "rich", "asyncio", "inspect", "difflib", "shutil", "traceback", "email", "http", "subprocess"]
+    heavy = [
+        "cyclopts",
+        "rich",
+        "asyncio",
+        "inspect",
+        "difflib",
+        "shutil",
+        "traceback",
+        "email",
+        "http",
+        "subprocess",
+    ]
     script = (
         "import sys\n"
         "from holdfast.cli.main import main\n"

@@ -43,7 +43,10 @@ def test_every_help_text_says_what_the_command_does_and_the_first_one_lists_the_
 def test_the_first_help_names_every_command():
     for arguments in ((), ("--help",), ("-h",), ("help",)):
         out = command(*arguments).out
-        assert all(re.search(rf"^  {word} +[A-Z]", out, re.M) for word in ("sessions", "store", "reset", "demo"))
+        assert all(
+            re.search(rf"^  {word} +[A-Z]", out, re.M)
+            for word in ("sessions", "store", "reset", "demo")
+        )
     for group in GROUPS:
         names = {name.split()[1] for name in COMMANDS if name.startswith(f"{group} ")}
         assert names == set(re.findall(r"^  (\w+) +[A-Z]", command(group).out, re.M))
@@ -100,7 +103,10 @@ def test_a_session_is_named_by_its_key_as_it_is(world):
     with holdfast.open(world.path) as store:
         key = next(each.key for each in store.sessions() if each.key)
     shown = command("sessions", "show", key, "--store", world.path)
-    assert (shown.code, shown.out) == (0, command("sessions", "show", f"key:{key}", "--store", world.path).out)
+    assert (shown.code, shown.out) == (
+        0,
+        command("sessions", "show", f"key:{key}", "--store", world.path).out,
+    )
 
 
 def test_a_message_that_is_not_there_is_3(world):
@@ -131,7 +137,10 @@ def test_a_busy_or_ended_session_is_4(path):
         session = store.session("k")
         message = next(session.transcript())
         with session.turn("busy"):
-            for arguments in (("rewind", "key:k", message.seq), ("compact", "key:k", "--summary", "x")):
+            for arguments in (
+                ("rewind", "key:k", message.seq),
+                ("compact", "key:k", "--summary", "x"),
+            ):
                 done = command("sessions", *arguments, "--yes", "--store", path)
                 assert done.code == 4, done.err
                 assert "is in turn" in done.err
@@ -145,7 +154,15 @@ def test_a_busy_or_ended_session_is_4(path):
 
 def test_a_store_that_is_not_there_is_3_and_is_not_made(tmp_path):
     for name in COMMANDS:
-        arguments = {"show": "x", "tail": "x", "fork": "x", "export": "x", "rm": "x", "search": "x", "backup": "to"}
+        arguments = {
+            "show": "x",
+            "tail": "x",
+            "fork": "x",
+            "export": "x",
+            "rm": "x",
+            "search": "x",
+            "backup": "to",
+        }
         more = {"rewind": ("x", "1"), "compact": ("x", "--summary", "y"), "reset": ("x",)}
         word = name.split()[-1]
         if name in ("copy", "demo", "completion", "doctor", "import"):
@@ -182,8 +199,14 @@ def test_a_defect_is_70_and_a_sentence_with_the_way_to_see_more(world, monkeypat
     monkeypatch.setattr("holdfast.Store.get", lambda *_: {}["a defect"])
     done = command("sessions", "show", "x", "--store", world.path)
     assert done.code == 70
-    assert done.err == "holdfast: this is a defect (KeyError: 'a defect'); HOLDFAST_DEBUG=1 shows where.\n"
-    assert "Traceback" in command("sessions", "show", "x", "--store", world.path, HOLDFAST_DEBUG="1").err
+    assert (
+        done.err
+        == "holdfast: this is a defect (KeyError: 'a defect'); HOLDFAST_DEBUG=1 shows where.\n"
+    )
+    assert (
+        "Traceback"
+        in command("sessions", "show", "x", "--store", world.path, HOLDFAST_DEBUG="1").err
+    )
 
 
 def test_a_traceback_can_not_steer_the_terminal(world):
@@ -198,13 +221,25 @@ def test_an_error_of_the_world_is_a_sentence_unless_a_traceback_is_asked_for(tmp
     done = process("sessions", "list", "--store", tmp_path / "none.db")
     assert (done.code, done.out) == (3, "")
     assert "Traceback" not in done.err
-    assert "Traceback" in process("sessions", "list", "--store", tmp_path / "none.db", HOLDFAST_DEBUG="1").err
+    assert (
+        "Traceback"
+        in process("sessions", "list", "--store", tmp_path / "none.db", HOLDFAST_DEBUG="1").err
+    )
 
 
 def test_output_that_can_not_be_written_is_5_and_a_sentence(world):
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli.main", "sessions", "show", world.table, "--store", str(world.path)],
+            [
+                sys.executable,
+                "-m",
+                "holdfast.cli.main",
+                "sessions",
+                "show",
+                world.table,
+                "--store",
+                str(world.path),
+            ],
             env=surroundings(),
             cwd=SOURCE,
             stdout=full,

@@ -22,7 +22,9 @@ def complete(script, *words: str) -> set[str]:
         'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _holdfast; '
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", ask, "bash", script, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", ask, "bash", script, *words], capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     return set(done.stdout.split())
 
@@ -51,7 +53,11 @@ def test_every_option_of_every_command_is_completed(script, name):
 
 
 def test_choices_are_completed_and_free_words_are_left_to_files(script):
-    assert complete(script, "holdfast", "sessions", "list", "--state", "") == {"open", "running", "ended"}
+    assert complete(script, "holdfast", "sessions", "list", "--state", "") == {
+        "open",
+        "running",
+        "ended",
+    }
     openai = {"openai.chat", "openai.responses"}
     assert complete(script, "holdfast", "sessions", "export", "x", "--as", "openai") == openai
     assert complete(script, "holdfast", "sessions", "list", "--store", "") == set()
@@ -65,8 +71,13 @@ def test_other_shells_get_every_command_and_option_too(shell):
         assert name.split()[-1] in script
         for action in parser_of(name)[0]._actions:
             for option in action.option_strings:
-                assert option in script or f"-l {option[2:]}" in script or f"-s {option[1:]}" in script
+                assert (
+                    option in script or f"-l {option[2:]}" in script or f"-s {option[1:]}" in script
+                )
 
 
 def test_json_wraps_the_script(script):
-    assert command("completion", "bash", "--json").json == {"shell": "bash", "script": script.read_text()}
+    assert command("completion", "bash", "--json").json == {
+        "shell": "bash",
+        "script": script.read_text(),
+    }

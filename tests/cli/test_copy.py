@@ -1,4 +1,6 @@
-"""`holdfast copy`: what it prints, how it ends, and that it shows how far it is where somebody looks."""
+"""`holdfast copy`: what it prints, how it ends, and that it shows how far it is where somebody
+looks.
+"""
 
 import contextlib
 import re
@@ -45,7 +47,8 @@ def test_an_entry_that_can_not_be_read_is_1_and_told_with_its_place(world, tmp_p
     spoilt = shutil.copy(world.path, tmp_path / "spoilt.db")  # other tests read that world, too
     with contextlib.closing(apsw.Connection(str(spoilt))) as connection:
         [(session, seq)] = connection.execute(
-            "UPDATE entry SET note = '{' WHERE n = (SELECT max(n) FROM entry WHERE kind = 'end') RETURNING "
+            "UPDATE entry SET note = '{' WHERE n = (SELECT max(n) FROM entry WHERE kind = 'end') "
+            "RETURNING "
             "(SELECT id FROM session WHERE session.n = entry.session), seq"
         )
     done = command("copy", spoilt, tmp_path / "moved.db")
@@ -68,7 +71,10 @@ def test_a_session_that_went_on_in_the_target_is_1_and_told_with_both_digests(pa
             head = list(session.entries())[-1].seq
     done = command("copy", path, moved)
     assert done.code == 1
-    assert done.out.splitlines()[0] == f"session {session.id[:8]} (k), entry {head}: it went on differently there"
+    assert (
+        done.out.splitlines()[0]
+        == f"session {session.id[:8]} (k), entry {head}: it went on differently there"
+    )
     assert re.fullmatch(r"    source [0-9a-f]{32}, target [0-9a-f]{32}", done.out.splitlines()[1])
     assert "Left as they are: 1 session." in done.err
     [difference] = command("copy", path, moved, "--json").json["differences"]
@@ -79,7 +85,10 @@ def test_a_session_in_use_is_told_of(path, tmp_path):
     with holdfast.open(path, durability="process") as store, store.session("k").turn("Wait."):
         done = command("copy", path, tmp_path / "moved.db")
     assert done.code == 0
-    assert "In use: 1 session, copied up to the turn that is running. Copy again when it is over." in done.err
+    assert (
+        "In use: 1 session, copied up to the turn that is running. Copy again when it is over."
+        in done.err
+    )
 
 
 def test_a_source_that_is_not_there_is_3_and_nothing_is_made(tmp_path):
@@ -101,7 +110,9 @@ def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     fill(tmp_path / "agent.db")
     shown = on_terminal("copy", tmp_path / "agent.db", tmp_path / "moved.db", columns=100)
     assert shown.code == 0
-    assert re.search(r"\r\[#+\.*\] +\d+ %, [\d,]+ of \d+ sessions, [\d,]+ of [\d,]+ entries", shown.out)
+    assert re.search(
+        r"\r\[#+\.*\] +\d+ %, [\d,]+ of \d+ sessions, [\d,]+ of [\d,]+ entries", shown.out
+    )
     assert DONE.search(shown.out.rpartition("\x1b[K")[2]), "the bar is gone when it is done"
     piped = process("copy", tmp_path / "agent.db", tmp_path / "piped.db")
     assert DONE.fullmatch(piped.err) and piped.out == ""

@@ -1,4 +1,6 @@
-"""The command line and its demo, run as a user runs them: real processes, a real SIGKILL (I-5, I-6)."""
+"""The command line and its demo, run as a user runs them: real processes, a real SIGKILL (I-5,
+I-6).
+"""
 
 import json
 import os
@@ -19,7 +21,11 @@ ANSI = re.compile(r"\x1b\[")
 
 def holdfast_command(*arguments: str, program: str = "-m holdfast.cli.main", **environment: str):
     path = os.pathsep.join(part for part in (str(SOURCE), os.environ.get("PYTHONPATH")) if part)
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    }
     return subprocess.run(
         [sys.executable, *program.split(" ", 1), *arguments],
         env={**kept, "PYTHONPATH": path, **environment},
@@ -84,7 +90,9 @@ def test_a_second_demo_in_the_same_store_starts_a_session_of_its_own(told):
     assert again["session"] != told["session"]
 
 
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=["not a terminal", "NO_COLOR"])
+@pytest.mark.parametrize(
+    "environment", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=["not a terminal", "NO_COLOR"]
+)
 def test_the_show_is_plain_where_colour_is_not_wanted(environment):
     done = holdfast_command("demo", COLUMNS="90", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -111,7 +119,16 @@ def test_the_show_is_in_colour_where_it_is_wanted():
         lambda facts: facts.second_turn.refused.append("a stray result"),
         lambda facts: facts.turns.pop(),
     ],
-    ids=["lost words", "not killed", "doubled", "two ends", "open call", "forgotten", "invalid", "no second turn"],
+    ids=[
+        "lost words",
+        "not killed",
+        "doubled",
+        "two ends",
+        "open call",
+        "forgotten",
+        "invalid",
+        "no second turn",
+    ],
 )
 def test_a_broken_promise_would_be_seen(told, change):
     facts = msgspec.convert(told, scenario.Facts)
@@ -124,7 +141,9 @@ def test_its_help_says_what_will_be_seen():
     assert "three columns" in holdfast_command("demo", "--help").stdout
 
 
-@pytest.mark.parametrize("arguments, code", [(("--nope",), 2), (("--store", "no/such/folder/x.db"), 5)])
+@pytest.mark.parametrize(
+    "arguments, code", [(("--nope",), 2), (("--store", "no/such/folder/x.db"), 5)]
+)
 def test_a_demo_that_can_not_be_run_says_why_on_stderr(arguments, code):
     done = holdfast_command("demo", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
@@ -133,7 +152,10 @@ def test_a_demo_that_can_not_be_run_says_why_on_stderr(arguments, code):
 
 
 def test_a_missing_extra_answers_with_its_install_line():
-    block = "import sys; sys.modules['rich'] = None; from holdfast.cli.main import main; sys.exit(main(['demo']))"
+    block = (
+        "import sys; sys.modules['rich'] = None; from holdfast.cli.main import main; "
+        "sys.exit(main(['demo']))"
+    )
     done = holdfast_command(program=f"-c {block}")
     assert done.returncode == 2
     assert "pip install 'holdfast[cli]'" in done.stderr

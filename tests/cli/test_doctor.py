@@ -1,4 +1,6 @@
-"""`holdfast doctor`: what is wrong is told, for people and for programs, and a healed copy is a new store."""
+"""`holdfast doctor`: what is wrong is told, for people and for programs, and a healed copy is a new
+store.
+"""
 
 import os
 from pathlib import Path
@@ -15,12 +17,26 @@ from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.rules_page import page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FIELDS = ["rule", "session", "place", "severity", "cause", "measured", "expected", "remedy", "policy"]
+FIELDS = [
+    "rule",
+    "session",
+    "place",
+    "severity",
+    "cause",
+    "measured",
+    "expected",
+    "remedy",
+    "policy",
+]
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    cases = (goose_stores.orphan_tool_request, goose_stores.token_split_rows, goose_stores.metadata_clobbered)
+    cases = (
+        goose_stores.orphan_tool_request,
+        goose_stores.token_split_rows,
+        goose_stores.metadata_clobbered,
+    )
     return goose_stores.built(tmp_path / "sessions.db", *cases)
 
 
@@ -44,7 +60,12 @@ def test_findings_are_told_to_programs_with_all_their_fields(damaged: Path) -> N
     assert done.code == 1
     assert done.json["schema"] == 1
     [store] = done.json["stores"]
-    assert (store["kind"], store["path"], store["sessions"], store["live"]) == ("goose", str(damaged), 3, False)
+    assert (store["kind"], store["path"], store["sessions"], store["live"]) == (
+        "goose",
+        str(damaged),
+        3,
+        False,
+    )
     assert [list(finding) for finding in store["findings"]] == [FIELDS] * 3
     found = ["goose/orphan-tool-request", "goose/token-split-rows", "goose/metadata-clobbered"]
     assert sorted(rules(done.json)) == sorted(found)
@@ -82,7 +103,9 @@ def test_a_misspelt_rule_is_a_mistake_not_good_news(damaged: Path) -> None:
     assert done.code == 2 and "goose/token-split-rows" in done.err
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10]
+)
 def test_what_is_no_store_exits_with_3(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "thing.db").write_bytes(data)
     done = command("doctor", tmp_path / "thing.db", "--json")
@@ -101,7 +124,9 @@ def test_a_store_that_is_in_use_is_said_to_be_live(sound: Path) -> None:
     import subprocess
     import sys
 
-    holder = "import sys; file = open(sys.argv[1], 'rb'); print('open', flush=True); sys.stdin.read()"
+    holder = (
+        "import sys; file = open(sys.argv[1], 'rb'); print('open', flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", holder, str(sound)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -124,13 +149,18 @@ def test_the_rules_are_listed_and_the_page_of_them_is_up_to_date() -> None:
     assert (DOCS / "rules.md").read_text() == "\n".join(page()), "run `./dev rules`"
 
 
-def test_a_healed_copy_is_a_holdfast_store_with_all_that_was_said(damaged: Path, tmp_path: Path) -> None:
+def test_a_healed_copy_is_a_holdfast_store_with_all_that_was_said(
+    damaged: Path, tmp_path: Path
+) -> None:
     before = damaged.read_bytes()
     out = tmp_path / "healed.db"
     done = command("doctor", damaged, "--heal", out, "--json")
     assert done.code == 1, "one remedy was not accepted"
     healed = done.json["healed"]
-    assert {change["rule"] for change in healed["changes"]} == {"goose/orphan-tool-request", "goose/token-split-rows"}
+    assert {change["rule"] for change in healed["changes"]} == {
+        "goose/orphan-tool-request",
+        "goose/token-split-rows",
+    }
     assert [finding["rule"] for finding in healed["left"]] == ["goose/metadata-clobbered"]
     assert damaged.read_bytes() == before
     assert os.stat(out).st_mode & 0o777 == 0o600
@@ -174,7 +204,9 @@ def test_nothing_that_is_there_is_written_over(damaged: Path, tmp_path: Path) ->
 
 def test_what_no_reader_knows_is_counted_in_every_report(tmp_path: Path) -> None:
     odd = {"type": "telepathy", "sessionId": item_stores.Claude.name.removesuffix(".jsonl")}
-    path = item_stores.made(item_stores.Claude, tmp_path, [*item_stores.Claude.records(), *[odd] * 12])
+    path = item_stores.made(
+        item_stores.Claude, tmp_path, [*item_stores.Claude.records(), *[odd] * 12]
+    )
     done = command("doctor", path)
     assert done.code == 0 and "Not examined: 12 lines of type `telepathy`" in done.out
     assert command("doctor", path, "--json").json["stores"][0]["not_examined"] == {"telepathy": 12}
@@ -193,8 +225,12 @@ def test_a_path_where_there_is_nothing_is_told_as_that(tmp_path: Path) -> None:
     assert "No reader knows what this is." in command("doctor", tmp_path / "words.txt").out
 
 
-@pytest.mark.parametrize("place", ["postgresql://ann:secret@127.0.0.1/agents", "host=127.0.0.1 password=secret"])
-def test_the_address_of_a_database_is_pointed_to_the_command_that_checks_it(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["postgresql://ann:secret@127.0.0.1/agents", "host=127.0.0.1 password=secret"]
+)
+def test_the_address_of_a_database_is_pointed_to_the_command_that_checks_it(
+    tmp_path: Path, place: str
+) -> None:
     for arguments in ((), ("--heal", tmp_path / "healed")):
         done = command("doctor", place, *arguments)
         assert done.code == 2 and "`holdfast store check --store ADDRESS`" in done.err

@@ -1,4 +1,6 @@
-"""`holdfast doctor FOLDER`: the stores in it are examined and healed in one go, with totals at the end."""
+"""`holdfast doctor FOLDER`: the stores in it are examined and healed in one go, with totals at the
+end.
+"""
 
 from pathlib import Path
 
@@ -32,7 +34,9 @@ def filled(stores: Path, rounds: int) -> Path:
         claude = below / f"claude-{number}"
         claude.mkdir()
         item_stores.made(item_stores.Claude, claude, item_stores.Claude.records())
-        hermes_stores.damaged(below / f"state-{number}.db", "orphan_user") if number < 2 else _sound(below, number)
+        hermes_stores.damaged(
+            below / f"state-{number}.db", "orphan_user"
+        ) if number < 2 else _sound(below, number)
     (stores / "notes.txt").write_text("nothing")
     return stores
 
@@ -67,7 +71,9 @@ def test_thirty_stores_are_examined_with_totals_at_the_end(folder: Path) -> None
     assert done.out.count(cause) <= 2, "a rule is explained once, not once for each store"
 
 
-def test_a_single_store_is_told_without_totals_to_people_and_with_them_to_programs(few: Path) -> None:
+def test_a_single_store_is_told_without_totals_to_people_and_with_them_to_programs(
+    few: Path,
+) -> None:
     path = few / "machine-0" / "goose-0.db"
     assert "1 store" not in command("doctor", path).out
     assert command("doctor", path, "--json").json["totals"]["stores"] == 1
@@ -83,7 +89,9 @@ def test_a_folder_is_healed_into_a_folder_in_one_go(folder: Path, tmp_path: Path
     healed = told["healed"]["stores"]
     assert [store["path"] for store in healed] == [store["path"] for store in told["stores"]]
     assert all(Path(store["out"]).is_file() and store["left"] == [] for store in healed)
-    assert files_in(out) == {str(Path(store["out"]).relative_to(out)) for store in healed}, "nothing else"
+    assert files_in(out) == {str(Path(store["out"]).relative_to(out)) for store in healed}, (
+        "nothing else"
+    )
     assert (told["totals"]["changes"], told["totals"]["left"]) == (6, 0)
     assert {name: (folder / name).read_bytes() for name in files_in(folder)} == before
     assert {path.name for path in tmp_path.iterdir()} == {"stores", "healed"}
@@ -122,7 +130,9 @@ def test_stores_with_the_same_name_keep_apart(tmp_path: Path) -> None:
     assert len(set(outs)) == 4 and all(Path(out).is_file() for out in outs)
 
 
-def test_a_folder_with_one_store_is_healed_into_a_folder_if_it_is_asked_for_with_a_slash(tmp_path: Path) -> None:
+def test_a_folder_with_one_store_is_healed_into_a_folder_if_it_is_asked_for_with_a_slash(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "one").mkdir()
     goose_stores.built(tmp_path / "one" / "sessions.db", goose_stores.orphan_tool_request)
     assert command("doctor", tmp_path / "one", "--heal", f"{tmp_path / 'folder'}/").code == 0
@@ -153,7 +163,10 @@ def test_a_store_that_can_t_be_read_keeps_none_of_the_others_from_healing(tmp_pa
 def test_a_folder_of_which_nothing_can_be_read_leaves_nothing(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("no store")
-    assert command("doctor", tmp_path / "a.txt", tmp_path / "b.txt", "--heal", tmp_path / "out").code == 3
+    assert (
+        command("doctor", tmp_path / "a.txt", tmp_path / "b.txt", "--heal", tmp_path / "out").code
+        == 3
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt"}
 
 
@@ -169,7 +182,9 @@ def test_several_stores_of_one_kind_are_healed_as_that_kind(tmp_path: Path) -> N
         hermes_stores.damaged(stores / name, "orphan_user")
     assert command("doctor", stores, "--heal", tmp_path / "out", "--as", "hermes").code == 0
     assert files_in(tmp_path / "out") == {"a.db", "b.db"}
-    assert {store["kind"] for store in command("doctor", tmp_path / "out", "--json").json["stores"]} == {"hermes"}
+    assert {
+        store["kind"] for store in command("doctor", tmp_path / "out", "--json").json["stores"]
+    } == {"hermes"}
 
 
 def test_a_folder_without_a_store_is_told_as_that(tmp_path: Path) -> None:
@@ -187,7 +202,9 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(few: Path) -> None:
 
 
 def test_a_store_whose_name_is_as_long_as_can_be_is_healed_with_the_others(tmp_path: Path) -> None:
-    """Nothing more can be written into the folder beside such a file, neither by the doctor nor by SQLite."""
+    """Nothing more can be written into the folder beside such a file, neither by the doctor nor by
+    SQLite.
+    """
     stores = filled(tmp_path / "stores", 1)
     for letter in ("é", "e"):
         built = goose_stores.built(tmp_path / f"{letter}.db", goose_stores.orphan_tool_request)

@@ -36,7 +36,8 @@ def test_what_steers_nothing_is_left_as_it_is(text):
 
 @given(any_text, any_text)
 def test_text_may_come_in_pieces(first, second):
-    if not (first.endswith("\r") and second.startswith("\n")):  # one line break; in two pieces its half is shown
+    # one line break; in two pieces its half is shown
+    if not (first.endswith("\r") and second.startswith("\n")):
         assert harmless(first) + harmless(second) == harmless(first + second)
 
 
@@ -100,7 +101,9 @@ def test_a_tail_of_hostile_words_is_harmless(tmp_path):
             list(turn.deliver([HOSTILE, "\x1b", "[2J"]))
         session.end(HOSTILE)
     for more in ((), ("--json",)):
-        done = command("sessions", "tail", "@latest", "-n", "9", "--store", tmp_path / "h.db", *more)
+        done = command(
+            "sessions", "tail", "@latest", "-n", "9", "--store", tmp_path / "h.db", *more
+        )
         assert done.code == 0
         assert not STEERS.search(done.out)
         assert "over" in done.out
@@ -112,7 +115,12 @@ def test_halves_of_characters_come_through_every_command(tmp_path):
     with holdfast.open(path, durability="process") as store:
         with store.session("k").turn("half \ud83d and NUL \x00") as turn:
             turn.say("\udc00 yes")
-    for arguments in (("list",), ("show", "@latest"), ("export", "@latest", "--as", "markdown"), ("tail", "@latest")):
+    for arguments in (
+        ("list",),
+        ("show", "@latest"),
+        ("export", "@latest", "--as", "markdown"),
+        ("tail", "@latest"),
+    ):
         if arguments[0] == "tail":
             with holdfast.open(path) as store:
                 store.get(store.sessions()[0].id).end("over")
@@ -120,9 +128,15 @@ def test_halves_of_characters_come_through_every_command(tmp_path):
         assert done.code == 0, done.err
         assert "half \\ud83d" in done.out
     told = command("sessions", "show", "@latest", "--store", path, "--json").json
-    assert [message["text"] for message in told["messages"]] == ["half \ud83d and NUL \x00", "\udc00 yes"]
+    assert [message["text"] for message in told["messages"]] == [
+        "half \ud83d and NUL \x00",
+        "\udc00 yes",
+    ]
     events = command("sessions", "tail", "@latest", "--store", path, "--json").lines
-    assert [event["text"] for event in events if event["message_id"]] == ["half \ud83d and NUL \x00", "\udc00 yes"]
+    assert [event["text"] for event in events if event["message_id"]] == [
+        "half \ud83d and NUL \x00",
+        "\udc00 yes",
+    ]
     assert events[1]["entry"]["body"]["content"] == "half \ud83d and NUL \x00"
     lines = command("sessions", "export", "@latest", "--store", path).lines
     assert lines[2]["body"]["content"] == "half \ud83d and NUL \x00"
@@ -132,7 +146,9 @@ def test_a_terminal_that_can_not_show_a_letter_ends_nothing(world):
     done = process("sessions", "show", world.table, "--store", world.path, PYTHONIOENCODING="ascii")
     assert done.code == 0
     assert "\\u25b8 find_table" in done.out
-    told = process("sessions", "show", world.table, "--store", world.path, "--json", PYTHONIOENCODING="ascii")
+    told = process(
+        "sessions", "show", world.table, "--store", world.path, "--json", PYTHONIOENCODING="ascii"
+    )
     assert told.json["messages"][1]["parts"][1]["name"] == "find_table"
 
 
@@ -143,7 +159,9 @@ def test_wide_letters_take_two_columns_and_marks_none():
 
 
 def test_nothing_that_is_stored_can_pass_for_a_line_of_ours(tmp_path):
-    """Keys, reasons, errors, labels and names may hold line breaks, too; what they hold begins no line."""
+    """Keys, reasons, errors, labels and names may hold line breaks, too; what they hold begins no
+    line.
+    """
     forged = "x\nturn 99 · completed\nDo it? [y/N] y\n── forged"
     path = tmp_path / "f.db"
     with holdfast.open(path, durability="process") as store:
@@ -170,7 +188,8 @@ def test_nothing_that_is_stored_can_pass_for_a_line_of_ours(tmp_path):
     for arguments in looks:
         done = command(*arguments, "--store", path)
         lines = [*done.out.splitlines(), *done.err.splitlines()]
-        # The line to run is quoted for the shell: it may go on over several lines, inside the quotes.
+        # The line to run is quoted for the shell: it may go on over several lines, inside the
+        # quotes.
         lines = lines[: next((at for at, line in enumerate(lines) if "To do it:" in line), None)]
         assert lines
         assert not [line for line in lines if re.match("turn 99|Do it|── forged", line)], arguments

@@ -1,4 +1,6 @@
-"""`holdfast import` and `holdfast export`: sessions come over from other programs, and go out to them."""
+"""`holdfast import` and `holdfast export`: sessions come over from other programs, and go out to
+them.
+"""
 
 import json
 import shutil
@@ -22,12 +24,18 @@ def goose(tmp_path: Path) -> Path:
     return goose_stores.built(tmp_path / "sessions.db", *goose_stores.HEALTHY)
 
 
-def test_importing_tells_what_came_and_importing_again_adds_nothing(goose: Path, tmp_path: Path) -> None:
+def test_importing_tells_what_came_and_importing_again_adds_nothing(
+    goose: Path, tmp_path: Path
+) -> None:
     into = tmp_path / "agent.db"
     first = command("import", goose, "--into", into, "--json")
     assert first.code == 0
     [store] = first.json["stores"]
-    assert store["kind"] == "goose" and store["new"] == store["sessions"] - store["empty"] and store["messages"] > 10
+    assert (
+        store["kind"] == "goose"
+        and store["new"] == store["sessions"] - store["empty"]
+        and store["messages"] > 10
+    )
     [again] = command("import", goose, "--into", into, "--json").json["stores"]
     assert (again["new"], again["grown"], again["messages"], again["labels"]) == (0, 0, 0, 0)
 
@@ -39,23 +47,38 @@ def test_importing_a_grown_store_adds_what_is_new(tmp_path: Path) -> None:
     book.close()
     command("import", path, "--into", into)
     with holdfast.open(into) as store:
-        before = [message.text for each in store.sessions() for message in store.get(each.id).transcript()]
+        before = [
+            message.text for each in store.sessions() for message in store.get(each.id).transcript()
+        ]
     columns = "session_id, role, content, timestamp"
     with closing(sqlite3.connect(path)) as hermes, hermes:
-        hermes.execute(f"INSERT INTO messages ({columns}) VALUES ('plain', 'user', 'And tomorrow?', 1789999999)")
+        hermes.execute(
+            f"INSERT INTO messages ({columns}) VALUES ('plain', 'user', 'And tomorrow?', "
+            "1789999999)"
+        )
     [store_told] = command("import", path, "--into", into, "--json").json["stores"]
     assert (store_told["new"], store_told["grown"], store_told["messages"]) == (0, 1, 1)
     with holdfast.open(into) as store:
-        after = [message.text for each in store.sessions() for message in store.get(each.id).transcript()]
+        after = [
+            message.text for each in store.sessions() for message in store.get(each.id).transcript()
+        ]
     assert after == [*before, "And tomorrow?"]
 
 
 def test_a_session_that_goose_has_compacted_since_is_the_same_session(tmp_path: Path) -> None:
-    """goose notes beside each message who may see it, and changes that; the words are the same ones."""
-    path, into = goose_stores.built(tmp_path / "sessions.db", goose_stores.three_calls), tmp_path / "agent.db"
+    """goose notes beside each message who may see it, and changes that; the words are the same
+    ones.
+    """
+    path, into = (
+        goose_stores.built(tmp_path / "sessions.db", goose_stores.three_calls),
+        tmp_path / "agent.db",
+    )
     command("import", path, "--into", into)
     with closing(sqlite3.connect(path)) as goose, goose:
-        goose.execute("UPDATE messages SET metadata_json = json_set(metadata_json, '$.agentVisible', json('false'))")
+        goose.execute(
+            "UPDATE messages SET metadata_json = json_set(metadata_json, '$.agentVisible', "
+            "json('false'))"
+        )
     [told] = command("import", path, "--into", into, "--json").json["stores"]
     assert (told["new"], told["messages"]) == (0, 0) and told["labels"] > 0
     with holdfast.open(into) as store:
@@ -64,13 +87,21 @@ def test_a_session_that_goose_has_compacted_since_is_the_same_session(tmp_path: 
 
 
 @pytest.mark.parametrize("into_a_child", [False, True])
-def test_a_session_that_hermes_has_compacted_since_tells_each_message_once(tmp_path: Path, into_a_child: bool) -> None:
-    """I-11: copies are folded, the summary is a compaction, and a rotation goes on from what is here."""
+def test_a_session_that_hermes_has_compacted_since_tells_each_message_once(
+    tmp_path: Path, into_a_child: bool
+) -> None:
+    """I-11: copies are folded, the summary is a compaction, and a rotation goes on from what is
+    here.
+    """
     path, into = tmp_path / "state.db", tmp_path / "agent.db"
     book = hermes_stores.Book(path)
     name = book.session("one", source="telegram", session_key=hermes_stores.KEY)
     book.route(hermes_stores.KEY, name)
-    rows = [row for number in range(4) for row in book.turn(name, f"Question {number}?", f"Answer {number}.")]
+    rows = [
+        row
+        for number in range(4)
+        for row in book.turn(name, f"Question {number}?", f"Answer {number}.")
+    ]
     book.db.commit()
     command("import", path, "--into", into)
     child = book.session("two", source="telegram", parent_session_id=name) if into_a_child else ""
@@ -85,7 +116,9 @@ def test_a_session_that_hermes_has_compacted_since_tells_each_message_once(tmp_p
         shown = [message["content"] for message in newest.context()]
     asked = [text for number in range(4) for text in (f"Question {number}?", f"Answer {number}.")]
     assert texts == [*asked, "And now?", "Now this."]
-    assert shown[-2:] == ["And now?", "Now this."] and not any("Answer 1." in text for text in shown)
+    assert shown[-2:] == ["And now?", "Now this."] and not any(
+        "Answer 1." in text for text in shown
+    )
 
 
 def test_a_session_that_openviking_has_committed_since_is_the_same_session(tmp_path: Path) -> None:
@@ -94,7 +127,9 @@ def test_a_session_that_openviking_has_committed_since_is_the_same_session(tmp_p
     command("import", tmp_path / "sessions", "--into", into)
     shutil.rmtree(tmp_path / "sessions")
     folder = openviking_stores.Session(tmp_path / "sessions", "s")
-    folder.archive(1, openviking_stores.messages(1, 4), done=openviking_stores.done(1, 4), overview="What was.")
+    folder.archive(
+        1, openviking_stores.messages(1, 4), done=openviking_stores.done(1, 4), overview="What was."
+    )
     folder.live(openviking_stores.messages(5, 6), total=6, commits=1)
     [told] = command("import", tmp_path / "sessions", "--into", into, "--json").json["stores"]
     assert (told["new"], told["messages"], told["summaries"]) == (0, 2, 1)
@@ -134,12 +169,15 @@ def test_a_session_goes_to_goose_and_back(path: Path, tmp_path: Path) -> None:
         assert texts == [message.text for message in old.session("k").transcript()]
 
 
-def test_what_the_model_no_longer_sees_goes_to_goose_for_readers_alone(path: Path, tmp_path: Path) -> None:
+def test_what_the_model_no_longer_sees_goes_to_goose_for_readers_alone(
+    path: Path, tmp_path: Path
+) -> None:
     with holdfast.open(path) as store:
         store.session("k").compact("what was", keep_turns=1)
     done = command("export", "key:k", "--as", "goose-json", "--store", path).json
     flags = [
-        (message["metadata"]["userVisible"], message["metadata"]["agentVisible"]) for message in done["conversation"]
+        (message["metadata"]["userVisible"], message["metadata"]["agentVisible"])
+        for message in done["conversation"]
     ]
     assert flags == [(True, False)] * 4 + [(False, True)] + [(True, True)] * 2
 
@@ -156,7 +194,9 @@ def test_a_page_is_for_reading_and_runs_nothing(path: Path) -> None:
 
 
 def said(store: holdfast.Store) -> list[list[str]]:
-    return sorted([message.text for message in store.get(each.id).transcript()] for each in store.sessions())
+    return sorted(
+        [message.text for message in store.get(each.id).transcript()] for each in store.sessions()
+    )
 
 
 def test_stores_of_two_people_who_are_both_called_user_1_stay_apart(tmp_path: Path) -> None:
@@ -164,7 +204,9 @@ def test_stores_of_two_people_who_are_both_called_user_1_stay_apart(tmp_path: Pa
     for name in names:
         (tmp_path / name).mkdir()
         goose_stores.built(tmp_path / name / "sessions.db", goose_stores.three_calls)
-        [told] = command("import", tmp_path / name / "sessions.db", "--into", into, "--json").json["stores"]
+        [told] = command("import", tmp_path / name / "sessions.db", "--into", into, "--json").json[
+            "stores"
+        ]
         assert told["new"] == told["sessions"]
     with holdfast.open(into) as store:
         one, other = said(store)
@@ -195,8 +237,12 @@ def goose_store(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [goose_store, agents_store, openviking_store])
-def test_a_store_that_has_moved_and_is_not_declared_is_told_of(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """It comes in again, since another store may call its sessions alike, and somebody is told what to do instead."""
+def test_a_store_that_has_moved_and_is_not_declared_is_told_of(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    """It comes in again, since another store may call its sessions alike, and somebody is told what
+    to do instead.
+    """
     path, moved, into = make(tmp_path / "one"), tmp_path / "two", tmp_path / "agent.db"
     [first] = command("import", path, "--into", into, "--json").json["stores"]
     assert first["notes"] == []
@@ -221,12 +267,23 @@ def test_a_store_that_only_looks_alike_is_not_told_of(tmp_path: Path) -> None:
         assert (told["new"], told["notes"]) == (1, [])
 
 
-def test_what_an_exported_session_owed_is_owed_again_only_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_what_an_exported_session_owed_is_owed_again_only_if_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
     with holdfast.open(tmp_path / "old.db") as store:
         with store.turn("k", "Hi", reply_to="ann") as turn:
             turn.say("Hello.")
     written = tmp_path / "k.jsonl"
-    exported = ("export", "key:k", "--as", "holdfast", "--out", written, "--store", tmp_path / "old.db")
+    exported = (
+        "export",
+        "key:k",
+        "--as",
+        "holdfast",
+        "--out",
+        written,
+        "--store",
+        tmp_path / "old.db",
+    )
     assert command(*exported).code == 0
     for more, owed in (((), 0), (("--with-outbox",), 1)):
         into = tmp_path / f"new{owed}.db"
@@ -240,9 +297,13 @@ def exported(path: Path, out: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("damage", ["an entry that is cut", "an entry that is gone", "a cut header", "an odd id"])
+@pytest.mark.parametrize(
+    "damage", ["an entry that is cut", "an entry that is gone", "a cut header", "an odd id"]
+)
 def test_the_advice_for_a_damaged_export_is_true(path: Path, tmp_path: Path, damage: str) -> None:
-    """What it says leads on: the file is taken from elsewhere, or written again; the doctor heals no exports."""
+    """What it says leads on: the file is taken from elsewhere, or written again; the doctor heals
+    no exports.
+    """
     file, into = exported(path, tmp_path / "k.jsonl"), tmp_path / "new.db"
     lines = file.read_bytes().splitlines(keepends=True)
     if damage == "an entry that is cut":
@@ -272,12 +333,18 @@ def test_an_export_of_a_later_release_says_so(path: Path, tmp_path: Path) -> Non
 
 
 def test_the_address_of_a_database_is_pointed_to_the_command_that_copies_it(tmp_path: Path) -> None:
-    done = command("import", "postgresql://ann:secret@127.0.0.1/agents", "--into", tmp_path / "new.db")
+    done = command(
+        "import", "postgresql://ann:secret@127.0.0.1/agents", "--into", tmp_path / "new.db"
+    )
     assert done.code == 2 and "`holdfast copy`" in done.err and "secret" not in done.err
 
 
-def test_sessions_of_claude_code_and_of_its_subagents_are_known_wherever_they_lie(tmp_path: Path) -> None:
-    """What a subagent is called is drawn within its session: a copy of the folder brings nothing new."""
+def test_sessions_of_claude_code_and_of_its_subagents_are_known_wherever_they_lie(
+    tmp_path: Path,
+) -> None:
+    """What a subagent is called is drawn within its session: a copy of the folder brings nothing
+    new.
+    """
     real = Path(__file__).parents[1] / "samples" / "claude-2.1.325" / "sub-agents"
     into = tmp_path / "agent.db"
     for name in ("one", "two"):

@@ -1,4 +1,6 @@
-"""Doctor and import, cut short: nothing of anybody's is removed, and nothing of a conversation is left lying about."""
+"""Doctor and import, cut short: nothing of anybody's is removed, and nothing of a conversation is
+left lying about.
+"""
 
 import os
 import signal
@@ -46,7 +48,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def goose(tmp_path: Path) -> Path:
     """A store whose name begins with the name that its healed copy will have."""
     (tmp_path / "stores").mkdir()
-    return goose_stores.built(tmp_path / "stores" / "healed.db.sick", goose_stores.orphan_tool_request)
+    return goose_stores.built(
+        tmp_path / "stores" / "healed.db.sick", goose_stores.orphan_tool_request
+    )
 
 
 def cut_short(number: int, *arguments: object) -> None:
@@ -94,7 +98,9 @@ def test_a_private_copy_of_a_killed_process_is_swept_by_the_next_one(
     assert [path.name for path in temporary.iterdir()] == ["holdfast-private-by-somebody-else"]
 
 
-def test_a_private_copy_of_a_living_process_is_not_swept(goose: Path, temporary: Path, tmp_path: Path) -> None:
+def test_a_private_copy_of_a_living_process_is_not_swept(
+    goose: Path, temporary: Path, tmp_path: Path
+) -> None:
     with child(HELD, "import", goose, "--into", tmp_path / "agent.db") as other:
         other.wait_for("working")
         before = sorted(path.name for path in temporary.iterdir())
@@ -104,13 +110,22 @@ def test_a_private_copy_of_a_living_process_is_not_swept(goose: Path, temporary:
         other.end()
 
 
-def test_a_temporary_folder_without_room_is_told_as_such(goose: Path, temporary: Path, tmp_path: Path) -> None:
+def test_a_temporary_folder_without_room_is_told_as_such(
+    goose: Path, temporary: Path, tmp_path: Path
+) -> None:
     """The file claims more than any disk has free; most of it is a hole."""
     about = os.statvfs(temporary)
     os.truncate(goose, min(about.f_bavail * about.f_frsize + (1 << 30), 15 << 40))
-    for done in (command("doctor", goose), command("import", goose, "--into", tmp_path / "agent.db")):
+    for done in (
+        command("doctor", goose),
+        command("import", goose, "--into", tmp_path / "agent.db"),
+    ):
         assert done.code == 5
-        assert "no room for a private copy" in done.err and "TMPDIR" in done.err and "damaged" not in done.err
+        assert (
+            "no room for a private copy" in done.err
+            and "TMPDIR" in done.err
+            and "damaged" not in done.err
+        )
     assert list(temporary.iterdir()) == []
 
 

@@ -1,4 +1,6 @@
-"""`holdfast sessions list` and `search`: what is found, page by page, and what looking leaves alone."""
+"""`holdfast sessions list` and `search`: what is found, page by page, and what looking leaves
+alone.
+"""
 
 import re
 import shlex
@@ -32,7 +34,9 @@ def test_sessions_are_listed_newest_activity_first(many):
     path, ids = many
     told = command("sessions", "list", "--store", path, "--json").json
     with holdfast.open(path) as store:
-        assert [session["id"] for session in told["sessions"]] == [session.id for session in store.sessions()]
+        assert [session["id"] for session in told["sessions"]] == [
+            session.id for session in store.sessions()
+        ]
     assert told["sessions"][0]["id"] == ids[-1]
     assert told["next"] is None
     assert set(told["sessions"][0]) == {
@@ -42,8 +46,15 @@ def test_sessions_are_listed_newest_activity_first(many):
 
 def test_the_pages_together_are_the_whole_list_and_the_next_line_is_told(many):
     path, _ = many
-    whole = [session["id"] for session in command("sessions", "list", "--store", path, "--json").json["sessions"]]
-    words, seen, pages = ["holdfast", "sessions", "list", "--store", str(path), "--limit", "2"], [], 0
+    whole = [
+        session["id"]
+        for session in command("sessions", "list", "--store", path, "--json").json["sessions"]
+    ]
+    words, seen, pages = (
+        ["holdfast", "sessions", "list", "--store", str(path), "--limit", "2"],
+        [],
+        0,
+    )
     while words:
         done = command(*words[1:])
         seen += re.findall(r"^([0-9a-f]{8})  ", done.out, re.M)
@@ -56,8 +67,13 @@ def test_the_pages_together_are_the_whole_list_and_the_next_line_is_told(many):
 
 def test_the_line_for_the_next_page_keeps_the_filters(many):
     path, _ = many
-    done = command("sessions", "list", "--store", path, "--key", "key:0", "--limit", "1", "--state", "ended")
-    assert f"holdfast sessions list --store {path} --key=key:0 --state=ended --limit=1 --after=" in done.err
+    done = command(
+        "sessions", "list", "--store", path, "--key", "key:0", "--limit", "1", "--state", "ended"
+    )
+    assert (
+        f"holdfast sessions list --store {path} --key=key:0 --state=ended --limit=1 --after="
+        in done.err
+    )
 
 
 def test_a_list_can_be_filtered(many):
@@ -80,7 +96,10 @@ def test_another_tenants_sessions_are_not_there(world):
     assert world.other not in {session["id"] for session in ours["sessions"]}
     assert [session["id"] for session in theirs["sessions"]] == [world.other]
     assert command("sessions", "show", world.other, "--store", world.path).code == 3
-    assert command("sessions", "show", world.other, "--store", world.path, "--tenant", "acme").code == 0
+    assert (
+        command("sessions", "show", world.other, "--store", world.path, "--tenant", "acme").code
+        == 0
+    )
 
 
 def test_the_latest_is_the_one_with_the_newest_activity(path):
@@ -103,7 +122,10 @@ def test_the_store_is_named_by_option_then_environment_then_folder(world, tmp_pa
     monkeypatch.chdir(world.path.parent)
     assert "holdfast.db" in command("sessions", "list").err
     assert command("sessions", "list", HOLDFAST_STORE="agent.db").code == 0
-    assert command("sessions", "list", "--store", tmp_path / "no.db", HOLDFAST_STORE="agent.db").code == 3
+    assert (
+        command("sessions", "list", "--store", tmp_path / "no.db", HOLDFAST_STORE="agent.db").code
+        == 3
+    )
     assert command("sessions", "list", "--store", f"sqlite:///{world.path}").code == 0
 
 
@@ -113,14 +135,25 @@ def test_a_list_keeps_to_the_terminal(many, columns):
     out = on_terminal("sessions", "list", "--store", path, columns=columns, NO_COLOR="1").out
     assert len(out.splitlines()) == 13
     assert max(map(cells, out.splitlines())) <= columns
-    assert out.splitlines()[0].split() == ["ID", "KEY", "EPOCH", "STATE", "ENTRIES", "ACTIVE", "TITLE"]
+    assert out.splitlines()[0].split() == [
+        "ID",
+        "KEY",
+        "EPOCH",
+        "STATE",
+        "ENTRIES",
+        "ACTIVE",
+        "TITLE",
+    ]
 
 
 def test_nothing_to_list_is_said_and_is_no_error(tmp_path):
     holdfast.open(tmp_path / "new.db").close()
     done = command("sessions", "list", "--store", tmp_path / "new.db")
     assert (done.code, done.out, done.err) == (0, "", "No sessions yet.\n")
-    assert command("sessions", "list", "--store", tmp_path / "new.db", "--json").json == {"sessions": [], "next": None}
+    assert command("sessions", "list", "--store", tmp_path / "new.db", "--json").json == {
+        "sessions": [],
+        "next": None,
+    }
     assert command("sessions", "show", "@latest", "--store", tmp_path / "new.db").code == 3
 
 
@@ -129,7 +162,9 @@ def test_words_are_found_with_their_place(many):
     done = command("sessions", "search", "Question 5", "--store", path)
     assert re.search(rf"^{ids[5][:8]}  key:2  \d+ user  20\d\d-", done.out, re.M)
     assert "Question 5 about tables" in done.out
-    (hit,) = command("sessions", "search", "Question 5", "--store", path, "--json", "--role", "user").json["hits"]
+    (hit,) = command(
+        "sessions", "search", "Question 5", "--store", path, "--json", "--role", "user"
+    ).json["hits"]
     assert (hit["session_id"], hit["role"]) == (ids[5], "user")
     assert hit["snippet"][slice(*hit["marks"][0])].lower() in "question 5"
 
@@ -148,14 +183,18 @@ def test_a_search_can_be_filtered(many, world):
     assert found("tables", "--since", "1h") == []
     assert found("tables", "--until", "2000-01-01") == []
     assert len(found("tables", "--since", "2020-01-01", "--until", "1m", "--role", "user")) == 12
-    calls = command("sessions", "search", "Lola", "--tool", "find_table", "--store", world.path, "--json").json["hits"]
+    calls = command(
+        "sessions", "search", "Lola", "--tool", "find_table", "--store", world.path, "--json"
+    ).json["hits"]
     assert calls
 
 
 def test_nothing_found_is_said_and_is_no_error(world):
     done = command("sessions", "search", "zebra", "--store", world.path)
     assert (done.code, done.out, done.err) == (0, "", "No matches.\n")
-    assert command("sessions", "search", "zebra", "--store", world.path, "--json").json == {"hits": []}
+    assert command("sessions", "search", "zebra", "--store", world.path, "--json").json == {
+        "hits": []
+    }
 
 
 def test_looking_changes_no_log(world):
@@ -163,7 +202,9 @@ def test_looking_changes_no_log(world):
 
     def logs():
         with holdfast.open(world.path) as store:
-            return {id: raw_entries(store, id) for id in (world.table, world.long, world.fork)}, len(store.sessions())
+            return {
+                id: raw_entries(store, id) for id in (world.table, world.long, world.fork)
+            }, len(store.sessions())
 
     before = logs()
     for arguments in (

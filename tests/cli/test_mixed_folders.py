@@ -1,5 +1,5 @@
-"""A folder means all the stores in it, of whatever kind; what can't be read is named, and a store of ours is pointed to
-the command that copies it.
+"""A folder means all the stores in it, of whatever kind; what can't be read is named, and a store
+of ours is pointed to the command that copies it.
 """
 
 import os
@@ -55,16 +55,24 @@ def told(*arguments: object) -> dict[str, Any]:
 def test_a_tree_of_openviking_hides_no_other_store(mixed: Path, tmp_path: Path) -> None:
     done = command("doctor", mixed, "--json")
     stores = done.json["stores"]
-    assert done.code == 0 and {store["kind"] for store in stores} == KINDS and len(stores) == len(KINDS)
+    assert (
+        done.code == 0
+        and {store["kind"] for store in stores} == KINDS
+        and len(stores) == len(KINDS)
+    )
     [tree] = [store for store in stores if store["kind"] == "openviking"]
     assert (tree["sessions"], tree["messages"]) == (2, 8)
     into = tmp_path / "agent.db"
     first = told("import", mixed, "--into", into)
     assert {store["kind"] for store in first.values()} == KINDS
-    assert sum(store["new"] for store in first.values()) == sum(store["sessions"] for store in stores)
+    assert sum(store["new"] for store in first.values()) == sum(
+        store["sessions"] for store in stores
+    )
     assert all(store["new"] == 0 for store in told("import", mixed, "--into", into).values())
     (mixed / "sessions.db").unlink()
-    assert all(store["new"] == 0 for store in told("import", mixed, "--into", into).values()), "nor its neighbours"
+    assert all(store["new"] == 0 for store in told("import", mixed, "--into", into).values()), (
+        "nor its neighbours"
+    )
 
 
 def test_a_mixed_folder_is_healed_each_store_at_its_place(mixed: Path, tmp_path: Path) -> None:
@@ -121,14 +129,20 @@ def test_a_database_that_can_t_be_opened_is_named(tmp_path: Path, damage: str) -
     folder = tmp_path / "stores"
     folder.mkdir()
     sound = item_stores.made(Claude, folder, Claude.records())
-    with closing(sqlite3.connect(item_stores.made(Agents, tmp_path, Agents.records()))) as connection:
+    with closing(
+        sqlite3.connect(item_stores.made(Agents, tmp_path, Agents.records()))
+    ) as connection:
         connection.execute("CREATE TABLE filler AS SELECT zeroblob(20000) AS x")
         connection.commit()
     hurt = folder / "s.db"
     hurt.write_bytes(DAMAGE[damage]((tmp_path / Agents.name).read_bytes()))
     done = command("doctor", folder, "--json")
     stores = {store["path"]: store for store in done.json["stores"]}
-    assert done.code == 3 and set(stores) == {str(sound), str(hurt)} and done.json["totals"]["unreadable"] == 1
+    assert (
+        done.code == 3
+        and set(stores) == {str(sound), str(hurt)}
+        and done.json["totals"]["unreadable"] == 1
+    )
     [finding] = stores[str(hurt)]["findings"]
     assert finding["rule"].endswith("/unreadable-store") and finding["policy"] == "report"
     alone = command("doctor", hurt, "--json")
@@ -139,16 +153,24 @@ def test_a_database_that_can_t_be_opened_is_named(tmp_path: Path, damage: str) -
     assert by_path[str(sound)]["new"] == 1 and by_path[str(hurt)]["unreadable"]
     assert str(hurt) in command("import", folder, "--into", tmp_path / "new.db").out
     healed = command("doctor", folder, "--heal", tmp_path / "out", "--json")
-    assert healed.code == 3 and [store["out"] is None for store in healed.json["healed"]["stores"]].count(True) == 1
+    assert (
+        healed.code == 3
+        and [store["out"] is None for store in healed.json["healed"]["stores"]].count(True) == 1
+    )
 
 
-@pytest.mark.parametrize("raw", [bytes(5000), "\ufeff{}\n".encode("utf-16")], ids=["zeros", "UTF-16"])
+@pytest.mark.parametrize(
+    "raw", [bytes(5000), "\ufeff{}\n".encode("utf-16")], ids=["zeros", "UTF-16"]
+)
 def test_lines_that_are_zeros_are_named(tmp_path: Path, raw: bytes) -> None:
     sound = item_stores.made(Claude, tmp_path, Claude.records())
     (tmp_path / "lost.jsonl").write_bytes(raw)
     done = command("doctor", tmp_path, "--json")
     assert done.code == 3
-    rules = {store["path"]: [finding["rule"] for finding in store["findings"]] for store in done.json["stores"]}
+    rules = {
+        store["path"]: [finding["rule"] for finding in store["findings"]]
+        for store in done.json["stores"]
+    }
     assert rules == {str(sound): [], str(tmp_path / "lost.jsonl"): ["holdfast/unreadable-store"]}
 
 
@@ -205,7 +227,11 @@ def test_a_log_that_is_no_file_is_not_followed_and_is_told(
         sound["messages"],
     )
     [finding] = store["findings"]
-    assert done.code == 1 and finding["place"] == "s.db-wal" and "read without it" in finding["measured"]
+    assert (
+        done.code == 1
+        and finding["place"] == "s.db-wal"
+        and "read without it" in finding["measured"]
+    )
     if make is not own_store:
         [brought] = command("import", path, "--into", tmp_path / "new.db", "--json").json["stores"]
         assert brought["new"] and any("s.db-wal" in lost for lost in brought["unreadable"])
@@ -227,12 +253,20 @@ def test_importing_a_store_of_ours_names_the_command_that_copies_it(tmp_path: Pa
     assert command("copy", own, into).code == 0
 
 
-def test_stores_of_ours_among_others_are_told_and_the_others_imported(mixed: Path, tmp_path: Path) -> None:
+def test_stores_of_ours_among_others_are_told_and_the_others_imported(
+    mixed: Path, tmp_path: Path
+) -> None:
     own = own_store(mixed / "ours.db")
     done = command("import", mixed, "--into", mixed / "target.db")
-    assert done.code == 0 and f"holdfast copy {own}" in done.err.replace("\n", " ") and "openviking" not in done.err
+    assert (
+        done.code == 0
+        and f"holdfast copy {own}" in done.err.replace("\n", " ")
+        and "openviking" not in done.err
+    )
     again = command("import", mixed, "--into", mixed / "target.db")
-    assert again.code == 0 and "copy " + str(mixed / "target.db") not in again.err.replace("\n", " ")
+    assert again.code == 0 and "copy " + str(mixed / "target.db") not in again.err.replace(
+        "\n", " "
+    )
     own.unlink()
     assert "Holdfast store" not in command("import", mixed, "--into", mixed / "target.db").err
 

@@ -1,4 +1,6 @@
-"""`docs/cli.md`: every example on the page prints what the page says, but for ids, times and sizes."""
+"""`docs/cli.md`: every example on the page prints what the page says, but for ids, times
+and sizes.
+"""
 
 import re
 import shlex
@@ -55,5 +57,8 @@ def test_the_page_tells_every_command_and_every_code():
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("completion", "demo")])
 def test_every_option_of_a_command_that_is_its_own_is_on_the_page(name):
-    own = {each for action in parser_of(name)[0]._actions for each in action.option_strings} - {"-h", "--help"}
+    own = {each for action in parser_of(name)[0]._actions for each in action.option_strings} - {
+        "-h",
+        "--help",
+    }
     assert all(f"{option}" in TEXT for option in own)

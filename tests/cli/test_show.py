@@ -43,7 +43,10 @@ def test_a_call_stands_with_its_outcome_and_its_state(shown):
     assert lines[at + 2] == '▸ weather(city="Ö")  failed'
     assert lines[at + 3].endswith("no network")
     assert not any(line.endswith(" tool") for line in lines)
-    assert 'hold_table(place="Casa Lola")  unknown: no outcome was stored; it may have run' in section(shown, "turn 2 ")
+    assert (
+        'hold_table(place="Casa Lola")  unknown: no outcome was stored; it may have run'
+        in section(shown, "turn 2 ")
+    )
     assert "▸ pay(euros=80)  waiting for approval" in section(shown, "turn 3 ")
     denied = section(shown, "turn 4 ")
     assert "▸ tip(euros=8)  denied" in denied
@@ -120,7 +123,18 @@ def test_json_has_everything_under_the_names_of_the_library(world):
         messages = {message.id: message for message in session.transcript()}
         for fact in (*told["messages"], *told["pending"]):
             message = messages.pop(fact["id"])
-            for name in ("seq", "role", "text", "turn", "state", "late", "at", "labels", "format", "event_id"):
+            for name in (
+                "seq",
+                "role",
+                "text",
+                "turn",
+                "state",
+                "late",
+                "at",
+                "labels",
+                "format",
+                "event_id",
+            ):
                 assert fact[name] == getattr(message, name)
         assert not messages
         assert [call["state"] for call in told["calls"]] == [call.state for call in session.calls()]
@@ -129,7 +143,10 @@ def test_json_has_everything_under_the_names_of_the_library(world):
 
 
 def test_lines_keep_to_the_terminal_in_any_script(path):
-    with holdfast.open(path, durability="process") as store, store.session("k").turn("日本語のテキスト " * 30) as turn:
+    with (
+        holdfast.open(path, durability="process") as store,
+        store.session("k").turn("日本語のテキスト " * 30) as turn,
+    ):
         turn.say("long words " * 60 + "x" * 300)
     out = on_terminal("sessions", "show", "key:k", "--store", path, columns=60, NO_COLOR="1").out
     assert max(cells(line) for line in out.splitlines()) <= 60

@@ -35,7 +35,14 @@ def test_what_is_found_wrong_is_1_and_told_with_place_and_remedy(path):
     assert "found." in done.err
     problems = command("store", "check", "--store", path, "--json")
     assert problems.code == 1
-    assert set(problems.json["problems"][0]) == {"rule", "place", "problem", "invariant", "remedy", "session"}
+    assert set(problems.json["problems"][0]) == {
+        "rule",
+        "place",
+        "problem",
+        "invariant",
+        "remedy",
+        "session",
+    }
 
 
 def test_a_backup_is_a_store_of_its_own(world, tmp_path):
@@ -43,7 +50,10 @@ def test_a_backup_is_a_store_of_its_own(world, tmp_path):
     assert done.code == 0
     assert done.out.strip() == str(tmp_path / "copy.db")
     assert done.err.startswith("Verified: ")
-    shown = [command("sessions", "show", world.table, "--store", at).out for at in (world.path, tmp_path / "copy.db")]
+    shown = [
+        command("sessions", "show", world.table, "--store", at).out
+        for at in (world.path, tmp_path / "copy.db")
+    ]
     assert shown[0] == shown[1]
 
 

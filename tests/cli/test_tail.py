@@ -42,11 +42,24 @@ def test_the_end_of_a_session_ends_the_tail(world):
 
 
 def test_json_lines_resume_where_their_cursor_says_and_tell_each_word_once(world):
-    """I-15, through the command line: cut anywhere, nothing is told twice and nothing is missing."""
-    whole = command("sessions", "tail", world.fork, "-n", "1000", "--store", world.path, "--json").lines
+    """I-15, through the command line: cut anywhere, nothing is told twice and nothing is
+    missing.
+    """
+    whole = command(
+        "sessions", "tail", world.fork, "-n", "1000", "--store", world.path, "--json"
+    ).lines
     assert set(whole[0]) == {"cursor", "kind", "entry", "message_id", "text"}
     for at in range(0, len(whole), 5):
-        rest = command("sessions", "tail", world.fork, "--after", whole[at]["cursor"], "--store", world.path, "--json")
+        rest = command(
+            "sessions",
+            "tail",
+            world.fork,
+            "--after",
+            whole[at]["cursor"],
+            "--store",
+            world.path,
+            "--json",
+        )
         assert rest.lines == whole[at + 1 :]
 
 
@@ -59,7 +72,10 @@ def test_live_chunks_and_entries_join_to_each_message_once(path):
             events = []
             with session.turn("Go on.") as turn:
                 for text in turn.deliver(["One, ", "two."]):
-                    while "".join(e["text"] for e in events if e["kind"] == "chunk")[-len(text) :] != text:
+                    while (
+                        "".join(e["text"] for e in events if e["kind"] == "chunk")[-len(text) :]
+                        != text
+                    ):
                         events.append(json.loads(tail.stdout.readline()))
             session.end("over")
             events += [json.loads(line) for line in tail.stdout.read().splitlines()]

@@ -1,4 +1,6 @@
-"""Whatever the tests build of other people's stores, healthy or damaged: brought over, it breaks no invariant here."""
+"""Whatever the tests build of other people's stores, healthy or damaged: brought over, it breaks no
+invariant here.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -44,7 +46,9 @@ def _built(kind: str, case: Callable[..., Any], folder: Path) -> Path:
     return folder / "sessions"
 
 
-@pytest.mark.parametrize("kind, case", CASES, ids=[f"{kind} {case.__name__}" for kind, case in CASES])
+@pytest.mark.parametrize(
+    "kind, case", CASES, ids=[f"{kind} {case.__name__}" for kind, case in CASES]
+)
 def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
     tmp_path: Path, kind: str, case: Callable[..., Any]
 ) -> None:

@@ -1,4 +1,6 @@
-"""A healed copy of goose's sessions: nothing is left to heal, nothing is discarded, and it is the same every time."""
+"""A healed copy of goose's sessions: nothing is left to heal, nothing is discarded, and it is the
+same every time.
+"""
 
 import json
 import stat
@@ -79,7 +81,9 @@ def findings(out):
     found = []
     for file in files(out):
         patient = GooseSubject(file)
-        found += [(finding.policy, finding) for one in patient.examine() for finding in one.findings]
+        found += [
+            (finding.policy, finding) for one in patient.examine() for finding in one.findings
+        ]
         patient.close()
     return found
 
@@ -132,7 +136,11 @@ def test_healing_what_was_healed_changes_nothing(tmp_path, accepted):
 def test_healthy_sessions_are_copied_and_not_changed(tmp_path):
     path = built(tmp_path / "sessions.db", *HEALTHY)
     assert healed(path, tmp_path / "out", *EVERYTHING) == []
-    spoken = [said for file in files(tmp_path / "out") for said in json.loads(file.read_bytes())["conversation"]]
+    spoken = [
+        said
+        for file in files(tmp_path / "out")
+        for said in json.loads(file.read_bytes())["conversation"]
+    ]
     patient = GooseSubject(path)
     stories = list(patient.healed(accepting(())).sessions())
     assert spoken == [line.payload for story in stories for line in story.lines]
@@ -166,14 +174,18 @@ def test_one_session_is_one_file_and_ids_are_no_paths(tmp_path):
 
 def test_a_call_without_a_result_gets_one_that_says_so(tmp_path):
     spoken = messages(tmp_path, orphan_tool_request)
-    called = next(place for place, said in enumerate(spoken) if said["content"][-1]["type"] == "toolRequest")
+    called = next(
+        place for place, said in enumerate(spoken) if said["content"][-1]["type"] == "toolRequest"
+    )
     answer = spoken[called + 1]["content"]
     assert [block["id"] for block in answer] == ["call_o1"]
     assert answer[0]["toolResult"]["error"].startswith("interrupted")
     assert spoken[called + 1]["created"] == spoken[called]["created"]
 
 
-def test_a_made_result_stands_next_to_its_call_though_another_result_of_it_came_behind_words(tmp_path):
+def test_a_made_result_stands_next_to_its_call_though_another_result_of_it_came_behind_words(
+    tmp_path,
+):
     """I-10: what stands behind words answers no call any more, for any provider."""
 
     def scattered(store):
@@ -184,8 +196,12 @@ def test_a_made_result_stands_next_to_its_call_though_another_result_of_it_came_
         store.say("assistant", text("No frost."))
 
     spoken = messages(tmp_path, scattered)
-    called = next(place for place, said in enumerate(spoken) if said["content"][0]["type"] == "toolRequest")
-    assert [(block["type"], block["id"]) for block in spoken[called + 1]["content"]] == [("toolResponse", "call_b")]
+    called = next(
+        place for place, said in enumerate(spoken) if said["content"][0]["type"] == "toolRequest"
+    )
+    assert [(block["type"], block["id"]) for block in spoken[called + 1]["content"]] == [
+        ("toolResponse", "call_b")
+    ]
     assert [said["created"] for said in spoken] == sorted(said["created"] for said in spoken)
 
 
@@ -238,7 +254,10 @@ def test_pieces_of_an_answer_are_joined(tmp_path):
 
 def test_an_answer_that_was_cut_is_marked_and_the_next_line_says_so(tmp_path):
     *_, cut, said = messages(tmp_path, cut_stream)
-    assert (cut["content"], cut["metadata"]["holdfast"]) == ([text("The pear is a")], {"incomplete": True})
+    assert (cut["content"], cut["metadata"]["holdfast"]) == (
+        [text("The pear is a")],
+        {"incomplete": True},
+    )
     assert "cut off" in said["content"][0]["text"]
 
 
@@ -256,7 +275,9 @@ def test_flags_that_are_lost_hide_a_row_from_the_model_and_keep_what_was_found(t
 def test_blocks_that_goose_cant_load_are_carried_beside_the_rest(tmp_path):
     said = messages(tmp_path, unknown_content_type)[-1]
     assert said["content"] == [text("A saw.")]
-    assert said["metadata"]["holdfast"]["opaque"] == [{"at": 0, "block": {"type": "reasoning", "text": "Only a saw."}}]
+    assert said["metadata"]["holdfast"]["opaque"] == [
+        {"at": 0, "block": {"type": "reasoning", "text": "Only a saw."}}
+    ]
 
 
 def test_a_call_of_a_screens_own_tool_becomes_a_usual_one(tmp_path):
@@ -270,7 +291,8 @@ def test_a_call_of_a_screens_own_tool_becomes_a_usual_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "case, raw", [(content_not_json, '[{"type":"text","te'), (unreadable_record, "[" * 300 + "]" * 300)]
+    "case, raw",
+    [(content_not_json, '[{"type":"text","te'), (unreadable_record, "[" * 300 + "]" * 300)],
 )
 def test_what_cant_be_read_is_kept_beside_a_placeholder(tmp_path, case, raw):
     spoken = messages(tmp_path, case)
@@ -284,7 +306,12 @@ def test_milliseconds_become_seconds_and_clamped_rows_take_the_time_of_their_sto
     assert [said["content"][0]["text"] for said in spoken] == [
         "Old question.", "Old answer.", "New question.", "New answer.",
     ]  # fmt: skip
-    assert [said["created"] for said in spoken] == [START + 10_001, START + 10_003, 1893456000, 1893456005]
+    assert [said["created"] for said in spoken] == [
+        START + 10_001,
+        START + 10_003,
+        1893456000,
+        1893456005,
+    ]
 
 
 def test_an_odd_role_is_noted_and_hidden(tmp_path):
@@ -294,7 +321,9 @@ def test_an_odd_role_is_noted_and_hidden(tmp_path):
 
 
 def test_what_a_person_has_to_accept_is_not_done_without_it(tmp_path):
-    for number, case in enumerate((merged_users, metadata_clobbered, summary_deleted, duplicate_thinking)):
+    for number, case in enumerate(
+        (merged_users, metadata_clobbered, summary_deleted, duplicate_thinking)
+    ):
         path = built(tmp_path / f"{number}.db", case)
         assert healed(path, tmp_path / f"{number}.json") == []
         assert healed(path, tmp_path / f"{number}-accepted.json", f"goose/{DAMAGED[case]}") != []
@@ -302,7 +331,11 @@ def test_what_a_person_has_to_accept_is_not_done_without_it(tmp_path):
 
 def test_merged_prompts_are_split_and_the_context_is_for_the_model_alone(tmp_path):
     first, second, added, _ = messages(tmp_path, merged_users, "goose/merged-users")
-    assert contents((first, second, added)) == [[text("How many pear trees?")], [text("And apple trees?")], [CONTEXT]]
+    assert contents((first, second, added)) == [
+        [text("How many pear trees?")],
+        [text("And apple trees?")],
+        [CONTEXT],
+    ]
     assert (added["metadata"]["userVisible"], added["metadata"]["turnContext"]) == (False, True)
 
 
@@ -329,8 +362,15 @@ def test_messages_without_a_session_come_back_when_that_is_accepted(tmp_path):
     healed(path, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_bytes())["id"] == "20260921_2"
     changes = healed(path, tmp_path / "all", *EVERYTHING)
-    assert {file.stem for file in files(tmp_path / "all")} == {"20260921_1", "20260921_2", "thread_t-1"}
-    assert {change.rule for change in changes} == {"goose/stranded-messages", "goose/thread-tables-present"}
+    assert {file.stem for file in files(tmp_path / "all")} == {
+        "20260921_1",
+        "20260921_2",
+        "thread_t-1",
+    }
+    assert {change.rule for change in changes} == {
+        "goose/stranded-messages",
+        "goose/thread-tables-present",
+    }
 
 
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
@@ -343,14 +383,24 @@ def test_healed_stories_are_messages_of_their_format(tmp_path, case):
         for line in lines:
             freeze(line.payload)
             registry.get(line.format).note(line.payload)
-    assert [change.rule for change in copy.changes()] or DAMAGED[case] in ("lost-turn", "rewritten-history")
+    assert [change.rule for change in copy.changes()] or DAMAGED[case] in (
+        "lost-turn",
+        "rewritten-history",
+    )
     patient.close()
 
 
 def test_files_are_healed_like_databases(tmp_path):
-    spoken = (("user", text("Look.")), ("assistant", call("c1")), ("user", text("Well?")), ("assistant", text("Hm.")))
+    spoken = (
+        ("user", text("Look.")),
+        ("assistant", call("c1")),
+        ("user", text("Well?")),
+        ("assistant", text("Hm.")),
+    )
     (tmp_path / "20250430_080000.jsonl").write_bytes(legacy_lines(*spoken) + b'{"role": "us')
-    (tmp_path / "export.json").write_text(json.dumps(export(*spoken, usage={"input_tokens": 3}, unknown=[1])))
+    (tmp_path / "export.json").write_text(
+        json.dumps(export(*spoken, usage={"input_tokens": 3}, unknown=[1]))
+    )
     for name in ("20250430_080000.jsonl", "export.json"):
         out = tmp_path / f"{name}.out"
         assert healed(tmp_path / name, out)
@@ -362,12 +412,24 @@ def test_files_are_healed_like_databases(tmp_path):
 def test_a_session_row_that_is_broken_still_gives_what_goose_asks_for(tmp_path):
     path = tmp_path / "sessions.db"
     with GooseStore(path) as store:
-        columns = {"extension_data": "{", "session_type": "wizard", "model_config_json": '{"model_name":"pear"}'}
-        store.session("20260921_1", created_at="yesterday", recipe_json="[", goose_mode="?", **columns)
+        columns = {
+            "extension_data": "{",
+            "session_type": "wizard",
+            "model_config_json": '{"model_name":"pear"}',
+        }
+        store.session(
+            "20260921_1", created_at="yesterday", recipe_json="[", goose_mode="?", **columns
+        )
         two_prompts(store)
-    assert [change.rule for change in healed(path, tmp_path / "out.json")] == ["goose/unreadable-record"]
+    assert [change.rule for change in healed(path, tmp_path / "out.json")] == [
+        "goose/unreadable-record"
+    ]
     said = json.loads(Path(tmp_path / "out.json").read_bytes())
-    assert (said["extension_data"], said["session_type"], said["goose_mode"]) == ({}, "user", "auto")
+    assert (said["extension_data"], said["session_type"], said["goose_mode"]) == (
+        {},
+        "user",
+        "auto",
+    )
     assert said["model_config"]["toolshim"] is False
     assert said["created_at"].startswith("2026-")
 
@@ -379,9 +441,18 @@ blocks = st.one_of(
     ids.map(call),
     ids.map(result),
     st.sampled_from(["", "sig-1"]).map(lambda signature: thinking("Hm.", signature)),
-    st.sampled_from([{"type": "reasoning", "text": "Hm."}, {**call("call_1"), "type": "frontendToolRequest"}, {}, 7]),
+    st.sampled_from(
+        [
+            {"type": "reasoning", "text": "Hm."},
+            {**call("call_1"), "type": "frontendToolRequest"},
+            {},
+            7,
+        ]
+    ),
 )
-flags = st.sampled_from([None, *({"userVisible": a, "agentVisible": b} for a in (True, False) for b in (True, False))])
+flags = st.sampled_from(
+    [None, *({"userVisible": a, "agentVisible": b} for a in (True, False) for b in (True, False))]
+)
 row = st.builds(
     lambda message_id, role, content, created, metadata, usage, lost: {
         "message_id": message_id,
@@ -407,7 +478,10 @@ row = st.builds(
 @given(rows=st.lists(row, max_size=8), accepted=st.sampled_from([(), EVERYTHING]))
 @settings(max_examples=200)
 def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):
-    found = [GooseRow(number=number, place=f"row {number}", **one) for number, one in enumerate(rows, start=1)]
+    found = [
+        GooseRow(number=number, place=f"row {number}", **one)
+        for number, one in enumerate(rows, start=1)
+    ]
     found.sort(key=lambda row: (row.created or 0, row.number))
     chart, _ = heal(GooseCase(SESSION, tuple(found)), accepting(accepted))
     assert [finding for finding in findings_of(chart) if finding.policy in ("auto", "mark")] == []

@@ -1,4 +1,6 @@
-"""Every defect of goose's stores is named, and nothing else; what is healthy or only under way is left in peace."""
+"""Every defect of goose's stores is named, and nothing else; what is healthy or only under way is
+left in peace.
+"""
 
 import json
 import os
@@ -58,14 +60,22 @@ def examined(path):
 
 
 def rules_in(path):
-    return sorted({finding.rule.name.removeprefix("goose/") for found in examined(path).values() for finding in found})
+    return sorted(
+        {
+            finding.rule.name.removeprefix("goose/")
+            for found in examined(path).values()
+            for finding in found
+        }
+    )
 
 
 def charts(path, *, live=False):
     shelf = GooseReader(path)
     try:
         return [
-            GooseCase(session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live)
+            GooseCase(
+                session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live
+            )
             for session in shelf.book.sessions()
         ]
     finally:
@@ -81,7 +91,11 @@ def test_every_rule_is_shown_by_a_damaged_store():
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_a_damaged_session_is_named_by_its_rule_alone_and_its_neighbours_are_not(tmp_path, case):
     path = built(tmp_path / "sessions.db", two_prompts, case, one_call)
-    found = {session: {finding.rule.name for finding in signs} for session, signs in examined(path).items() if signs}
+    found = {
+        session: {finding.rule.name for finding in signs}
+        for session, signs in examined(path).items()
+        if signs
+    }
     assert list(found.values()) == [{f"goose/{DAMAGED[case]}"}]
     assert not {"20260921_1", "20260921_3"} & set(found)
 
@@ -100,7 +114,11 @@ def test_rows_from_before_there_were_flags_are_healthy(tmp_path):
     with GooseStore(path, 6) as store:
         store.session("20260921_1")
         store.say("user", text("What is in the shed?"), metadata_json=None)
-        old = {"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": [text("saw")]}}
+        old = {
+            "type": "toolResponse",
+            "id": "c",
+            "toolResult": {"status": "success", "value": [text("saw")]},
+        }
         store.say("assistant", call("c"), metadata_json=None)
         store.say("user", old, metadata_json=None)
         store.say("assistant", text("A saw."), metadata_json=None)
@@ -108,7 +126,9 @@ def test_rows_from_before_there_were_flags_are_healthy(tmp_path):
 
 
 @pytest.mark.parametrize("case", APPENDED, ids=lambda case: case.__name__)
-def test_every_beginning_of_a_healthy_session_is_left_in_peace_while_it_is_under_way(tmp_path, case):
+def test_every_beginning_of_a_healthy_session_is_left_in_peace_while_it_is_under_way(
+    tmp_path, case
+):
     (chart,) = charts(built(tmp_path / "sessions.db", case))
     for length in range(len(chart.rows) + 1):
         rows = chart.rows[:length]
@@ -135,10 +155,17 @@ def test_what_follows_a_compaction_is_healthy_at_every_length(tmp_path):
     (chart,) = charts(built(tmp_path / "sessions.db", compacted))
     first = next(place for place, row in enumerate(chart.rows) if row.metadata["agentVisible"])
     for length in range(first + 1, len(chart.rows) + 1):
-        assert findings_of(GooseCase(chart.session, chart.rows[:length], chart.usage_rows[:4], live=True)) == ()
+        assert (
+            findings_of(
+                GooseCase(chart.session, chart.rows[:length], chart.usage_rows[:4], live=True)
+            )
+            == ()
+        )
 
 
-@pytest.mark.parametrize("case", [orphan_at_the_end, unfinished_turn, cut_stream], ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case", [orphan_at_the_end, unfinished_turn, cut_stream], ids=lambda case: case.__name__
+)
 def test_the_open_end_of_a_store_that_somebody_has_open_may_be_under_way(tmp_path, case):
     path = built(tmp_path / "sessions.db", case)
     held = "import sys; f = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
@@ -177,7 +204,9 @@ def test_an_answer_is_cut_when_the_same_model_counts_its_tokens_elsewhere(tmp_pa
             about = {"userVisible": True, "agentVisible": True, "inference": asked, "usage": usage}
             store.say("assistant", text("The pear is a"), metadata_json=json.dumps(about))
     found = examined(path)
-    assert found["20260921_1"] == () and [finding.rule.name for finding in found["20260921_2"]] == ["goose/cut-stream"]
+    assert found["20260921_1"] == () and [finding.rule.name for finding in found["20260921_2"]] == [
+        "goose/cut-stream"
+    ]
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM messages WHERE session_id = '20260921_1'")
     connection.close()
@@ -211,7 +240,9 @@ def test_a_history_that_was_compacted_or_imported_may_have_been_written_anew(tmp
     assert rules_in(path) == []
 
 
-@pytest.mark.parametrize("metadata", ["{}", "null", "[]", '{"userVisible":true}', '{"userVisible":1,"agentVisible":0}'])
+@pytest.mark.parametrize(
+    "metadata", ["{}", "null", "[]", '{"userVisible":true}', '{"userVisible":1,"agentVisible":0}']
+)
 def test_metadata_is_an_object_with_both_flags(tmp_path, metadata):
     path = tmp_path / "sessions.db"
     with GooseStore(path) as store:
@@ -225,7 +256,11 @@ def test_metadata_is_an_object_with_both_flags(tmp_path, metadata):
     "block",
     [
         {"type": "conversationCompacted", "msg": "…"},
-        {"type": "frontendToolRequest", "id": "f", "toolCall": {"status": "success", "value": {"name": "x"}}},
+        {
+            "type": "frontendToolRequest",
+            "id": "f",
+            "toolCall": {"status": "success", "value": {"name": "x"}},
+        },
         {"type": "text"},
         {"text": "no type"},
         "no block",
@@ -254,12 +289,19 @@ def test_a_result_or_call_that_may_be_in_a_broken_record_is_not_said_to_be_missi
 
 
 def test_files_are_examined_like_databases(tmp_path):
-    orphan = (("user", text("Look.")), ("assistant", call("c1")), ("user", text("Well?")), ("assistant", text("Hm.")))
+    orphan = (
+        ("user", text("Look.")),
+        ("assistant", call("c1")),
+        ("user", text("Well?")),
+        ("assistant", text("Hm.")),
+    )
     (tmp_path / "20250430_080000.jsonl").write_bytes(legacy_lines(*orphan))
     (tmp_path / "export.json").write_text(json.dumps(export(*orphan)))
     torn = legacy_lines(("user", text("Look.")), ("assistant", text("At what?")))[:-20]
     (tmp_path / "torn.jsonl").write_bytes(torn)
-    (tmp_path / "cut.json").write_bytes(json.dumps(export(*orphan[:2], ("user", result("c1")))).encode()[:-150])
+    (tmp_path / "cut.json").write_bytes(
+        json.dumps(export(*orphan[:2], ("user", result("c1")))).encode()[:-150]
+    )
     assert rules_in(tmp_path / "20250430_080000.jsonl") == ["orphan-tool-request"]
     assert rules_in(tmp_path / "export.json") == ["orphan-tool-request"]
     assert rules_in(tmp_path / "torn.jsonl") == ["content-not-json"]
@@ -271,7 +313,9 @@ def test_one_session_can_be_asked_for(tmp_path):
     patient = GooseSubject(path)
     found = list(patient.examine("20260921_2"))
     patient.close()
-    assert [(one.session, one.messages, len(one.findings)) for one in found] == [("20260921_2", 4, 1)]
+    assert [(one.session, one.messages, len(one.findings)) for one in found] == [
+        ("20260921_2", 4, 1)
+    ]
 
 
 def test_examining_leaves_the_original_and_its_folder_as_they_were(tmp_path):
@@ -314,12 +358,21 @@ def test_a_damaged_page_is_told(tmp_path):
 
 
 columns = ("message_id", "role", "content_json", "metadata_json", "created_timestamp")
-broken = st.sampled_from(["", "nul", "[1, null]", '{"a": 1}', b"\xff\xfe", 7, -1, 1e300, "[" * 3000, '["\\ud800"]'])
+broken = st.sampled_from(
+    ["", "nul", "[1, null]", '{"a": 1}', b"\xff\xfe", 7, -1, 1e300, "[" * 3000, '["\\ud800"]']
+)
 
 
-@given(column=st.sampled_from(columns[1:]), value=broken, case=st.sampled_from(HEALTHY[:2]), row=st.integers(1, 4))
+@given(
+    column=st.sampled_from(columns[1:]),
+    value=broken,
+    case=st.sampled_from(HEALTHY[:2]),
+    row=st.integers(1, 4),
+)
 @settings(max_examples=80)
-def test_a_broken_value_is_always_told_and_never_stops_the_exam(tmp_path_factory, column, value, case, row):
+def test_a_broken_value_is_always_told_and_never_stops_the_exam(
+    tmp_path_factory, column, value, case, row
+):
     path = tmp_path_factory.mktemp("any") / "sessions.db"
     with GooseStore(path) as store:
         store.session("20260921_1")
@@ -349,7 +402,9 @@ def test_rows_for_the_model_that_goose_adds_are_no_summaries(tmp_path):
 def test_a_row_is_a_repetition_only_if_it_says_the_same():
     """Some releases gave one id to messages that are not one."""
     rows = [
-        GooseRow(number, f"row {number}", "m1", "user", [{"type": "text", "text": text}], number, None)
+        GooseRow(
+            number, f"row {number}", "m1", "user", [{"type": "text", "text": text}], number, None
+        )
         for number, text in enumerate(("one", "two", "one"), 1)
     ]
     assert repeated_rows(rows) == [2]

@@ -1,4 +1,6 @@
-"""Healed Hermes stores: nothing left that can be healed, nothing discarded, the same bytes every time."""
+"""Healed Hermes stores: nothing left that can be healed, nothing discarded, the same bytes every
+time.
+"""
 
 import sqlite3
 import stat
@@ -49,7 +51,9 @@ def heal(path: Path, out: Path, *policies: str) -> list[Change]:
 def left(path: Path) -> set[str]:
     patient = HermesSubject(path)
     try:
-        return {finding.rule.name for examined in patient.examine() for finding in examined.findings}
+        return {
+            finding.rule.name for examined in patient.examine() for finding in examined.findings
+        }
     finally:
         patient.close()
 
@@ -67,7 +71,9 @@ def said(stories: list[ForeignSession]) -> dict[str, list[Any]]:
     """What the model would see of each story."""
     return {
         story.id: [
-            line.payload["content"] if isinstance(line, ForeignMessage) else (line.text, len(line.keeps))
+            line.payload["content"]
+            if isinstance(line, ForeignMessage)
+            else (line.text, len(line.keeps))
             for line in story.lines
             if not isinstance(line, ForeignMessage) or line.labels.get("visible_to_model", True)
         ]
@@ -82,7 +88,9 @@ def test_a_healed_store_has_nothing_left_that_heals_without_asking(tmp_path, nam
     changes = heal(path, tmp_path / "healed.db", *USUAL)
     found = left(tmp_path / "healed.db")
     assert not {rule for rule in found if POLICY[rule] in USUAL}
-    assert {change.rule for change in changes} <= {rule.name for rule in RULES if rule.policy in USUAL}
+    assert {change.rule for change in changes} <= {
+        rule.name for rule in RULES if rule.policy in USUAL
+    }
     if POLICY[DAMAGE[name][0]] in USUAL:
         assert DAMAGE[name][0] in {change.rule for change in changes}
     assert path.read_bytes() == before
@@ -124,12 +132,27 @@ def test_a_healthy_store_is_copied_row_by_row(tmp_path):
     path = healthy(tmp_path / "state.db")
     assert heal(path, tmp_path / "healed.db", *USUAL, "ask") == []
     one, two = (sqlite3.connect(tmp_path / name) for name in ("state.db", "healed.db"))
-    for table in ("sessions", "messages", "gateway_routing", "delivery_obligations", "schema_version"):
-        query = f"SELECT * FROM {table} ORDER BY 1, 2" if table != "schema_version" else f"SELECT * FROM {table}"
+    for table in (
+        "sessions",
+        "messages",
+        "gateway_routing",
+        "delivery_obligations",
+        "schema_version",
+    ):
+        query = (
+            f"SELECT * FROM {table} ORDER BY 1, 2"
+            if table != "schema_version"
+            else f"SELECT * FROM {table}"
+        )
         assert one.execute(query).fetchall() == two.execute(query).fetchall()
     kinds = "SELECT type, name FROM sqlite_schema ORDER BY type, name"
     assert one.execute(kinds).fetchall() == two.execute(kinds).fetchall()
-    assert two.execute("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'winch'").fetchone()[0] > 0
+    assert (
+        two.execute(
+            "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'winch'"
+        ).fetchone()[0]
+        > 0
+    )
     assert two.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     one.close()
     two.close()
@@ -144,12 +167,18 @@ def test_no_row_is_discarded(tmp_path, name):
 
 def contents(path: Path) -> set[Any]:
     database = sqlite3.connect(path)
-    rows = {(role, text) for role, text in database.execute("SELECT role, content FROM messages") if text is not None}
+    rows = {
+        (role, text)
+        for role, text in database.execute("SELECT role, content FROM messages")
+        if text is not None
+    }
     database.close()
     return rows
 
 
-def healed_rows(tmp_path: Path, name: str, *policies: str, session: str = "sick") -> list[tuple[Any, ...]]:
+def healed_rows(
+    tmp_path: Path, name: str, *policies: str, session: str = "sick"
+) -> list[tuple[Any, ...]]:
     heal(damaged(tmp_path / "state.db", name), tmp_path / "healed.db", *USUAL, *policies)
     return live(tmp_path / "healed.db", session)
 
@@ -173,7 +202,10 @@ def test_a_glued_question_is_cut_when_told_to(tmp_path):
 
 def test_an_answer_that_was_cut_is_one_again(tmp_path):
     rows = healed_rows(tmp_path, "split_by_stream_cut")
-    assert [text for _, text in rows][:2] == ["Tell me about the harbour.", "It was built in 1871 and has nine berths."]
+    assert [text for _, text in rows][:2] == [
+        "Tell me about the harbour.",
+        "It was built in 1871 and has nine berths.",
+    ]
     assert [role for role, _ in rows] == ["user", "assistant", "user", "assistant"]
 
 
@@ -189,7 +221,10 @@ def test_a_call_without_a_result_gets_one_that_says_so(tmp_path):
 
 def test_a_call_that_was_stored_twice_is_there_once_with_an_outcome(tmp_path):
     rows = healed_rows(tmp_path, "duplicate_tool_call_row")
-    assert [text for _, text in rows][1:3] == ["Let me look.", '{"error": "interrupted, outcome unknown"}']
+    assert [text for _, text in rows][1:3] == [
+        "Let me look.",
+        '{"error": "interrupted, outcome unknown"}',
+    ]
 
 
 def test_calls_that_are_not_json_keep_their_text_and_their_results(tmp_path):
@@ -199,12 +234,17 @@ def test_calls_that_are_not_json_keep_their_text_and_their_results(tmp_path):
     asked = list(story.lines)[1].payload["tool_calls"]
     shelf.close()
     assert [one["id"] for one in asked] == ["call_5", "call_6"]
-    assert "call_5" in asked[0]["function"]["arguments"] and asked[0]["function"]["name"] == "terminal"
+    assert (
+        "call_5" in asked[0]["function"]["arguments"] and asked[0]["function"]["name"] == "terminal"
+    )
 
 
 def test_a_lost_answer_comes_back_from_the_ledger_when_told_to(tmp_path):
     rows = healed_rows(tmp_path, "answer_only_in_ledger", "ask")
-    assert rows[2:4] == [("user", "Is the slip free?"), ("assistant", "Yes. The slip is free all day.")]
+    assert rows[2:4] == [
+        ("user", "Is the slip free?"),
+        ("assistant", "Yes. The slip is free all day."),
+    ]
 
 
 def test_lost_turns_come_back_without_their_questions(tmp_path):
@@ -256,7 +296,10 @@ def test_a_repeated_tail_is_found_by_a_search_no_more_than_twice(tmp_path):
     before = live(damaged(tmp_path / "other.db", "repeated_tail"), "compacted")
     assert healed_rows(tmp_path, "repeated_tail", session="compacted") == before
     database = sqlite3.connect(tmp_path / "healed.db")
-    query = "SELECT count(*) FROM messages WHERE content LIKE 'Log the barge%' AND (active OR compacted)"
+    query = (
+        "SELECT count(*) FROM messages WHERE content LIKE 'Log the barge%' AND (active OR "
+        "compacted)"
+    )
     assert database.execute(query).fetchone() == (2,)
     database.close()
 
@@ -274,7 +317,10 @@ def test_what_is_beyond_recovery_is_told_once(tmp_path):
 
 
 def test_a_session_that_a_compaction_ended_goes_on(tmp_path):
-    for name, wanted in (("compression_without_child", (None, None)), ("compression_with_a_next_session", ("sick",))):
+    for name, wanted in (
+        ("compression_without_child", (None, None)),
+        ("compression_with_a_next_session", ("sick",)),
+    ):
         out = tmp_path / f"{name}-healed.db"
         heal(damaged(tmp_path / f"{name}.db", name), out, "ask")
         database = sqlite3.connect(out)
@@ -325,10 +371,25 @@ class _Under:
 
 
 TEXTS = st.sampled_from(
-    ["a", "b", "a\n\nb", "", "x\ufffd", SUMMARY, "[System: The previous response was cut off", HARNESS_STARTS[0]]
+    [
+        "a",
+        "b",
+        "a\n\nb",
+        "",
+        "x\ufffd",
+        SUMMARY,
+        "[System: The previous response was cut off",
+        HARNESS_STARTS[0],
+    ]
 )
 CALLS = st.sampled_from(
-    [None, None, '[{"id": "c1", "function": {"name": "n"}}]', '[{"id": "c1"}, {"id": "c2"}]', '[{"id']
+    [
+        None,
+        None,
+        '[{"id": "c1", "function": {"name": "n"}}]',
+        '[{"id": "c1"}, {"id": "c2"}]',
+        '[{"id',
+    ]
 )
 FLAGS = st.sampled_from([(1, 0), (1, 0), (1, 0), (0, 1), (0, 0)])
 ROWS = st.tuples(
@@ -344,9 +405,13 @@ ROWS = st.tuples(
 
 @settings(max_examples=120)
 @given(st.lists(ROWS, max_size=16), st.booleans(), st.sampled_from([USUAL, (*USUAL, "ask")]))
-def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(rows, has_ended, policies):
+def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(
+    rows, has_ended, policies
+):
     now, made = START, []
-    for number, (role, text, calls, call_id, finish, later, (active, compacted)) in enumerate(rows, 1):
+    for number, (role, text, calls, call_id, finish, later, (active, compacted)) in enumerate(
+        rows, 1
+    ):
         now += later
         speaks = role == "assistant"
         made.append(
@@ -363,7 +428,9 @@ def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(rows
                 compacted=compacted,
             )
         )
-    session = HermesSession("any", 1, "cli", START, ended_at=now + 5 if has_ended else None, message_count=3)
+    session = HermesSession(
+        "any", 1, "cli", START, ended_at=now + 5 if has_ended else None, message_count=3
+    )
     healed, _ = heal_case(HermesCase(session, made, has_stops=True, newest=now), accepts(*policies))
     assert not [finding for finding in findings_of(healed) if finding.policy in policies]
     assert {row.id for row in made} <= {row.id for row in healed.rows}
@@ -441,5 +508,6 @@ def test_a_rule_says_all_that_a_person_needs():
     for rule in RULES:
         assert isinstance(rule, Rule) and rule.name.startswith("hermes/")
         assert all(
-            text.rstrip("'\"") and len(text) > 10 for text in (rule.cause, rule.expected, rule.example, rule.remedy)
+            text.rstrip("'\"") and len(text) > 10
+            for text in (rule.cause, rule.expected, rule.example, rule.remedy)
         )

@@ -1,4 +1,6 @@
-"""The signs of what is wrong with a Hermes store: each defect by its name, and silence where nothing is wrong."""
+"""The signs of what is wrong with a Hermes store: each defect by its name, and silence where
+nothing is wrong.
+"""
 
 import json
 import sqlite3
@@ -74,7 +76,10 @@ def test_a_route_to_a_lost_session_is_told_when_that_session_or_its_chat_is_aske
     path = damaged(tmp_path / "state.db", "ghost_route")
     patient = HermesSubject(path)
     [ghost] = [
-        finding for one in patient.examine() for finding in one.findings if finding.rule.name == "hermes/ghost-route"
+        finding
+        for one in patient.examine()
+        for finding in one.findings
+        if finding.rule.name == "hermes/ghost-route"
     ]
     lost = ghost.measured.split("session ")[1].split(",")[0]
     told = [finding for one in patient.examine(lost) for finding in one.findings]
@@ -85,7 +90,10 @@ def test_a_route_to_a_lost_session_is_told_when_that_session_or_its_chat_is_aske
 
 def book_rows(path: Path) -> list[tuple[str, int]]:
     database = sqlite3.connect(path)
-    first = "SELECT session_id, id FROM messages WHERE id NOT IN (SELECT min(id) FROM messages GROUP BY session_id)"
+    first = (
+        "SELECT session_id, id FROM messages WHERE id NOT IN (SELECT min(id) FROM messages "
+        "GROUP BY session_id)"
+    )
     rows = database.execute(first).fetchall()
     database.close()
     return rows
@@ -95,7 +103,9 @@ def cut_session(path: Path, session: str, row: int) -> None:
     """The store as it was before this row: nothing behind it, and the session not ended."""
     database = sqlite3.connect(path)
     database.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session, row))
-    database.execute("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session,))
+    database.execute(
+        "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session,)
+    )
     live = "SELECT count(*) FROM messages WHERE session_id = sessions.id AND active = 1"
     database.execute(f"UPDATE sessions SET message_count = ({live}) WHERE id = ?", (session,))
     database.commit()
@@ -143,7 +153,9 @@ def test_messages_of_a_session_that_is_not_there_are_told_and_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"not a database", b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4080)], ids=len
+    "data",
+    [b"", b"not a database", b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4080)],
+    ids=len,
 )
 def test_what_is_no_store_is_unreadable_and_no_exception(tmp_path, data):
     path = tmp_path / "state.db"
@@ -161,7 +173,11 @@ def test_a_file_that_is_cut_anywhere_has_a_finding(tmp_path):
 
 
 @ANY_BYTES
-@given(st.lists(st.tuples(st.floats(0, 0.999), st.binary(min_size=1, max_size=64)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 0.999), st.binary(min_size=1, max_size=64)), min_size=1, max_size=6
+    )
+)
 def test_no_damage_is_an_exception(tmp_path, wounds):
     whole = bytearray(_whole(tmp_path))
     for where, wound in wounds:
@@ -190,20 +206,37 @@ VALUES = st.one_of(
     st.floats(),
     st.text(max_size=20),
     st.binary(max_size=20),
-    st.sampled_from(["\x00json:[", "\x00json:{}", "[" * 3000, '{"a":' * 3000, "[[]]", '[{"id": 5}]', '[{"id": []}]']),
+    st.sampled_from(
+        [
+            "\x00json:[",
+            "\x00json:{}",
+            "[" * 3000,
+            '{"a":' * 3000,
+            "[[]]",
+            '[{"id": 5}]',
+            '[{"id": []}]',
+        ]
+    ),
     st.integers(1, 3000).map(lambda depth: "\x00json:" + "[" * depth + "]" * depth),
 )
 
 
 @ANY_BYTES
-@given(st.sampled_from(["messages", "sessions", "gateway_routing", "delivery_obligations", "state_meta"]), st.data())
+@given(
+    st.sampled_from(
+        ["messages", "sessions", "gateway_routing", "delivery_obligations", "state_meta"]
+    ),
+    st.data(),
+)
 def test_no_value_of_a_wrong_type_is_an_exception(tmp_path, table, data):
     path = _fresh(tmp_path)
     path.write_bytes(_whole(tmp_path))
     database = sqlite3.connect(path)
     database.execute("PRAGMA synchronous = OFF")
     database.execute("INSERT INTO state_meta VALUES ('holdfast.beyond-recovery', '[1]')")
-    columns = [name for _, name, _, _, _, key in database.execute(f"PRAGMA table_info({table})") if not key]
+    columns = [
+        name for _, name, _, _, _, key in database.execute(f"PRAGMA table_info({table})") if not key
+    ]
     column, value = data.draw(st.sampled_from(columns)), data.draw(VALUES)
     database.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid % 3 = 0", (value,))
     database.commit()
@@ -217,15 +250,23 @@ def test_deep_nesting_is_a_finding_and_no_exception(tmp_path, column, depth):
     book = Book(tmp_path / "state.db")
     plain(book)
     deep = "[" * depth + "]" * depth
-    text = f"\x00json:{deep}" if column == "content" else json.dumps([{"id": "c"}])[:-1] + f', {{"deep": {deep}}}]'
+    text = (
+        f"\x00json:{deep}"
+        if column == "content"
+        else json.dumps([{"id": "c"}])[:-1] + f', {{"deep": {deep}}}]'
+    )
     book.say("plain", "user", "Look.")
     book.say("plain", "assistant", **({"content": ""} | {column: text}))
     found = rules(book.close())
     if depth > 200:
-        assert found == {"hermes/unreadable-record" if column == "content" else "hermes/tool-calls-not-json"}
+        assert found == {
+            "hermes/unreadable-record" if column == "content" else "hermes/tool-calls-not-json"
+        }
 
 
-@pytest.mark.parametrize(("apart_s", "is_double"), [(0.02, True), (0.09, True), (0.2, False), (60.0, False)])
+@pytest.mark.parametrize(
+    ("apart_s", "is_double"), [(0.02, True), (0.09, True), (0.2, False), (60.0, False)]
+)
 def test_a_question_is_doubled_only_when_it_is_stored_twice_at_once(tmp_path, apart_s, is_double):
     """Somebody who asks the same again a moment later has asked twice."""
     book = Book(tmp_path / "state.db")

@@ -1,4 +1,6 @@
-"""The doctor and our own stores: each broken promise is named, and the healed copy keeps all that can be read."""
+"""The doctor and our own stores: each broken promise is named, and the healed copy keeps all that
+can be read.
+"""
 
 import hashlib
 import os
@@ -24,12 +26,16 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
         for number in range(6):
-            with session.turn(f"question {number}", event_id=f"e{number}", reply_to="somebody") as turn:
+            with session.turn(
+                f"question {number}", event_id=f"e{number}", reply_to="somebody"
+            ) as turn:
                 turn.call("look", "{}", call_id=f"c{number}")
                 turn.result(f"c{number}", f"found {number}")
                 turn.say(f"answer {number} " + "words " * 200)
         session.compact("what was", keep_turns=2)
-        session.append({"role": "user", "content": [{"type": "text", "text": "a large part " * 4000}]})
+        session.append(
+            {"role": "user", "content": [{"type": "text", "text": "a large part " * 4000}]}
+        )
         first = next(iter(session.transcript()))
         session.label(first.id, starred=True)
         store.session("old").append("said before")
@@ -64,7 +70,10 @@ def heal(path: Path, out: Path) -> list[str]:
 def words(path: Path) -> dict[str, list[str]]:
     """All that was said, session by session."""
     with holdfast.open(path) as store:
-        return {each.id: [message.text for message in store.get(each.id).transcript()] for each in store.sessions()}
+        return {
+            each.id: [message.text for message in store.get(each.id).transcript()]
+            for each in store.sessions()
+        }
 
 
 def tamper(path: Path, *statements: str) -> None:
@@ -77,7 +86,9 @@ def tamper(path: Path, *statements: str) -> None:
 def overwrite(path: Path, table: str) -> None:
     """Zeros in the place of a leaf page of this table."""
     connection = apsw.Connection(str(path))
-    pages = connection.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)).fetchall()
+    pages = connection.execute(
+        "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)
+    ).fetchall()
     connection.close()
     with open(path, "r+b") as file:
         file.seek((sorted(pages)[len(pages) // 2][0] - 1) * 4096)
@@ -90,9 +101,18 @@ def test_a_healthy_store_has_no_finding(path: Path) -> None:
 
 def test_looking_changes_nothing(path: Path) -> None:
     """I-18."""
-    before = (path.read_bytes(), os.stat(path).st_mtime_ns, os.stat(path).st_atime_ns, os.listdir(path.parent))
+    before = (
+        path.read_bytes(),
+        os.stat(path).st_mtime_ns,
+        os.stat(path).st_atime_ns,
+        os.listdir(path.parent),
+    )
     rules(path)
-    assert before[1:] == (os.stat(path).st_mtime_ns, os.stat(path).st_atime_ns, os.listdir(path.parent))
+    assert before[1:] == (
+        os.stat(path).st_mtime_ns,
+        os.stat(path).st_atime_ns,
+        os.listdir(path.parent),
+    )
     assert path.read_bytes() == before[0]
 
 
@@ -107,15 +127,27 @@ def test_a_healed_copy_of_a_healthy_store_is_the_same_store(path: Path, tmp_path
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a gap": (lambda path: tamper(path, "DELETE FROM entry WHERE session = 1 AND seq = 5"), "gap-in-log"),
+    "a gap": (
+        lambda path: tamper(path, "DELETE FROM entry WHERE session = 1 AND seq = 5"),
+        "gap-in-log",
+    ),
     "a payload that is no JSON": (
         lambda path: tamper(path, "UPDATE entry SET body = x'7b' WHERE session = 1 AND seq = 9"),
         "unreadable-entry",
     ),
-    "an unknown base": (lambda path: tamper(path, "UPDATE session SET base = 400 WHERE n = 1"), "lost-base"),
-    "an inbox row of nothing": (lambda path: tamper(path, "UPDATE inbox SET seq = 3"), "stray-inbox"),
+    "an unknown base": (
+        lambda path: tamper(path, "UPDATE session SET base = 400 WHERE n = 1"),
+        "lost-base",
+    ),
+    "an inbox row of nothing": (
+        lambda path: tamper(path, "UPDATE inbox SET seq = 3"),
+        "stray-inbox",
+    ),
     "an event of nothing": (lambda path: tamper(path, "UPDATE event SET seq = 2"), "stray-events"),
-    "two sessions of one key": (lambda path: tamper(path, "UPDATE session SET ended = 0"), "doubled-keys"),
+    "two sessions of one key": (
+        lambda path: tamper(path, "UPDATE session SET ended = 0"),
+        "doubled-keys",
+    ),
     "a missing large part": (lambda path: tamper(path, "DELETE FROM blob"), "lost-blobs"),
     "a damaged page": (lambda path: overwrite(path, "entry"), "damaged-page"),
     "a file for everybody": (lambda path: os.chmod(path, 0o644), "open-to-others"),
@@ -123,7 +155,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage, rule", DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_named_and_healed(path: Path, tmp_path: Path, damage: Callable[[Path], None], rule: str) -> None:
+def test_damage_is_named_and_healed(
+    path: Path, tmp_path: Path, damage: Callable[[Path], None], rule: str
+) -> None:
     before = words(path)
     damage(path)
     assert f"holdfast/{rule}" in rules(path)
@@ -136,7 +170,10 @@ def test_damage_is_named_and_healed(path: Path, tmp_path: Path, damage: Callable
         assert not found, "\n".join(found)
     after = words(out)
     for id, texts in after.items():  # nothing is made up, and nothing stands in another place
-        assert all(text in ("", told) or MISSING in text for text, told in zip(texts, before[id], strict=False))
+        assert all(
+            text in ("", told) or MISSING in text
+            for text, told in zip(texts, before[id], strict=False)
+        )
     kept = sum(bool(text) for texts in after.values() for text in texts)
     assert kept >= sum(bool(text) for texts in before.values() for text in texts) - 12
 
@@ -181,7 +218,9 @@ def test_a_finished_message_whose_journal_is_still_there_is_told_once(tmp_path: 
     assert list(words(out).values()) == [["Tell me.", "Once upon a time.", "The end."]]
 
 
-def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(path: Path, tmp_path: Path) -> None:
+def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(
+    path: Path, tmp_path: Path
+) -> None:
     """I-6, I-7: the next turn has a number that no turn has had."""
     out = tmp_path / "healed.db"
     tamper(path, "UPDATE session SET fence = 1 WHERE key = 'k'")
@@ -194,7 +233,9 @@ def test_a_fence_that_is_below_the_turns_of_the_log_is_put_above_them(path: Path
         assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"{}\n" * 10]
+)
 def test_what_is_no_store_is_a_finding(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "thing.db").write_bytes(data)
     [(kind, path)] = detect.stores_at(str(tmp_path / "thing.db"))
@@ -206,11 +247,15 @@ def test_a_store_that_can_t_be_opened_is_a_finding(path: Path) -> None:
     with open(path, "r+b") as file:
         file.truncate(8192)
     [(kind, where)] = detect.stores_at(str(path))
-    assert [finding.rule.name for finding in exam.examine(kind, where).findings] == ["holdfast/unreadable-store"]
+    assert [finding.rule.name for finding in exam.examine(kind, where).findings] == [
+        "holdfast/unreadable-store"
+    ]
 
 
 def test_a_fork_and_its_parent_that_both_go_on_are_healthy(tmp_path: Path) -> None:
-    """What the parent said after they parted is not the past of the fork, though both have a turn of that number."""
+    """What the parent said after they parted is not the past of the fork, though both have a turn
+    of that number.
+    """
     path = tmp_path / "agent.db"
     with holdfast.open(path) as store:
         session = store.session("k")

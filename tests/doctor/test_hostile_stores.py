@@ -1,4 +1,6 @@
-"""Stores that were made to do harm, and those that Hermes made itself: nothing of a stranger's is run, and all ends."""
+"""Stores that were made to do harm, and those that Hermes made itself: nothing of a stranger's is
+run, and all ends.
+"""
 
 import gzip
 import sqlite3
@@ -21,7 +23,9 @@ from holdfast.importers.sqlite_file import SqliteFile
 from procs import child
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "hermes-0.19.0.db.gz"
-"""Made with `SessionDB` of hermes-agent 0.19.0: two sessions, a tool call, a question without an answer."""
+"""Made with `SessionDB` of hermes-agent 0.19.0: two sessions, a tool call, a question without an
+answer.
+"""
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 
 
@@ -43,10 +47,14 @@ def changed(path: Path, *statements: str) -> Path:
 def schema(path: Path) -> set[tuple[str, str]]:
     with closing(sqlite3.connect(path)) as store:
         assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        return {(kind, name) for kind, name in store.execute("SELECT type, name FROM sqlite_schema")}
+        return {
+            (kind, name) for kind, name in store.execute("SELECT type, name FROM sqlite_schema")
+        }
 
 
-def test_a_store_that_hermes_made_is_healed_as_a_store_of_hermes(real: Path, tmp_path: Path) -> None:
+def test_a_store_that_hermes_made_is_healed_as_a_store_of_hermes(
+    real: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "healed.db"
     done = command("doctor", real, "--heal", out, "--as", "hermes", "--json")
     assert [change["rule"] for change in done.json["healed"]["changes"]] == ["hermes/orphan-user"]
@@ -57,21 +65,32 @@ def test_a_store_that_hermes_made_is_healed_as_a_store_of_hermes(real: Path, tmp
         for name in ("messages_fts", "messages_fts_trigram"):
             [(found,)] = store.execute(f"SELECT count(*) FROM {name} WHERE {name} MATCH 'berth'")
             assert found == 2
-        for table in ("sessions", "messages", "session_model_usage", "gateway_routing", "async_delegations"):
-            query = f"SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info('{table}')"
+        for table in (
+            "sessions",
+            "messages",
+            "session_model_usage",
+            "gateway_routing",
+            "async_delegations",
+        ):
+            query = (
+                f"SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info('{table}')"
+            )
             assert store.execute(query).fetchall() == before.execute(query).fetchall()
     assert command("doctor", out).code == 0
 
 
 @pytest.mark.parametrize("kind", ["index", "trigger", "table"])
 def test_the_schema_of_a_store_is_never_run(real: Path, tmp_path: Path, kind: str) -> None:
-    """SQLite reads the first statement of a definition; whoever runs the text runs the others too."""
+    """SQLite reads the first statement of a definition; whoever runs the text runs the
+    others too.
+    """
     victim = changed(tmp_path / "victim.db", "CREATE TABLE t (x)", "INSERT INTO t VALUES ('mine')")
     more = f"; ATTACH '{victim}' AS v; DELETE FROM v.t; DETACH v"
     changed(
         real,
         "PRAGMA writable_schema = 1",
-        f"UPDATE sqlite_schema SET sql = sql || \"{more}\" WHERE type = '{kind}' AND sql NOT LIKE '%VIRTUAL%'",
+        f"UPDATE sqlite_schema SET sql = sql || \"{more}\" WHERE type = '{kind}' AND sql NOT LIKE "
+        "'%VIRTUAL%'",
     )
     command("doctor", real, "--heal", tmp_path / "healed.db", "--as", "hermes")
     command("doctor", real)
@@ -82,7 +101,9 @@ def test_the_schema_of_a_store_is_never_run(real: Path, tmp_path: Path, kind: st
 
 @pytest.fixture
 def guarded(real: Path, tmp_path: Path) -> Iterator[apsw.Connection]:
-    changed(real, "CREATE VIEW v AS SELECT 1 AS x", f"CREATE VIEW endless AS {ENDLESS} SELECT i FROM n")
+    changed(
+        real, "CREATE VIEW v AS SELECT 1 AS x", f"CREATE VIEW endless AS {ENDLESS} SELECT i FROM n"
+    )
     file = SqliteFile(real)
     yield file.connection
     file.close()
@@ -119,12 +140,17 @@ def test_tables_that_are_none_are_not_read(guarded: apsw.Connection) -> None:
 
 
 def test_functions_that_make_much_of_little_give_nothing(guarded: apsw.Connection) -> None:
-    given = guarded.execute("SELECT zeroblob(9), hex('a'), randomblob(9), printf('%9d', 1), typeof('a')").fetchall()
+    given = guarded.execute(
+        "SELECT zeroblob(9), hex('a'), randomblob(9), printf('%9d', 1), typeof('a')"
+    ).fetchall()
     assert given == [(None, None, None, None, "text")]
 
 
 VIEWS = {
-    "hermes": (("messages", "id", "session_id", "role", "content", "timestamp"), ("sessions", "id", "source")),
+    "hermes": (
+        ("messages", "id", "session_id", "role", "content", "timestamp"),
+        ("sessions", "id", "source"),
+    ),
     "goose": (("messages", "session_id", "content_json", "created_timestamp", "role"),),
 }
 
@@ -139,7 +165,9 @@ def test_a_view_in_place_of_a_table_is_not_read(tmp_path: Path, kind: str) -> No
         hermes_stores.healthy(path)
     for table, *columns in VIEWS[kind]:
         each = ", ".join(f"hex(zeroblob(15000000)) AS {column}" for column in columns)
-        changed(path, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS} SELECT {each} FROM n")
+        changed(
+            path, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS} SELECT {each} FROM n"
+        )
     for words in (("doctor",), ("import", "--into", tmp_path / "agent.db")):
         done = subprocess.run(
             [sys.executable, "-m", "holdfast.cli.main", *map(str, (words[0], path, *words[1:]))],
@@ -162,7 +190,9 @@ def test_work_without_a_row_ends(real: Path, monkeypatch: pytest.MonkeyPatch) ->
     file.close()
 
 
-def test_more_than_a_file_can_hold_does_not_come_out_of_it(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_file_can_hold_does_not_come_out_of_it(
+    real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = SqliteFile(real)
     monkeypatch.setattr(guarded_sqlite, "PASSES_MAX", 0)
     with pytest.raises(StoreUnavailable, match="than a file of its size"):
@@ -191,7 +221,9 @@ def test_ctrl_c_is_seen_while_sqlite_works(real: Path) -> None:
 
 
 def test_a_cut_export_is_scanned_once(tmp_path: Path) -> None:
-    """A string without its end, with many quotes in it: ten megabytes, where a search from each quote takes days."""
+    """A string without its end, with many quotes in it: ten megabytes, where a search from each
+    quote takes days.
+    """
     raw = b'[{"role": "user", "content": "' + b'say \\"this\\" and \\"that\\" ' * 400_000
     found, end = _elements(raw, 1)
     assert (len(found), end) == (1, len(raw))

@@ -1,4 +1,6 @@
-"""Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and none is left."""
+"""Files of Claude Code, Codex and the Agents SDK, examined and healed: each defect is named, and
+none is left.
+"""
 
 import json
 
@@ -55,7 +57,9 @@ def test_a_healthy_session_and_each_of_its_beginnings_give_no_finding(patients, 
 
 
 @programs
-def test_calls_side_by_side_are_healthy_wherever_the_file_of_a_running_program_ends(patients, program, tmp_path):
+def test_calls_side_by_side_are_healthy_wherever_the_file_of_a_running_program_ends(
+    patients, program, tmp_path
+):
     records = program.records(("ask", "call", "call", "call", "result"))
     with kept_open(tmp_path / program.name):
         for length in range(len(records) - 3, len(records) + 1):
@@ -101,7 +105,11 @@ def test_an_unanswered_call_gets_its_answer_next_to_it(patients, program):
 @programs
 def test_a_stray_result_is_hidden_and_bytes_are_kept(patients, program):
     [story] = patients(program, stores.stray(program)).healed(usual).sessions()
-    assert [line.labels.get("visible_to_model", True) for line in story.lines] == [True, False, True]
+    assert [line.labels.get("visible_to_model", True) for line in story.lines] == [
+        True,
+        False,
+        True,
+    ]
     [story] = patients(program, stores.unreadable(program)).healed(usual).sessions()
     [*_, kept] = story.lines
     assert kept.labels["unreadable"] and "cut in the midd" in kept.payload["parts"][0]["raw"]
@@ -146,7 +154,10 @@ def test_messages_with_one_id_and_other_words_are_other_messages(patients):
         | {"content": [{"type": "output_text", "text": text, "annotations": []}]}
         for text in ("Berth 4.", "At 21:40.", "Berth 4.")
     ]
-    asked = [{"role": "user", "content": text} for text in ("Which berth?", "When?", "Which berth again?")]
+    asked = [
+        {"role": "user", "content": text}
+        for text in ("Which berth?", "When?", "Which berth again?")
+    ]
     records = [one for pair in zip(asked, said, strict=True) for one in pair]
     patient = patients(stores.Agents, records)
     assert rules_of(patient) == []
@@ -181,6 +192,10 @@ def test_a_call_that_was_answered_is_not_open(program):
     called, other, result, words = (Item(line) for line in _lines(4))
     called, other = replace(called, calls=("c",)), replace(other, calls=("d",), answers=("d",))
     result, words = replace(result, answers=("c",)), replace(words, says=True)
-    for order in ((called, result, words), (called, other, result, words), (called, words, result, words)):
+    for order in (
+        (called, result, words),
+        (called, other, result, words),
+        (called, words, result, words),
+    ):
         assert not looked_at(order, may_run=False).open_calls
     assert looked_at((called, other, words), may_run=False).open_calls == {"p0": ("c",)}

@@ -47,12 +47,17 @@ def ids_in(path):
 
 def tree(path):
     return {
-        str(one.relative_to(path)): (one.stat().st_mode & 0o777, one.read_bytes() if one.is_file() else None)
+        str(one.relative_to(path)): (
+            one.stat().st_mode & 0o777,
+            one.read_bytes() if one.is_file() else None,
+        )
         for one in path.rglob("*")
     }
 
 
-@pytest.mark.parametrize("rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", ""))
+@pytest.mark.parametrize(
+    "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
+)
 def test_nothing_is_left_that_needs_no_question(tmp_path, rule, build):
     path = stores.made(build, tmp_path / "in")
     changes, _ = healed(path, tmp_path / "out")
@@ -61,7 +66,9 @@ def test_nothing_is_left_that_needs_no_question(tmp_path, rule, build):
         assert bool(changes) == (POLICY[rule] in ("auto", "mark"))
 
 
-@pytest.mark.parametrize("rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", ""))
+@pytest.mark.parametrize(
+    "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
+)
 def test_with_every_question_answered_only_what_is_gone_is_left(tmp_path, rule, build):
     path = stores.made(build, tmp_path / "in")
     healed(path, tmp_path / "out", every)
@@ -70,7 +77,9 @@ def test_with_every_question_answered_only_what_is_gone_is_left(tmp_path, rule, 
         assert left == ({rule} if POLICY[rule] == "report" and "lock" not in rule else set())
 
 
-@pytest.mark.parametrize("build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__)
+@pytest.mark.parametrize(
+    "build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__
+)
 def test_healing_twice_gives_the_same_bytes(tmp_path, build):
     path = stores.made(build, tmp_path / "in")
     healed(path, tmp_path / "one", every)
@@ -83,7 +92,9 @@ def test_a_healthy_session_is_copied_as_it_is(tmp_path, build):
     path = stores.made(build, tmp_path / "in")
     changes, _ = healed(path, tmp_path / "out", every)
     assert changes == []
-    before, after = ({name: raw for name, (_, raw) in tree(one).items()} for one in (path, tmp_path / "out"))
+    before, after = (
+        {name: raw for name, (_, raw) in tree(one).items()} for one in (path, tmp_path / "out")
+    )
     assert before == after
 
 
@@ -107,7 +118,9 @@ def test_the_original_keeps_its_bytes_and_its_times(tmp_path):
         os.utime(path, (1_700_000_000, 1_700_000_001))
     assert recognises(tmp_path / "in")
     healed(tmp_path / "in", tmp_path / "out", every)
-    assert {(one.stat().st_atime, one.stat().st_mtime) for one in paths} == {(1_700_000_000, 1_700_000_001)}
+    assert {(one.stat().st_atime, one.stat().st_mtime) for one in paths} == {
+        (1_700_000_000, 1_700_000_001)
+    }
     assert tree(tmp_path / "in") == before
 
 
@@ -117,7 +130,9 @@ def test_a_lost_clear_is_made_good_by_exactly_the_moved_ids(tmp_path):
     assert ids_in(tmp_path / "out/messages.jsonl") == ["msg_05"]
     meta = json.loads((tmp_path / "out/.meta.json").read_text())
     assert (meta["message_count"], meta["total_message_count"]) == (1, 5)
-    [summary] = [line for line in stories["lost-clear-counter-in-step"] if isinstance(line, Summary)]
+    [summary] = [
+        line for line in stories["lost-clear-counter-in-step"] if isinstance(line, Summary)
+    ]
     assert summary.keeps == ("msg_05",) and "Orchard notes" in summary.text
 
 
@@ -138,12 +153,20 @@ def test_messages_that_were_in_nobodys_view_are_live_again(tmp_path, build):
     path = stores.made(build, tmp_path / "in")
     live = ids_in(path / "messages.jsonl")
     _, stories = healed(path, tmp_path / "out", every)
-    assert ids_in(tmp_path / "out/messages.jsonl") == ["msg_01", "msg_02", "msg_03", "msg_04", *live]
+    assert ids_in(tmp_path / "out/messages.jsonl") == [
+        "msg_01",
+        "msg_02",
+        "msg_03",
+        "msg_04",
+        *live,
+    ]
     assert not list((tmp_path / "out").glob("history/*"))
     meta = json.loads((tmp_path / "out/.meta.json").read_text())
     assert (meta["commit_count"], meta["message_count"]) == (0, 4 + len(live))
     [lines] = stories.values()
-    assert [line.labels.get("recovered") for line in lines] == ["archive_001"] * 4 + [None] * len(live)
+    assert [line.labels.get("recovered") for line in lines] == ["archive_001"] * 4 + [None] * len(
+        live
+    )
 
 
 def test_an_archive_in_the_middle_keeps_its_number(tmp_path):
@@ -152,7 +175,9 @@ def test_an_archive_in_the_middle_keeps_its_number(tmp_path):
     assert ids_in(tmp_path / "out/messages.jsonl") == ["msg_03", "msg_04", "msg_07"]
     assert len(list((tmp_path / "out/history").iterdir())) == 3
     [lines] = stories.values()
-    assert [line.origin for line in lines if not isinstance(line, Summary)] == [f"msg_{n:02d}" for n in range(1, 8)]
+    assert [line.origin for line in lines if not isinstance(line, Summary)] == [
+        f"msg_{n:02d}" for n in range(1, 8)
+    ]
     last = [line for line in lines if isinstance(line, Summary)][-1]
     assert last.keeps == ("msg_03", "msg_04", "msg_07")
 
@@ -164,21 +189,33 @@ def test_torn_bytes_are_kept_aside_and_hidden_from_the_model(tmp_path):
     [kept] = (tmp_path / "out/aside").iterdir()
     assert kept.read_bytes() == torn
     last = stories["torn-tail"][-1]
-    assert last.labels["visible_to_model"] is False and last.payload["parts"][0]["raw"] == torn.decode()
+    assert (
+        last.labels["visible_to_model"] is False
+        and last.payload["parts"][0]["raw"] == torn.decode()
+    )
     assert last.role == "assistant"
 
 
 def test_a_torn_meta_is_rebuilt_from_the_messages(tmp_path):
     healed(stores.made(stores.torn_meta, tmp_path / "in"), tmp_path / "out")
     meta = json.loads((tmp_path / "out/.meta.json").read_text())
-    assert meta["session_id"] == "torn-meta" and meta["message_count"] == meta["total_message_count"] == 4
+    assert (
+        meta["session_id"] == "torn-meta"
+        and meta["message_count"] == meta["total_message_count"] == 4
+    )
     assert meta["created_at"] == stores.at(1) and meta["updated_at"] == stores.at(4)
 
 
 def test_other_words_under_the_same_id_are_kept(tmp_path):
     healed(stores.made(stores.duplicate_ids_other_words, tmp_path / "in"), tmp_path / "out")
-    said = [json.loads(line) for line in (tmp_path / "out/messages.jsonl").read_text().split("\n") if line]
-    assert said[2]["parts"][0]["text"] == "Something else." and len({one["id"] for one in said}) == 3
+    said = [
+        json.loads(line)
+        for line in (tmp_path / "out/messages.jsonl").read_text().split("\n")
+        if line
+    ]
+    assert (
+        said[2]["parts"][0]["text"] == "Something else." and len({one["id"] for one in said}) == 3
+    )
 
 
 def test_a_call_that_never_ended_says_so(tmp_path):
@@ -212,7 +249,9 @@ def test_a_file_that_is_too_large_stays_behind_and_stops_nothing(tmp_path):
     with open(archive / ".overview.md", "wb") as file:
         file.truncate(65 << 20)
     changes, _ = healed(path, tmp_path / "out")
-    assert [change.rule for change in changes] == ["openviking/duplicate-ids"] * 2 + ["openviking/unreadable-record"]
+    assert [change.rule for change in changes] == ["openviking/duplicate-ids"] * 2 + [
+        "openviking/unreadable-record"
+    ]
     assert rules_at(tmp_path / "out") == set()
 
 

@@ -14,7 +14,9 @@ CURSORS = st.builds(
     Cursor,
     st.just(SESSION),
     st.integers(0, 10**12),
-    st.dictionaries(st.text("0123456789abcdef", min_size=32, max_size=32), st.integers(0, 10**9), max_size=3),
+    st.dictionaries(
+        st.text("0123456789abcdef", min_size=32, max_size=32), st.integers(0, 10**9), max_size=3
+    ),
 )
 
 
@@ -37,7 +39,9 @@ def test_garbage_is_refused_with_a_sentence(text: str) -> None:
 
 
 @given(cursor=CURSORS, at=st.integers(0, 200), to=st.sampled_from("A_9z"))
-def test_a_changed_cursor_is_refused_or_stands_within_the_session(cursor: Cursor, at: int, to: str) -> None:
+def test_a_changed_cursor_is_refused_or_stands_within_the_session(
+    cursor: Cursor, at: int, to: str
+) -> None:
     text = write(cursor)
     at %= len(text)
     try:

@@ -11,11 +11,15 @@ WORD = "Xanthocephalus"
 
 def full(kind):
     """A note of this kind with the word wherever a text can stand."""
-    return msgspec.convert({field.encode_name: _value(field.type) for field in msgspec.structs.fields(kind)}, kind)
+    return msgspec.convert(
+        {field.encode_name: _value(field.type) for field in msgspec.structs.fields(kind)}, kind
+    )
 
 
 def _value(type_):
-    shape = msgspec.inspect.type_info(type_) if not isinstance(type_, msgspec.inspect.Type) else type_
+    shape = (
+        msgspec.inspect.type_info(type_) if not isinstance(type_, msgspec.inspect.Type) else type_
+    )
     match shape:
         case msgspec.inspect.StrType():
             return WORD
@@ -30,7 +34,9 @@ def _value(type_):
         case msgspec.inspect.AnyType():
             return {"said": WORD}
         case msgspec.inspect.UnionType():
-            return _value(next(each for each in shape.types if not isinstance(each, msgspec.inspect.NoneType)))
+            return _value(
+                next(each for each in shape.types if not isinstance(each, msgspec.inspect.NoneType))
+            )
         case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
             return [_value(shape.item_type)]
         case msgspec.inspect.TupleType():

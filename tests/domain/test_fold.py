@@ -1,4 +1,6 @@
-"""The fold: from entries to what a session is; the same in every process, however the entries came (I-9)."""
+"""The fold: from entries to what a session is; the same in every process, however the entries came
+(I-9).
+"""
 
 from typing import Any
 
@@ -34,13 +36,17 @@ class Telling:
         self.entries: list[Entry] = []
         self.turn = 0
 
-    def add(self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b"") -> int:
+    def add(
+        self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b""
+    ) -> int:
         seq = len(self.entries) + 1
         encoded = noted(note) if note is not None else b""
         self.entries.append(Entry(seq, kind, turn, seq.to_bytes(16, "big"), seq, encoded, body))
         return seq
 
-    def message(self, text: str = "", *, turn: int | None = None, role: str = "user", **note: Any) -> int:
+    def message(
+        self, text: str = "", *, turn: int | None = None, role: str = "user", **note: Any
+    ) -> int:
         body = freeze({"role": role, "content": text or f"m{len(self.entries) + 1}"})
         return self.add("message", MessageNote(role=role, **note), turn=turn, body=body)  # type: ignore[arg-type]
 
@@ -50,7 +56,9 @@ class Telling:
         return self.turn
 
     def end(self, turn: int, end: Any = "completed", returns: tuple[int, ...] = ()) -> int:
-        return self.add("end", TurnEnded(end, returns=tuple(name(seq) for seq in returns)), turn=turn)
+        return self.add(
+            "end", TurnEnded(end, returns=tuple(name(seq) for seq in returns)), turn=turn
+        )
 
     def rewind(self, to: int) -> int:
         note = back_to(self.log(), name(to))
@@ -75,7 +83,9 @@ class Telling:
         return log
 
     def loaded(self) -> Log:
-        """The log as a load begins it: with the last compaction, unless it turns out that more is needed."""
+        """The log as a load begins it: with the last compaction, unless it turns out that more is
+        needed.
+        """
         last = next((entry for entry in reversed(self.entries) if entry.kind == "compaction"), None)
         if last is None:
             return self.log()
@@ -95,7 +105,8 @@ def order(log: Log) -> list[int]:
     return [message.seq for message in log.order]
 
 
-# Laws ----------------------------------------------------------------------------------------------------------------
+# Laws
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_turns_stand_in_the_order_they_started_and_late_messages_in_their_own_turn() -> None:
@@ -165,7 +176,9 @@ def test_a_shape_shows_what_it_names_and_what_comes_after_it() -> None:
 
 
 def test_a_message_that_waited_while_the_view_was_shaped_is_shown_once_a_turn_takes_it() -> None:
-    """I-4, I-9: it was accepted before the shape and taken after it; the model must see it, in every process."""
+    """I-4, I-9: it was accepted before the shape and taken after it; the model must see it, in
+    every process.
+    """
     told = Telling()
     head = told.message()
     kept = told.message()
@@ -182,7 +195,9 @@ def test_a_message_that_waited_while_the_view_was_shaped_is_shown_once_a_turn_ta
 
 
 def test_a_message_given_back_takes_nothing_of_the_view_with_it() -> None:
-    """I-4, I-9: a shape has a range that begins with it; the rest of the range stays, also when it is taken again."""
+    """I-4, I-9: a shape has a range that begins with it; the rest of the range stays, also when it
+    is taken again.
+    """
     told = Telling()
     waiting = told.message(inbox=True)
     turn = told.start(waiting)
@@ -237,7 +252,8 @@ def test_an_unknown_kind_is_passed_over() -> None:
     assert order(told.log()) == [one, two]
 
 
-# Rewinds --------------------------------------------------------------------------------------------------------------
+# Rewinds
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_turn_stores_after_it_was_rewound_away_is_gone_with_it() -> None:
@@ -251,7 +267,9 @@ def test_what_a_turn_stores_after_it_was_rewound_away_is_gone_with_it() -> None:
     late = [
         told.message(turn=turn, role="assistant", late=True),
         told.message(turn=turn, role="assistant", partial=True),
-        told.message(turn=turn, role="tool", late=True, answers=("c",), target=target_of(name(call), 0)),
+        told.message(
+            turn=turn, role="tool", late=True, answers=("c",), target=target_of(name(call), 0)
+        ),
         told.message(turn=turn, role="tool", late=True, answers=("c",)),
     ]
     two = told.message()
@@ -260,7 +278,9 @@ def test_what_a_turn_stores_after_it_was_rewound_away_is_gone_with_it() -> None:
     assert order(told.log()) == [one, call, *late]
 
 
-def test_of_the_turn_that_the_view_went_back_into_only_the_outcome_of_a_shown_call_comes_through() -> None:
+def test_of_the_turn_that_the_view_went_back_into_only_the_outcome_of_a_shown_call_comes_through() -> (
+    None
+):
     """I-10, I9."""
     told = Telling()
     turn = told.start()
@@ -271,7 +291,9 @@ def test_of_the_turn_that_the_view_went_back_into_only_the_outcome_of_a_shown_ca
     told.rewind(first)
     told.message(turn=turn, role="assistant", late=True)
     told.message(turn=turn, role="tool", late=True, answers=("d",))
-    told.message(turn=turn, role="tool", late=True, answers=("d",), target=target_of(name(second), 0))
+    told.message(
+        turn=turn, role="tool", late=True, answers=("d",), target=target_of(name(second), 0)
+    )
     outcome = told.message(turn=turn, role="tool", late=True, answers=("c",))
     assert order(told.log()) == [first, outcome]
 
@@ -291,20 +313,40 @@ def test_a_rewind_says_little_however_much_it_takes() -> None:
         told.message()
         told.rewind(seqs[49])
     note = note_of("rewind", told.entries[-1].note)
-    assert (note.gone, note.turns, note.cut, note.ranges) == (((seqs[50], told.entries[-2].seq),), (), (), ())
+    assert (note.gone, note.turns, note.cut, note.ranges) == (
+        ((seqs[50], told.entries[-2].seq),),
+        (),
+        (),
+        (),
+    )
 
 
-# Any log -------------------------------------------------------------------------------------------------------------
+# Any log
+# -------------------------------------------------------------------------------------------------------------
 
 
 DEEDS = [
-    "say", "say", "late", "wait", "start", "end", "shape", "hide", "prompt", "take", "retract", "rewind", "compact",
-]  # fmt: skip
+    "say",
+    "say",
+    "late",
+    "wait",
+    "start",
+    "end",
+    "shape",
+    "hide",
+    "prompt",
+    "take",
+    "retract",
+    "rewind",
+    "compact",
+]
 
 
 @st.composite
 def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
-    """Logs as sessions write them: turns one after another, an inbox, late words, and all that is done to a view."""
+    """Logs as sessions write them: turns one after another, an inbox, late words, and all that is
+    done to a view.
+    """
     told = Telling()
     running: int | None = None
     waiting: list[int] = []
@@ -332,7 +374,9 @@ def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
             running, taken = None, []
         elif step == "shape" and said:
             shown = draw(st.permutations(said))[: draw(st.integers(0, len(said)))]
-            edits = {seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]}
+            edits = {
+                seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]
+            }
             told.add("view", Shape(ranges(told.log().standing, shown), edits))
         elif step == "hide" and said:
             told.label(draw(st.sampled_from(said)), draw(st.booleans()))
@@ -354,8 +398,12 @@ def logs() -> st.SearchStrategy[list[Entry]]:
 
 
 @given(entries=logs(), cuts=st.lists(st.integers(0, 30), max_size=6), looks=st.booleans())
-def test_a_log_folded_in_pieces_is_the_log_folded_at_once(entries: list[Entry], cuts: list[int], looks: bool) -> None:
-    """I-9: one process has followed along and looked at every step, another loads it whole; both see the same."""
+def test_a_log_folded_in_pieces_is_the_log_folded_at_once(
+    entries: list[Entry], cuts: list[int], looks: bool
+) -> None:
+    """I-9: one process has followed along and looked at every step, another loads it whole; both
+    see the same.
+    """
     whole = Log()
     whole.add(entries)
     grown = Log()
@@ -363,14 +411,26 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(entries: list[Entry], 
         grown.add(entries[start:end])
         if looks:
             assert grown.order is not None
-    for seen in ("order", "standing", "messages", "waiting", "running", "instructions", "closed", "hidden", "labels"):
+    for seen in (
+        "order",
+        "standing",
+        "messages",
+        "waiting",
+        "running",
+        "instructions",
+        "closed",
+        "hidden",
+        "labels",
+    ):
         assert getattr(grown, seen) == getattr(whole, seen)
     assert grown.turns == whole.turns
 
 
 @settings(max_examples=300)
 @given(told=tellings(), more=st.integers(0, 3))
-def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_does(told: Telling, more: int) -> None:
+def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_does(
+    told: Telling, more: int
+) -> None:
     """I-9, I-11: a load needs no more; what comes after it was made included, late words too."""
     for turn in range(told.turn, max(0, told.turn - more), -1):
         told.message(turn=turn, role="assistant", late=True)
@@ -394,7 +454,9 @@ def test_the_order_only_grows_at_its_end_while_the_revision_stays(entries: list[
 
 @given(entries=logs())
 def test_every_message_stands_once_or_waits(entries: list[Entry]) -> None:
-    """I-1, I-9: nothing told is forgotten, nothing stands twice, and what is shown is a part of what stands."""
+    """I-1, I-9: nothing told is forgotten, nothing stands twice, and what is shown is a part of
+    what stands.
+    """
     log = Log()
     log.add(entries)
     told = [entry.seq for entry in entries if entry.kind == "message"]
@@ -404,7 +466,9 @@ def test_every_message_stands_once_or_waits(entries: list[Entry]) -> None:
 
 
 @given(entries=logs())
-def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden_or_gone(entries: list[Entry]) -> None:
+def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden_or_gone(
+    entries: list[Entry],
+) -> None:
     """I-4: a shape says how the past is shown; it can't hide what comes after it."""
     log = Log()
     log.add(entries)
@@ -413,23 +477,37 @@ def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden_or_g
         before = Log()
         before.add(entry for entry in entries if entry.seq < shapes[-1])
         back = {
-            id for entry in entries[shapes[-1] :] if entry.kind == "end" for id in note_of("end", entry.note).returns
+            id
+            for entry in entries[shapes[-1] :]
+            if entry.kind == "end"
+            for id in note_of("end", entry.note).returns
         }
         stood = {message.id for message in before.standing} - back
-        joined = {message.id for message in log.standing if message.seq not in log.gone} - stood - log.hidden
+        joined = (
+            {message.id for message in log.standing if message.seq not in log.gone}
+            - stood
+            - log.hidden
+        )
         assert joined <= {message.id for message in log.order}
 
 
 @given(entries=logs())
-def test_what_the_view_went_back_from_stays_away_until_it_goes_there_again(entries: list[Entry]) -> None:
-    """I9: no shape, label, compaction or late word brings it back; nothing that is said anew goes with it."""
+def test_what_the_view_went_back_from_stays_away_until_it_goes_there_again(
+    entries: list[Entry],
+) -> None:
+    """I9: no shape, label, compaction or late word brings it back; nothing that is said anew goes
+    with it.
+    """
     log = Log()
     gone: set[int] = set()
     begun = {entry.turn: entry.seq for entry in entries if entry.kind == "turn"}
     for entry in entries:
         log.add([entry])
         if entry.kind == "rewind":
-            assert order(log)[-1:] == [seen.seq for seen in log.placed][-1:] or log.placed[-1].id in log.hidden
+            assert (
+                order(log)[-1:] == [seen.seq for seen in log.placed][-1:]
+                or log.placed[-1].id in log.hidden
+            )
         elif entry.kind == "message":
             late = entry.turn is not None and log.rewinds and begun[entry.turn] < log.rewinds[-1][0]
             assert log.gone - gone <= ({entry.seq} if late else set())
@@ -451,7 +529,9 @@ def test_every_message_is_shown_hidden_gone_or_covered_by_one_shown_summary(told
     shown = {seen.id for seen in log.order}
     for seen in log.standing:
         if seen.note.origin != "summary":
-            assert (seen.id in shown) + (seen.id in out) or log.summary_of(seen.id, shown | out) is not None
+            assert (seen.id in shown) + (seen.id in out) or log.summary_of(
+                seen.id, shown | out
+            ) is not None
             assert not (seen.id in shown and log.summary_of(seen.id, shown))
 
 
@@ -459,7 +539,9 @@ def test_every_message_is_shown_hidden_gone_or_covered_by_one_shown_summary(told
 def test_the_view_ends_with_the_message_it_goes_back_to_and_leads_to_it_as_before(
     told: Telling, data: st.DataObject
 ) -> None:
-    """Of what is shown, going back takes exactly what comes after; and going forth again brings it back."""
+    """Of what is shown, going back takes exactly what comes after; and going forth again brings it
+    back.
+    """
     shown = order(told.log())
     if shown and told.log().running is None:
         to = data.draw(st.sampled_from(shown))

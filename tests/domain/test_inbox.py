@@ -15,7 +15,8 @@ def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
         left = session.turn("Given back.")
         room = session._work.room
         room.submit(fence=left._work.number, seize=True, renew_s=0).result()
-        session.transcript()  # whoever looks settles the turn, which has used nothing of what it took
+        # whoever looks settles the turn, which has used nothing of what it took
+        session.transcript()
         assert [message.text for message in session.pending()] == ["Given back."]
         store.accept("given back", "Wait.")
         store.accept("given back", "Wait too.")

@@ -1,4 +1,6 @@
-"""A list that begins with what the view shows was loaded: none of that is new, whatever a handle remembers (I-12)."""
+"""A list that begins with what the view shows was loaded: none of that is new, whatever a handle
+remembers (I-12).
+"""
 
 import copy
 
@@ -20,16 +22,26 @@ def views(draw: st.DrawFn) -> list[Shown]:
         together = order[: draw(st.integers(1, 3))]
         del order[: len(together)]
         role = draw(st.sampled_from(["user", "assistant"]))
-        shown.append(({"role": role, "content": "\n\n".join(f"text of {id}" for id in together)}, tuple(together)))
+        shown.append(
+            (
+                {"role": role, "content": "\n\n".join(f"text of {id}" for id in together)},
+                tuple(together),
+            )
+        )
     return shown
 
 
 def remembered(view: list[Shown], objects: bool) -> list[Remembered]:
-    return [Remembered(payload if objects else None, copy.deepcopy(payload), refs) for payload, refs in view]
+    return [
+        Remembered(payload if objects else None, copy.deepcopy(payload), refs)
+        for payload, refs in view
+    ]
 
 
 @given(shown=views(), before=views(), objects=st.booleans(), more=st.integers(0, 2))
-def test_what_the_view_shows_is_never_new(shown: list[Shown], before: list[Shown], objects: bool, more: int) -> None:
+def test_what_the_view_shows_is_never_new(
+    shown: list[Shown], before: list[Shown], objects: bool, more: int
+) -> None:
     said: list[Payload] = [{"role": "user", "content": f"new {number}"} for number in range(more)]
     presented = [*copy.deepcopy([payload for payload, _ in shown]), *said]
     found = reconcile(presented, shown=shown, remembered=remembered(before, objects))

@@ -1,4 +1,6 @@
-"""Freezing and thawing: what goes in comes out, whatever Unicode it is; what JSON can't hold is refused (I-3, I-14)."""
+"""Freezing and thawing: what goes in comes out, whatever Unicode it is; what JSON can't hold is
+refused (I-3, I-14).
+"""
 
 import json
 from typing import Any
@@ -13,10 +15,14 @@ from holdfast.errors import InvalidMessage
 TEXT = st.text(st.characters(codec=None), max_size=20)  # type: ignore[arg-type]
 ODD = '\0\x01\x7f\ud800\udbff\udc00\udfff\u2028\ufffe🦀é\\"\n'
 ANY_TEXT = st.one_of(TEXT, st.text(st.sampled_from(ODD), max_size=8))
-NUMBERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False))
+NUMBERS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False)
+)
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), NUMBERS, ANY_TEXT),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(ANY_TEXT, inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(ANY_TEXT, inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -41,14 +47,24 @@ def test_what_was_frozen_comes_back_equal(value: Any) -> None:
     assert freeze(thaw(body)) == body or thaw(freeze(thaw(body))) == thaw(body)
 
 
-@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800", "\udcff", "x\udc00\ud800y", "🦀", "\u2028", "\ufeff", ""])
+@pytest.mark.parametrize(
+    "text", ["\0", "a\0b", "\ud800", "\udcff", "x\udc00\ud800y", "🦀", "\u2028", "\ufeff", ""]
+)
 def test_any_unicode_passes(text: str) -> None:
-    for value in (text, {"role": "user", "content": text}, {"content": [{"text": text}]}, {text or "k": 1}):
+    for value in (
+        text,
+        {"role": "user", "content": text},
+        {"content": [{"text": text}]},
+        {text or "k": 1},
+    ):
         assert thaw(freeze(value)) == value
 
 
 def test_frozen_bytes_are_compact_and_keep_the_order_of_keys() -> None:
-    assert freeze({"role": "user", "content": "hé", "a": 1}) == '{"role":"user","content":"hé","a":1}'.encode()
+    assert (
+        freeze({"role": "user", "content": "hé", "a": 1})
+        == '{"role":"user","content":"hé","a":1}'.encode()
+    )
 
 
 def test_a_frozen_payload_no_longer_follows_its_object() -> None:

@@ -1,4 +1,6 @@
-"""What `record(list)` promises, as laws: nothing is lost, nothing is doubled, the list's shape is kept (I-12)."""
+"""What `record(list)` promises, as laws: nothing is lost, nothing is doubled, the list's shape is
+kept (I-12).
+"""
 
 import copy
 from typing import Any
@@ -12,7 +14,19 @@ from holdfast.domain.record.fingerprint import fingerprint
 from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown, reconcile, remember
 from holdfast.domain.repair import INTERRUPTED
 
-FIELDS = ["role", "content", "parts", "type", "text", "tool_calls", "id", "function", "tool_call_id", "_x", "refusal"]
+FIELDS = [
+    "role",
+    "content",
+    "parts",
+    "type",
+    "text",
+    "tool_calls",
+    "id",
+    "function",
+    "tool_call_id",
+    "_x",
+    "refusal",
+]
 
 
 def user(text: str) -> dict[str, Any]:
@@ -42,7 +56,10 @@ def joined(payloads: list[Shown]) -> list[Shown]:
     for payload, refs in payloads:
         if out and payload["role"] == "user" == out[-1][0]["role"]:
             before, ids = out[-1]
-            out[-1] = ({**before, "content": before["content"] + "\n\n" + payload["content"]}, ids + refs)
+            out[-1] = (
+                {**before, "content": before["content"] + "\n\n" + payload["content"]},
+                ids + refs,
+            )
         else:
             out.append((payload, refs))
     return out
@@ -105,10 +122,13 @@ def seen(handle: Handle) -> list[str]:
     return [fingerprint(payload).text for payload in handle.log.context()]
 
 
-# The shapes of the public defects ------------------------------------------------------------------------------------
+# The shapes of the public defects
+# ------------------------------------------------------------------------------------
 
 
-def test_hermes_44837_a_merge_that_shrinks_the_list_does_not_hide_the_answer(handle: Handle) -> None:
+def test_hermes_44837_a_merge_that_shrinks_the_list_does_not_hide_the_answer(
+    handle: Handle,
+) -> None:
     messages = [user("one"), assistant("1"), user("two"), user("three")]
     handle.record(messages)
     messages[2]["content"] += "\n\n" + messages.pop()["content"]
@@ -118,12 +138,23 @@ def test_hermes_44837_a_merge_that_shrinks_the_list_does_not_hide_the_answer(han
     assert handle.record(messages).new == []
 
 
-def test_hermes_43936_46053_a_list_shorter_than_its_history_still_stores_its_tail(handle: Handle) -> None:
+def test_hermes_43936_46053_a_list_shorter_than_its_history_still_stores_its_tail(
+    handle: Handle,
+) -> None:
     messages = [message for n in range(20) for message in (user(f"q{n}"), assistant(f"a{n}"))]
     handle.record(messages)
-    shorter = [user("Summary of what was said."), *copy.deepcopy(messages[-4:]), user("go on"), assistant("on")]
+    shorter = [
+        user("Summary of what was said."),
+        *copy.deepcopy(messages[-4:]),
+        user("go on"),
+        assistant("on"),
+    ]
     found = Handle(handle.log).record(shorter)
-    assert [fingerprint(payload).text for payload in found.new] == ["Summary of what was said.", "go on", "on"]
+    assert [fingerprint(payload).text for payload in found.new] == [
+        "Summary of what was said.",
+        "go on",
+        "on",
+    ]
     assert handle.log.order[1:5] == ["36", "37", "38", "39"]
 
 
@@ -142,10 +173,14 @@ def test_hermes_two_overlapping_turns_on_one_agent_lose_neither(handle: Handle) 
     two += [assistant("to the second")]
     first.record(one)
     second.record(two)
-    assert sorted(said(handle)) == sorted(["hello", "hi", "first", "second", "to the first", "to the second"])
+    assert sorted(said(handle)) == sorted(
+        ["hello", "hi", "first", "second", "to the first", "to the second"]
+    )
 
 
-def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_to_be_stored(handle: Handle) -> None:
+def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_to_be_stored(
+    handle: Handle,
+) -> None:
     messages = [user("do it"), assistant("(empty)"), user("You returned nothing, go on.")]
     handle.record(messages)
     del messages[1:]
@@ -155,7 +190,8 @@ def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_
     assert len(said(handle)) == 4
 
 
-# Laws ----------------------------------------------------------------------------------------------------------------
+# Laws
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_recording_the_same_list_again_stores_nothing(handle: Handle) -> None:
@@ -169,7 +205,9 @@ def test_recording_the_same_list_again_stores_nothing(handle: Handle) -> None:
 
 def test_equal_texts_are_as_many_messages_as_are_presented(handle: Handle) -> None:
     handle.record([user("yes"), assistant("ok"), user("yes"), assistant("ok")])
-    found = Handle(handle.log).record([user("yes"), assistant("ok"), user("yes"), assistant("ok"), user("yes")])
+    found = Handle(handle.log).record(
+        [user("yes"), assistant("ok"), user("yes"), assistant("ok"), user("yes")]
+    )
     assert found.order == ["0", "1", "2", "3", 0]
 
 
@@ -197,7 +235,9 @@ def test_a_tail_that_says_what_was_said_before_a_moved_message_is_new(handle: Ha
 
 def test_messages_reordered_before_the_last_one_are_all_recognised(handle: Handle) -> None:
     handle.record([assistant("a"), user("b"), assistant("c"), user("d")])
-    assert Handle(handle.log).record([user("b"), assistant("a"), assistant("c"), user("d")]).order == list("1023")
+    assert Handle(handle.log).record(
+        [user("b"), assistant("a"), assistant("c"), user("d")]
+    ).order == list("1023")
 
 
 def test_a_shortened_tool_output_is_an_edit_of_the_same_message(handle: Handle) -> None:
@@ -206,7 +246,11 @@ def test_a_shortened_tool_output_is_an_edit_of_the_same_message(handle: Handle) 
     messages[2]["content"] = "x…"
     for presented in (messages, copy.deepcopy(messages)):
         found = reconcile(presented, shown=handle.log.shown(), remembered=handle.memory)
-        assert (found.order, found.new, found.edits) == (["0", "1", "2", "3"], [], {"2": result("c1", "x…")})
+        assert (found.order, found.new, found.edits) == (
+            ["0", "1", "2", "3"],
+            [],
+            {"2": result("c1", "x…")},
+        )
     handle.record(messages)
     assert handle.record(messages).edits == {}
     assert said(handle)[2] == "x" * 1000
@@ -228,7 +272,9 @@ def test_an_answer_without_its_words_is_the_same_by_its_calls(handle: Handle) ->
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_a_known_message_merged_with_a_new_one_stores_only_the_new_one(handle: Handle, copied: bool) -> None:
+def test_a_known_message_merged_with_a_new_one_stores_only_the_new_one(
+    handle: Handle, copied: bool
+) -> None:
     messages = [user("a"), assistant("b"), user("known")]
     handle.record(messages)
     messages[2]["content"] += "\n\nfresh"
@@ -265,8 +311,14 @@ def test_a_merged_payload_presented_split_is_its_messages(handle: Handle) -> Non
     assert reconcile([user("a"), user("b")], shown=shown).order == ["0", "1"]
 
 
-def test_what_repair_made_is_nothing_when_it_comes_back_and_a_real_result_in_its_place_is_new() -> None:
-    shown: list[Shown] = [(user("a"), ("0",)), (call("c1"), ("1",)), (result("c1", "interrupted"), ())]
+def test_what_repair_made_is_nothing_when_it_comes_back_and_a_real_result_in_its_place_is_new() -> (
+    None
+):
+    shown: list[Shown] = [
+        (user("a"), ("0",)),
+        (call("c1"), ("1",)),
+        (result("c1", "interrupted"), ()),
+    ]
     back = [user("a"), call("c1"), result("c1", "interrupted"), user("go on")]
     assert reconcile(back, shown=shown).order == ["0", "1", 0]
     real = [user("a"), call("c1"), result("c1", "files")]
@@ -285,15 +337,24 @@ def test_what_repair_made_is_never_a_message_wherever_it_comes_back(remembers: b
     found = reconcile(listed, shown=shown, known={"1": call("c1")}, **memory)
     assert made not in found.new
     late: list[Shown] = [
-        (user("a"), ("0",)), (call("c1"), ("1",)), (result("c1", "files"), ("3",)), (user("go on"), ("2",)),
-    ]  # fmt: skip
+        (user("a"), ("0",)),
+        (call("c1"), ("1",)),
+        (result("c1", "files"), ("3",)),
+        (user("go on"), ("2",)),
+    ]
     for presented in (listed, copy.deepcopy(listed)):
         found = reconcile(presented, shown=late, **memory)
-        assert (found.order, found.new, found.edits) == (["0", "1", "3", "2"], [], {}), "the real one takes its place"
+        assert (found.order, found.new, found.edits) == (["0", "1", "3", "2"], [], {}), (
+            "the real one takes its place"
+        )
 
 
 def test_a_real_result_put_into_what_repair_made_is_new(handle: Handle) -> None:
-    shown: list[Shown] = [(user("a"), ("0",)), (call("c1"), ("1",)), (result("c1", INTERRUPTED), ())]
+    shown: list[Shown] = [
+        (user("a"), ("0",)),
+        (call("c1"), ("1",)),
+        (result("c1", INTERRUPTED), ()),
+    ]
     listed = [user("a"), call("c1"), result("c1", INTERRUPTED)]
     _, memory = reconcile(listed, shown=shown).settle([])
     listed[2]["content"] = "files"
@@ -302,8 +363,14 @@ def test_a_real_result_put_into_what_repair_made_is_new(handle: Handle) -> None:
 
 def test_a_leading_system_message_is_instructions_and_a_later_one_a_message(handle: Handle) -> None:
     late = {"role": "system", "content": "late"}
-    found = handle.record([{"role": "system", "content": "Be kind."}, {"role": "developer", "content": "Be brief."},
-                           user("a"), late])  # fmt: skip
+    found = handle.record(
+        [
+            {"role": "system", "content": "Be kind."},
+            {"role": "developer", "content": "Be brief."},
+            user("a"),
+            late,
+        ]
+    )
     assert (found.instructions, found.new) == ("Be kind.\n\nBe brief.", [user("a"), late])
     assert handle.record([user("a"), late]).instructions is None
 
@@ -313,9 +380,13 @@ def test_a_stamp_names_its_message_wherever_it_stands_and_whatever_it_says() -> 
         return {**user(text), "id": "msg_1"}
 
     out_of_view = {"7": stamped("was said")}
-    found = reconcile([user("a"), stamped("is said")], shown=[(user("a"), ("0",))], known=out_of_view)
+    found = reconcile(
+        [user("a"), stamped("is said")], shown=[(user("a"), ("0",))], known=out_of_view
+    )
     assert (found.order, found.edits) == (["0", "7"], {"7": stamped("is said")})
-    twice = reconcile([user("a"), stamped("x"), stamped("x")], shown=[(user("a"), ("0",))], known=out_of_view)
+    twice = reconcile(
+        [user("a"), stamped("x"), stamped("x")], shown=[(user("a"), ("0",))], known=out_of_view
+    )
     assert twice.order == ["0", "7", 0]
 
 
@@ -334,7 +405,9 @@ def test_one_object_presented_twice_is_two_messages(handle: Handle) -> None:
     assert handle.record([yes, assistant("ok"), yes, yes]).order == ["0", "1", "2", 0]
 
 
-def test_what_a_turn_has_stored_is_recognised_in_the_list_of_a_handle_that_did_not_see_it(handle: Handle) -> None:
+def test_what_a_turn_has_stored_is_recognised_in_the_list_of_a_handle_that_did_not_see_it(
+    handle: Handle,
+) -> None:
     messages = [user("a"), assistant("b")]
     handle.record(messages)
     Handle(handle.log).record([user("a"), assistant("b"), user("c")])
@@ -374,15 +447,22 @@ def test_every_format_is_recognised_by_shape(known: Any, reworded: Any) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["a", "b", "a\n\nb", "text", "tool_result", "c1", ""]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["a", "b", "a\n\nb", "text", "tool_result", "c1", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 STRANGE = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4) | st.lists(JSON, max_size=3)
 
 
 @given(st.lists(STRANGE, max_size=5), st.lists(STRANGE, max_size=5))
-def test_a_payload_nobody_can_read_is_kept_like_any_other(known: list[Any], presented: list[Any]) -> None:
+def test_a_payload_nobody_can_read_is_kept_like_any_other(
+    known: list[Any], presented: list[Any]
+) -> None:
     shown = [(payload, (str(n),)) for n, payload in enumerate(known)]
     found = reconcile(presented, shown=shown)
     order, memory = found.settle([f"new {n}" for n in range(len(found.new))])
@@ -409,10 +489,14 @@ def test_long_lists_find_the_one_new_message() -> None:
 
 def test_of_equal_texts_the_first_is_the_known_one(handle: Handle) -> None:
     handle.record([user("yes")])
-    assert Handle(handle.log).record([user("s"), user("yes"), assistant("t"), user("yes")]).order == [0, "0", 1, 2]
+    assert Handle(handle.log).record(
+        [user("s"), user("yes"), assistant("t"), user("yes")]
+    ).order == [0, "0", 1, 2]
 
 
-def test_a_merged_payload_whose_messages_were_reworded_elsewhere_keeps_its_words(handle: Handle) -> None:
+def test_a_merged_payload_whose_messages_were_reworded_elsewhere_keeps_its_words(
+    handle: Handle,
+) -> None:
     handle.record([user("a"), user("b")])
     other = Handle(handle.log)
     loaded = [payload for payload, _ in other.context()]
@@ -422,7 +506,8 @@ def test_a_merged_payload_whose_messages_were_reworded_elsewhere_keeps_its_words
     assert len(said(handle)) == 2
 
 
-# The machine ---------------------------------------------------------------------------------------------------------
+# The machine
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Truth:
@@ -434,7 +519,9 @@ class Truth:
 
 
 class Item:
-    """A payload in a caller's list, and the truths it shows. `settled`: recorded since its last change."""
+    """A payload in a caller's list, and the truths it shows. `settled`: recorded since its last
+    change.
+    """
 
     def __init__(self, payload: dict[str, Any], truths: list[Truth]) -> None:
         self.payload, self.truths, self.settled = payload, truths, False
@@ -442,7 +529,9 @@ class Item:
 
     @property
     def is_user(self) -> bool:
-        """Words of the user; not those just joined by a line break, as two kinds of glue at once are a stated limit."""
+        """Words of the user; not those just joined by a line break, as two kinds of glue at once
+        are a stated limit.
+        """
         return bool(self.payload["role"] == "user") and (self.settled or not self.glued)
 
 
@@ -460,8 +549,9 @@ def fused(truths: list[Truth]) -> list[Truth]:
 class Agents(RuleBasedStateMachine):
     """Two agents change their lists in every known way and record them in turn.
 
-    The stated limits are kept out of it: between dropping and recording, nothing is said that would equal what was
-    dropped; only the first agent repeats texts; a memory is lost only with the list, or while the view is the list.
+    The stated limits are kept out of it: between dropping and recording, nothing is said that would
+    equal what was dropped; only the first agent repeats texts; a memory is lost only with the list,
+    or while the view is the list.
     """
 
     def __init__(self) -> None:
@@ -504,14 +594,21 @@ class Agents(RuleBasedStateMachine):
         if place == len(items) or items[place].payload["role"] != "tool":
             items.insert(place, Item(payload, [Truth(payload)]))
 
-    @rule(who=who, where=st.floats(0, 1), in_place=st.booleans(), glue=st.sampled_from(["\n\n", "\n\n", "\n"]))
+    @rule(
+        who=who,
+        where=st.floats(0, 1),
+        in_place=st.booleans(),
+        glue=st.sampled_from(["\n\n", "\n\n", "\n"]),
+    )
     def merge(self, who: int, where: float, in_place: bool, glue: str) -> None:
         items = self.lists[who]
         pairs = [n for n in range(len(items) - 1) if items[n].is_user and items[n + 1].is_user]
         if not pairs:
             return
         one, two = items[(n := pairs[int(where * (len(pairs) - 1))])], items[n + 1]
-        settled = not self.dropped[who] and all(item.settled and len(item.truths) == 1 for item in (one, two))
+        settled = not self.dropped[who] and all(
+            item.settled and len(item.truths) == 1 for item in (one, two)
+        )
         if glue == "\n" and not settled:
             return
         text = one.payload["content"] + glue + two.payload["content"]
@@ -530,7 +627,10 @@ class Agents(RuleBasedStateMachine):
             self.say(who, repeated, "user")
             items = self.lists[who]
             one, two = items[-2:]
-            text, truths = one.payload["content"] + "\n\n" + two.payload["content"], fused(one.truths + two.truths)
+            text, truths = (
+                one.payload["content"] + "\n\n" + two.payload["content"],
+                fused(one.truths + two.truths),
+            )
             if in_place:
                 one.payload["content"], one.truths, one.settled = text, truths, False
             else:
@@ -567,7 +667,9 @@ class Agents(RuleBasedStateMachine):
 
     @rule(who=who, where=st.floats(0, 1))
     def shorten_an_output(self, who: int, where: float) -> None:
-        outputs = [item for item in self.lists[who] if item.payload["role"] == "tool" and item.settled]
+        outputs = [
+            item for item in self.lists[who] if item.payload["role"] == "tool" and item.settled
+        ]
         if outputs:
             outputs[int(where * (len(outputs) - 1))].payload["content"] = self.unique("… {}")
 
@@ -610,13 +712,18 @@ class Agents(RuleBasedStateMachine):
                     truth.at = len(self.expected)
                     self.expected.append(truth)
         assert self.log.transcript == [truth.payload for truth in self.expected]
-        shape = [payload for payload, _ in joined([(payload, ()) for payload in copy.deepcopy(presented)])]
+        shape = [
+            payload
+            for payload, _ in joined([(payload, ()) for payload in copy.deepcopy(presented)])
+        ]
         assert self.log.context() == shape
         self.last = who
         self.dropped[who] = False
         for handle in (self.handles[who], Handle(self.log)):
             order = list(self.log.order)
-            again = handle.record(copy.deepcopy(presented) if handle is not self.handles[who] else presented)
+            again = handle.record(
+                copy.deepcopy(presented) if handle is not self.handles[who] else presented
+            )
             assert (again.new, again.edits, again.order) == ([], {}, order)
 
     @invariant()
@@ -628,8 +735,12 @@ Agents.TestCase.settings = settings(max_examples=150, stateful_step_count=40, de
 TestAgents = Agents.TestCase
 
 
-def test_what_is_said_after_a_loaded_view_is_new_though_a_forgotten_message_said_the_same(handle: Handle) -> None:
-    """Another agent's list replaced the view; who loads it and says "yes" means a new one, not the one from before."""
+def test_what_is_said_after_a_loaded_view_is_new_though_a_forgotten_message_said_the_same(
+    handle: Handle,
+) -> None:
+    """Another agent's list replaced the view; who loads it and says "yes" means a new one, not the
+    one from before.
+    """
     handle.record([user("yes"), user("m1")])
     Handle(handle.log).record([user("m2")])
     loaded = [payload for payload, _ in handle.context()]

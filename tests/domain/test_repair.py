@@ -1,4 +1,6 @@
-"""Repair's rules, one law each. Views are built from Chat Completions payloads; formats have tests of their own."""
+"""Repair's rules, one law each. Views are built from Chat Completions payloads; formats have tests
+of their own.
+"""
 
 import msgspec
 import pytest
@@ -16,7 +18,8 @@ def says(text="Yes.", *calls):
     payload = {"role": "assistant", "content": text or None}
     if calls:
         payload["tool_calls"] = [
-            {"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}} for one in calls
+            {"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            for one in calls
         ]
     return payload
 
@@ -34,11 +37,16 @@ def view(*payloads, turn=1, format_name="openai.chat", **facts):
 
 
 def at(seen, *turns):
-    return [msgspec.structs.replace(message, turn=turn) for message, turn in zip(seen, turns, strict=True)]
+    return [
+        msgspec.structs.replace(message, turn=turn)
+        for message, turn in zip(seen, turns, strict=True)
+    ]
 
 
 def as_partial(message):
-    return msgspec.structs.replace(message, note=msgspec.structs.replace(message.note, partial=True, plain=False))
+    return msgspec.structs.replace(
+        message, note=msgspec.structs.replace(message.note, partial=True, plain=False)
+    )
 
 
 def story(seen):
@@ -71,7 +79,11 @@ def test_whole_calls_with_their_results_pass_unread():
 
 
 def test_a_call_without_a_result_is_shown_as_interrupted():
-    assert story(view(user(), says("", "a"))) == [("user", "Hi."), ("assistant", "a"), ("tool", f"a={INTERRUPTED}")]
+    assert story(view(user(), says("", "a"))) == [
+        ("user", "Hi."),
+        ("assistant", "a"),
+        ("tool", f"a={INTERRUPTED}"),
+    ]
 
 
 def test_a_call_of_a_running_turn_is_shown_as_running():
@@ -105,11 +117,18 @@ def test_a_second_result_does_not_answer_a_later_call_of_the_same_id():
 
 def test_results_move_next_to_their_calls_in_call_order():
     seen = view(says("", "a", "b"), user("Wait!"), result("b"), result("a"))
-    assert story(seen) == [("assistant", "a", "b"), ("tool", "a=found"), ("tool", "b=found"), ("user", "Wait!")]
+    assert story(seen) == [
+        ("assistant", "a", "b"),
+        ("tool", "a=found"),
+        ("tool", "b=found"),
+        ("user", "Wait!"),
+    ]
 
 
 def test_fifty_calls_of_one_id_make_fifty_pairs():
-    payloads = [message for n in range(50) for message in (says("", "call_0"), result("call_0", str(n)))]
+    payloads = [
+        message for n in range(50) for message in (says("", "call_0"), result("call_0", str(n)))
+    ]
     results = [step[1] for step in story(view(*payloads)) if step[0] == "tool"]
     assert results == [f"call_0={n}" for n in range(50)]
 
@@ -121,7 +140,12 @@ def test_one_message_may_use_an_id_twice():
 
 def test_a_late_result_goes_to_the_call_of_its_own_turn():
     seen = at(view(says("", "x"), says("", "x"), result("x", "late")), 1, 2, 1)
-    assert story(seen) == [("assistant", "x"), ("tool", "x=late"), ("assistant", "x"), ("tool", f"x={INTERRUPTED}")]
+    assert story(seen) == [
+        ("assistant", "x"),
+        ("tool", "x=late"),
+        ("assistant", "x"),
+        ("tool", f"x={INTERRUPTED}"),
+    ]
 
 
 def test_a_result_outside_a_turn_takes_the_latest_open_call():
@@ -140,7 +164,12 @@ def test_a_result_of_another_turn_is_not_taken_ahead_of_its_call():
 
 def test_calls_stored_one_by_one_before_their_results_stand_together():
     seen = view(says("", "a"), says("", "b"), result("a"), result("b"))
-    assert story(seen) == [("assistant", "a"), ("assistant", "b"), ("tool", "a=found"), ("tool", "b=found")]
+    assert story(seen) == [
+        ("assistant", "a"),
+        ("assistant", "b"),
+        ("tool", "a=found"),
+        ("tool", "b=found"),
+    ]
 
 
 def test_calls_made_one_after_another_stay_in_sequence():
@@ -155,7 +184,9 @@ def test_text_after_an_open_call_comes_after_its_result():
 
 @pytest.mark.parametrize("blank", ["", " \n", None, [], [{"type": "text", "text": " "}]])
 def test_blank_messages_are_not_shown(blank):
-    seen = view(user("Hi."), {"role": "assistant", "content": blank}, {"role": "user", "content": blank})
+    seen = view(
+        user("Hi."), {"role": "assistant", "content": blank}, {"role": "user", "content": blank}
+    )
     assert story(seen) == [("user", "Hi.")]
 
 
@@ -186,7 +217,12 @@ def test_several_results_in_one_message_become_one_step_each():
         {"role": "user", "content": [*blocks, {"type": "text", "text": "And?"}]},
         format_name="anthropic",
     )
-    assert story(seen) == [("assistant", "a", "b"), ("tool", "a=A"), ("tool", "b=B"), ("user", "And?")]
+    assert story(seen) == [
+        ("assistant", "a", "b"),
+        ("tool", "a=A"),
+        ("tool", "b=B"),
+        ("user", "And?"),
+    ]
     assert [step.shows for step in repair(seen, registry.read)[1:]] == [("m2",)] * 3
 
 
@@ -201,7 +237,9 @@ def test_reasoning_alone_is_shown_only_with_what_it_led_to():
 
 def test_a_cut_may_fall_between_an_answer_and_the_next_question_only():
     steps = repair(view(user(), says("", "a"), result("a"), user(), says(), user()), registry.read)
-    assert [place for place in range(1, len(steps)) if may_cut(steps[place - 1], steps[place])] == [5]
+    assert [place for place in range(1, len(steps)) if may_cut(steps[place - 1], steps[place])] == [
+        5
+    ]
 
 
 def test_a_user_message_that_only_thinks_shows_nothing():
@@ -217,4 +255,7 @@ def test_a_partial_message_does_not_show_thinking_that_was_never_signed():
     payload = {"role": "assistant", "parts": [*thoughts, {"type": "text", "text": "Half a sen"}]}
     [message] = view(payload, format_name="holdfast")
     [step] = repair([as_partial(message)], registry.read)
-    assert [piece.part for piece in step.pieces] == [Thinking("Hm.", signed=True), Text("Half a sen")]
+    assert [piece.part for piece in step.pieces] == [
+        Thinking("Hm.", signed=True),
+        Text("Half a sen"),
+    ]

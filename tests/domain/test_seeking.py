@@ -59,7 +59,9 @@ def test_nothing_asked_is_answered_by_everything_and_no_words_by_nothing() -> No
     assert found("anything!?", "!?") is None
 
 
-@pytest.mark.parametrize("question", ['"', '""', '"a', "AND", "NOT x", "a OR b", "x*", "(", "^a", "-a", "'", "\0"])
+@pytest.mark.parametrize(
+    "question", ['"', '""', '"a', "AND", "NOT x", "a OR b", "x*", "(", "^a", "-a", "'", "\0"]
+)
 def test_no_character_is_a_command(question: str) -> None:
     assert asked(question).phrases == tuple((word,) for word in words_in(question))
 
@@ -92,7 +94,9 @@ def test_a_short_text_is_shown_whole() -> None:
 
 
 @given(st.text(ANY, max_size=600), st.integers(0, 599), st.integers(1, 300))
-def test_a_snippet_can_be_shown_anywhere_and_its_marks_lie_in_it(text: str, start: int, size: int) -> None:
+def test_a_snippet_can_be_shown_anywhere_and_its_marks_lie_in_it(
+    text: str, start: int, size: int
+) -> None:
     end = min(start + size, len(text))
     shown, marks = snippet(text, [(start, end)] if start < end else [])
     assert shown == "" or shown.encode()

@@ -1,4 +1,6 @@
-"""The view as ranges: a shape says exactly which messages are shown, in which order, and costs little (I-9)."""
+"""The view as ranges: a shape says exactly which messages are shown, in which order, and costs
+little (I-9).
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,9 @@ def seqs(messages: list[StoredMessage]) -> list[int]:
 
 @given(natural=st.lists(st.integers(1, 99), unique=True, max_size=30), data=st.data())
 def test_a_shape_gives_back_what_it_was_made_of(natural: list[int], data: st.DataObject) -> None:
-    """In any order, also where the natural order is not that of the seqs (a late message in an early turn)."""
+    """In any order, also where the natural order is not that of the seqs (a late message in an
+    early turn).
+    """
     messages = [seen(seq) for seq in natural]
     shown = data.draw(st.permutations(natural)) if natural else []
     shown = shown[: data.draw(st.integers(0, len(shown)))]
@@ -30,7 +34,11 @@ def test_a_shape_gives_back_what_it_was_made_of(natural: list[int], data: st.Dat
 @given(natural=st.lists(st.integers(1, 99), unique=True, max_size=30), data=st.data())
 def test_what_is_said_after_a_shape_follows_it(natural: list[int], data: st.DataObject) -> None:
     before = [seen(seq) for seq in natural]
-    shown = data.draw(st.permutations(natural))[: data.draw(st.integers(0, len(natural)))] if natural else []
+    shown = (
+        data.draw(st.permutations(natural))[: data.draw(st.integers(0, len(natural)))]
+        if natural
+        else []
+    )
     later = [seen(seq) for seq in range(101, 101 + data.draw(st.integers(0, 5)))]
     shape = Shape(ranges(before, shown))
     assert seqs(shaped([*before, *later], shape, after=100)) == [*shown, *seqs(later)]
@@ -44,7 +52,9 @@ def test_a_dropped_head_costs_one_range() -> None:
 
 
 def test_ranges_that_lie_over_each_other_show_each_message_once() -> None:
-    """No shape of ours does that; one that a stranger wrote would make a view far larger than its history."""
+    """No shape of ours does that; one that a stranger wrote would make a view far larger than its
+    history.
+    """
     messages = [seen(seq) for seq in range(1, 7)]
     shape = Shape(((2, 5), (1, 6), (3, 3), (1, 2)))
     assert seqs(shaped(messages, shape, after=9)) == [2, 3, 4, 5, 1, 6]
@@ -64,11 +74,15 @@ def test_a_late_message_of_an_early_turn_stands_in_a_range_only_if_it_was_there(
 
 def calls(name: str, turn: int, *ids: str) -> StoredMessage:
     notes = tuple(CallNote(id, "rm") for id in ids)
-    return StoredMessage(name, 1, turn, MessageNote(role="assistant", plain=False, calls=notes), b"")
+    return StoredMessage(
+        name, 1, turn, MessageNote(role="assistant", plain=False, calls=notes), b""
+    )
 
 
 def answers(name: str, turn: int, *ids: str, target: str | None = None) -> StoredMessage:
-    return StoredMessage(name, 1, turn, MessageNote(role="tool", plain=False, answers=ids, target=target), b"")
+    return StoredMessage(
+        name, 1, turn, MessageNote(role="tool", plain=False, answers=ids, target=target), b""
+    )
 
 
 def tied(*messages: StoredMessage) -> Ties:
@@ -81,18 +95,30 @@ def test_an_answer_that_names_a_call_in_what_is_kept_does_not_stand_alone() -> N
     """FAULTS E4: a call of the same id beside it is not the call that it answers."""
     named = answers("answer", 2, "c1", target=target_of("kept", 0))
     assert not stands_alone([calls("here", 2, "c1"), named], tied(calls("kept", 1, "c1")))
-    assert stands_alone([calls("here", 2, "c1"), named], tied(calls("else", 1, "c1"), answers("its", 1, "c1")))
+    assert stands_alone(
+        [calls("here", 2, "c1"), named], tied(calls("else", 1, "c1"), answers("its", 1, "c1"))
+    )
     assert stands_alone([named], Ties())
 
 
 def test_an_answer_stands_alone_if_its_call_is_beside_it_or_nobody_waits_for_it_before() -> None:
-    """FAULTS E4, E3: a call of the same id that comes later is not the one, and neither is one that has an answer."""
-    open_call, done = tied(calls("kept", 1, "c1")), tied(calls("kept", 1, "c1"), answers("its", 1, "c1"))
+    """FAULTS E4, E3: a call of the same id that comes later is not the one, and neither is one that
+    has an answer.
+    """
+    open_call, done = (
+        tied(calls("kept", 1, "c1")),
+        tied(calls("kept", 1, "c1"), answers("its", 1, "c1")),
+    )
     for ties in (open_call, done):
         assert stands_alone([calls("here", 2, "c1"), answers("answer", 2, "c1")], ties)
         assert stands_alone([calls("here", 2, "c2"), answers("answer", 2, "c2")], ties)
-        assert stands_alone([calls("here", 2, "c1"), answers("answer", 2, "c1"), answers("again", 2, "c1")], ties)
-    for stray in ([answers("answer", 2, "c1")], [answers("answer", 2, "c1"), calls("later", 3, "c1")]):
+        assert stands_alone(
+            [calls("here", 2, "c1"), answers("answer", 2, "c1"), answers("again", 2, "c1")], ties
+        )
+    for stray in (
+        [answers("answer", 2, "c1")],
+        [answers("answer", 2, "c1"), calls("later", 3, "c1")],
+    ):
         assert not stands_alone(stray, open_call)
         assert stands_alone(stray, done)
 

@@ -42,7 +42,10 @@ def test_a_text_is_parted_into_words_as_its_script_asks(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Crème brûlée", "한글", "がぎぐ", "Ανάλυση", "Việt Nam"])
 def test_a_text_has_the_same_words_however_its_characters_are_spelled(text: str) -> None:
-    forms = {tuple(words_in(unicodedata.normalize(form, text))) for form in ("NFC", "NFD", "NFKC", "NFKD")}
+    forms = {
+        tuple(words_in(unicodedata.normalize(form, text)))
+        for form in ("NFC", "NFD", "NFKC", "NFKD")
+    }
     assert len(forms) == 1
 
 
@@ -56,9 +59,13 @@ def test_of_a_long_word_the_beginning_counts() -> None:
 def test_a_word_stands_where_its_place_says(text: str) -> None:
     places = list(places_in(text))
     assert [word for word, _, _ in places] == words_in(text)
-    assert [words_in(text[start:end]) for _, start, end in places] == [[word] for word, _, _ in places]
+    assert [words_in(text[start:end]) for _, start, end in places] == [
+        [word] for word, _, _ in places
+    ]
     ends = [0, *(end for _, _, end in places)]
-    assert all(end <= start < next_end for end, (_, start, next_end) in zip(ends, places, strict=False))
+    assert all(
+        end <= start < next_end for end, (_, start, next_end) in zip(ends, places, strict=False)
+    )
 
 
 @given(st.text(ANY) | st.text("ab_- \n\0Z9" + "x" * 5, max_size=300))

@@ -1,4 +1,6 @@
-"""Addresses: a password is never shown, however an address is written, and no file is made of one."""
+"""Addresses: a password is never shown, however an address is written, and no file is
+made of one.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +35,12 @@ def test_nothing_tells_the_password_of_an_address(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for words in (("sessions", "list", "--store"), ("store", "migrate", "--store"), ("copy", "a.db"), ("copy",)):
+    for words in (
+        ("sessions", "list", "--store"),
+        ("store", "migrate", "--store"),
+        ("copy", "a.db"),
+        ("copy",),
+    ):
         (tmp_path / "a.db").unlink(missing_ok=True)
         done = command(*words, address, *(("a.db",) if words == ("copy",) else ()))
         assert done.code and SECRET not in done.out + done.err
@@ -44,7 +51,9 @@ def test_nothing_tells_the_password_of_an_address(
 
 
 @pytest.mark.parametrize("words", [("sessions", "rm"), ("reset",)])
-def test_a_line_to_repeat_has_no_password_in_it(words: tuple[str, ...], databases: Callable[..., str]) -> None:
+def test_a_line_to_repeat_has_no_password_in_it(
+    words: tuple[str, ...], databases: Callable[..., str]
+) -> None:
     where = databases(schema=True)
     with holdfast.open(where) as store:
         session = store.session("k")
@@ -53,9 +62,13 @@ def test_a_line_to_repeat_has_no_password_in_it(words: tuple[str, ...], database
         for number in range(3):
             store.session(f"more-{number}").append("x")
     given = conninfo_to_dict(where)
-    address = make_conninfo(**{**given, "password": SECRET})  # which a server that trusts everybody does not ask for
+    # which a server that trusts everybody does not ask for
+    address = make_conninfo(**{**given, "password": SECRET})
     name = "key:k" if words[0] == "sessions" else "k"
-    told = [command(*words, name, "--store", address), command("sessions", "list", "--limit", 2, "--store", address)]
+    told = [
+        command(*words, name, "--store", address),
+        command("sessions", "list", "--limit", 2, "--store", address),
+    ]
     assert "Nothing was done" in told[0].err and "More: " in told[1].err
     assert not [done for done in told if SECRET in done.out + done.err]
     quiet = command(*words, name, HOLDFAST_STORE=address)
@@ -87,7 +100,9 @@ def test_what_is_shown_of_an_address_is_all_but_its_password(where: str, told: s
     assert shown(where) == told
 
 
-def test_an_address_of_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreUnavailable, match="not known"):
         holdfast.open("redis://host/0")

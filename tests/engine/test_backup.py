@@ -44,7 +44,10 @@ def left_over(folder: Path) -> list[str]:
 
 def test_a_backup_is_a_store_of_its_own(store: Store, path: Path, tmp_path: Path) -> None:
     made = store.backup(tmp_path / "copy.db")
-    assert (made.path, made.bytes) == (str(tmp_path / "copy.db"), (tmp_path / "copy.db").stat().st_size)
+    assert (made.path, made.bytes) == (
+        str(tmp_path / "copy.db"),
+        (tmp_path / "copy.db").stat().st_size,
+    )
     assert (made.sessions, made.entries) == (store.info().sessions, store.info().entries)
     assert left_over(tmp_path) == ["copy.db"]
     store.session("k").append("not in the copy")
@@ -78,7 +81,9 @@ WRITES = """
 def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_acknowledged_before(
     store: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes write all the while; between two pieces of the copy each gets something acknowledged."""
+    """Two processes write all the while; between two pieces of the copy each gets something
+    acknowledged.
+    """
     monkeypatch.setattr(backing, "PAGES_AT_ONCE", 2)
     with procs.child(WRITES, path, "one") as one, procs.child(WRITES, path, "two") as two:
         before = {"one": int(one.line() or 0), "two": int(two.line() or 0)}
@@ -99,7 +104,11 @@ def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_ackno
     with holdfast.open(tmp_path / "copy.db") as copy:
         assert copy.info().entries == made.entries
         for key, number in before.items():
-            said = [int(m.text) for m in copy.session(key, create=False).transcript() if m.role == "user"]
+            said = [
+                int(m.text)
+                for m in copy.session(key, create=False).transcript()
+                if m.role == "user"
+            ]
             assert said == list(range(len(said))) and len(said) > number
         assert copy.check() == [] and judge(copy) == []
 
@@ -144,7 +153,9 @@ def test_a_backup_that_was_killed_leaves_nothing_of_its_name(
     assert len(texts(tmp_path / "copy.db", "k")) == 40
 
 
-def test_two_backups_to_one_place_do_not_get_in_each_others_way(store: Store, path: Path, tmp_path: Path) -> None:
+def test_two_backups_to_one_place_do_not_get_in_each_others_way(
+    store: Store, path: Path, tmp_path: Path
+) -> None:
     with procs.child(STARTS, path, tmp_path / "copy.db", "_verify") as other:
         other.wait_for("there")
         with pytest.raises(StoreUnavailable, match="under way"):
@@ -154,7 +165,9 @@ def test_two_backups_to_one_place_do_not_get_in_each_others_way(store: Store, pa
     assert len(texts(tmp_path / "copy.db", "k")) == 40
 
 
-@pytest.mark.parametrize("there", ["a file", "an empty file", "a folder", "a link to nowhere", "the store itself"])
+@pytest.mark.parametrize(
+    "there", ["a file", "an empty file", "a folder", "a link to nowhere", "the store itself"]
+)
 def test_nothing_is_ever_overwritten(store: Store, path: Path, tmp_path: Path, there: str) -> None:
     to = tmp_path / "copy.db"
     match there:
@@ -203,9 +216,17 @@ def test_odd_names_are_names(store: Store, tmp_path: Path) -> None:
         assert len(texts(tmp_path / name, "k")) == 40
 
 
-def test_a_disk_without_room_for_the_copy_is_said_and_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_disk_without_room_for_the_copy_is_said_and_leaves_nothing(
+    store: Store, tmp_path: Path
+) -> None:
     verbs = frozenset({"write"})
-    copying = Faults(at=1, trouble="full", times=LASTING, verbs=verbs, only=lambda name: name.endswith(".partial"))
+    copying = Faults(
+        at=1,
+        trouble="full",
+        times=LASTING,
+        verbs=verbs,
+        only=lambda name: name.endswith(".partial"),
+    )
     with copying, pytest.raises(StoreUnavailable, match="full"):
         store.backup(tmp_path / "copy.db")
     assert left_over(tmp_path) == []
@@ -250,7 +271,9 @@ def test_a_copy_that_is_sound_and_of_another_moment_does_not_get_its_name(
     assert left_over(tmp_path) == []
 
 
-def test_a_damaged_store_is_not_passed_on_as_a_good_copy(path: Path, store: Store, tmp_path: Path) -> None:
+def test_a_damaged_store_is_not_passed_on_as_a_good_copy(
+    path: Path, store: Store, tmp_path: Path
+) -> None:
     store.close()
     plain = apsw.Connection(str(path))
     [[page]] = plain.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'entry'")

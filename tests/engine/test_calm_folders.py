@@ -1,5 +1,6 @@
-"""One look at the folder tells that the files of a store are still its own, and no change is missed by that: not one
-right after a look, and not one that a coarse clock gives the same time as the one before (FAULTS G7, G8).
+"""One look at the folder tells that the files of a store are still its own, and no change is missed
+by that: not one right after a look, and not one that a coarse clock gives the same time as the one
+before (FAULTS G7, G8).
 """
 
 import os
@@ -83,7 +84,9 @@ class CoarseTimes:
 
 
 def moved_away(session: Session, file: Path) -> None:
-    """The file is moved, that is noticed at once by who writes, and when it is back the handle goes on."""
+    """The file is moved, that is noticed at once by who writes, and when it is back the handle goes
+    on.
+    """
     away = file.with_name("away")
     file.rename(away)
     with pytest.raises(StoreUnavailable):
@@ -92,7 +95,9 @@ def moved_away(session: Session, file: Path) -> None:
     session.append("after")
 
 
-def test_while_nothing_changes_only_the_folder_is_looked_at(path: Path, calm: Session, looks: list[str]) -> None:
+def test_while_nothing_changes_only_the_folder_is_looked_at(
+    path: Path, calm: Session, looks: list[str]
+) -> None:
     """To look at a log that is being written makes its next sync a third slower."""
     for number in range(3):
         calm.append(f"{number}")
@@ -102,7 +107,9 @@ def test_while_nothing_changes_only_the_folder_is_looked_at(path: Path, calm: Se
 
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm"])
-def test_a_file_that_is_moved_right_after_a_look_is_missed(path: Path, calm: Session, end: str) -> None:
+def test_a_file_that_is_moved_right_after_a_look_is_missed(
+    path: Path, calm: Session, end: str
+) -> None:
     calm.append("all was well")
     if end:
         os.rename(f"{path}{end}", f"{path}.away")
@@ -120,7 +127,9 @@ def test_a_reader_misses_it_as_soon(path: Path, calm: Session, end: str) -> None
         list(calm.transcript())
 
 
-def test_a_file_that_takes_the_place_of_another_in_one_step_is_seen(path: Path, calm: Session) -> None:
+def test_a_file_that_takes_the_place_of_another_in_one_step_is_seen(
+    path: Path, calm: Session
+) -> None:
     path.with_name("other").write_bytes(path.read_bytes())
     calm.append("a neighbour is no trouble")
     os.replace(path.with_name("other"), path)
@@ -146,10 +155,16 @@ def test_a_neighbour_that_comes_and_goes_has_the_files_looked_at_and_is_no_troub
 @pytest.mark.parametrize("seconds", [0, 0.5, 1, 1.9, 2, 2.4, 2.6, 5])
 @pytest.mark.parametrize("start", [0, 0.3, 1.5])
 def test_a_change_within_the_same_grain_of_time_is_seen(
-    path: Path, calm: Session, world: HandWorld, monkeypatch: pytest.MonkeyPatch, start: float, seconds: float
+    path: Path,
+    calm: Session,
+    world: HandWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    start: float,
+    seconds: float,
 ) -> None:
-    """Two changes that leave the same time, and a look between them: what was seen is looked at again until the grain
-    is over."""
+    """Two changes that leave the same time, and a look between them: what was seen is looked at
+    again until the grain is over.
+    """
     world.advance(seconds=start)
     monkeypatch.setattr(os, "stat", CoarseTimes(world).stat)
     path.with_name("neighbour").touch()

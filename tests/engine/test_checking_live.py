@@ -1,4 +1,6 @@
-"""A healthy store is told to be healthy while it is used (I-6): a turn that is being taken over is no defect."""
+"""A healthy store is told to be healthy while it is used (I-6): a turn that is being taken over is
+no defect.
+"""
 
 import threading
 from pathlib import Path
@@ -15,20 +17,32 @@ LIMIT_S = 60.0
 @pytest.fixture(params=["a file", "PostgreSQL"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return (
-        str(tmp_path / "agent.db") if request.param == "a file" else request.getfixturevalue("databases")(schema=True)
+        str(tmp_path / "agent.db")
+        if request.param == "a file"
+        else request.getfixturevalue("databases")(schema=True)
     )
 
 
-def test_a_turn_that_is_seized_and_not_finished_yet_is_no_defect(where: str, tmp_path: Path) -> None:
-    """With the end that was asked for, and without; the same in a backup that was made just then."""
+def test_a_turn_that_is_seized_and_not_finished_yet_is_no_defect(
+    where: str, tmp_path: Path
+) -> None:
+    """With the end that was asked for, and without; the same in a backup that was made
+    just then.
+    """
     with holdfast.open(where, durability="process") as store:
         for number, asked in enumerate((True, False)):
             session = store.session(f"k{number}")
             turn = session.turn("hello")
             room = session._work.room
             state = room.state()
-            drafts = (room.draft("end", TurnEnded("interrupted", reason="stopped"), turn=state.turn),) if asked else ()
-            seized = Write(room.id, drafts=drafts, fence=state.fence, seize=True, renew_s=60.0, ended_too=True)
+            drafts = (
+                (room.draft("end", TurnEnded("interrupted", reason="stopped"), turn=state.turn),)
+                if asked
+                else ()
+            )
+            seized = Write(
+                room.id, drafts=drafts, fence=state.fence, seize=True, renew_s=60.0, ended_too=True
+            )
             assert isinstance(room.engine.commit([(seized,)])[0], Written)
             assert store.check() == []
             assert turn.id
@@ -40,7 +54,10 @@ def test_a_turn_that_is_seized_and_not_finished_yet_is_no_defect(where: str, tmp
 
 def test_checks_find_nothing_while_turns_are_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
-    with holdfast.open(path, durability="process") as store, holdfast.open(path, durability="process") as other:
+    with (
+        holdfast.open(path, durability="process") as store,
+        holdfast.open(path, durability="process") as other,
+    ):
         over = threading.Event()
 
         def take_over(mine: holdfast.Store) -> None:

@@ -10,9 +10,14 @@ from holdfast.engine import blobs
 LONG = blobs.PART_BYTES_MIN
 
 
-@given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 3)), max_size=6), st.binary(max_size=20))
+@given(
+    st.lists(st.tuples(st.text(max_size=20), st.integers(0, 3)), max_size=6), st.binary(max_size=20)
+)
 def test_a_body_that_was_split_joins_to_the_same_bytes(pieces, noise):
-    said = {f"k{at}": text * (1 + LONG // max(1, len(text)) * (times > 1)) for at, (text, times) in enumerate(pieces)}
+    said = {
+        f"k{at}": text * (1 + LONG // max(1, len(text)) * (times > 1))
+        for at, (text, times) in enumerate(pieces)
+    }
     for body in (
         json.dumps(said).encode(),
         json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"),

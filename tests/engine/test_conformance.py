@@ -1,6 +1,8 @@
-"""Every engine keeps every law of the conformance suite: the reference engine, SQLite on disk, PostgreSQL.
+"""Every engine keeps every law of the conformance suite: the reference engine, SQLite on disk,
+PostgreSQL.
 
-PostgreSQL does so too where transactions are serializable, and where answers get lost on the way all the time.
+PostgreSQL does so too where transactions are serializable, and where answers get lost on the way
+all the time.
 """
 
 import os
@@ -28,7 +30,9 @@ def _sqlite(ask: Ask, durability: str) -> Engine:
 
 def _postgres(ask: Ask, durability: str, options: str = "") -> Engine:
     place = ask.getfixturevalue("databases")(schema=True) + quote(options)
-    return open_engine(place, durability=durability, tick=Ticks(), chance=os.urandom, words_of=words_of)
+    return open_engine(
+        place, durability=durability, tick=Ticks(), chance=os.urandom, words_of=words_of
+    )
 
 
 def _losing(ask: Ask) -> Engine:
@@ -36,7 +40,13 @@ def _losing(ask: Ask) -> Engine:
     place = ask.getfixturevalue("databases")(schema=True)
     migrate_store(place, tick=Ticks(), chance=os.urandom)  # without losses
     proxy: DeafProxy = ask.getfixturevalue("proxy")
-    engine = open_engine(proxy.through(place), durability="process", tick=Ticks(), chance=os.urandom, words_of=words_of)
+    engine = open_engine(
+        proxy.through(place),
+        durability="process",
+        tick=Ticks(),
+        chance=os.urandom,
+        words_of=words_of,
+    )
     for nth in range(5, 500, 11):
         proxy.lose(any_answer, nth=nth)
     return engine
@@ -55,7 +65,9 @@ ENGINES: dict[str, Callable[[Ask], Engine]] = {
     "sqlite-process": lambda ask: _sqlite(ask, "process"),
     "postgres": lambda ask: _postgres(ask, "power"),
     "postgres-losing-answers": _losing,
-    "postgres-serializable": lambda ask: _postgres(ask, "process", " -c default_transaction_isolation=serializable"),
+    "postgres-serializable": lambda ask: _postgres(
+        ask, "process", " -c default_transaction_isolation=serializable"
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Damage: said with its place and never wiped, while the rest stays readable (I-18; FAULTS C9, G1, G2, G3, G9)."""
+"""Damage: said with its place and never wiped, while the rest stays readable (I-18; FAULTS C9, G1,
+G2, G3, G9).
+"""
 
 import os
 import random
@@ -22,7 +24,9 @@ MESSAGES = 30
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of a dozen sessions, one after the other, so that each has pages of its own; closed."""
+    """A store of a dozen sessions, one after the other, so that each has pages of its
+    own; closed.
+    """
     path = tmp_path_factory.mktemp("healthy") / "agent.db"
     with holdfast.open(path, durability="process") as store:
         for key in range(SESSIONS):
@@ -48,7 +52,9 @@ def told(session: Session) -> list[str]:
 def pages_of(path: Path, table: str) -> list[int]:
     """The numbers of the leaf pages of a table or an index, in order."""
     with closing(apsw.Connection(str(path))) as connection:
-        rows = connection.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,))
+        rows = connection.execute(
+            "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)
+        )
         return sorted(page for (page,) in rows)
 
 
@@ -81,7 +87,9 @@ def reads(store: Store) -> dict[int, list[str] | Damaged]:
 def test_a_damaged_page_of_the_log_is_told_with_its_place_and_the_rest_stays_readable(
     path: Path, spoil: Callable[[int], bytes]
 ) -> None:
-    """I-18, G2, G3: the sessions that lie on it, and which of their entries; all other sessions are whole."""
+    """I-18, G2, G3: the sessions that lie on it, and which of their entries; all other sessions are
+    whole.
+    """
     leaves = pages_of(path, "entry")
     overwrite(path, (leaves[len(leaves) // 2] - 1) * PAGE, spoil(PAGE))
     before = path.read_bytes()
@@ -91,7 +99,11 @@ def test_a_damaged_page_of_the_log_is_told_with_its_place_and_the_rest_stays_rea
         assert 1 <= len(hit) <= 2
         for key, said in found.items():
             if isinstance(said, Damaged):
-                assert str(path) in str(said) and store.session(f"k{key}").id in str(said) and "entr" in str(said)
+                assert (
+                    str(path) in str(said)
+                    and store.session(f"k{key}").id in str(said)
+                    and "entr" in str(said)
+                )
             else:
                 assert said == [text_of(key, number) for number in range(MESSAGES)]
     assert path.read_bytes() == before, "nothing was wiped, nothing mended behind anybody's back"
@@ -106,10 +118,15 @@ def test_the_entries_beside_the_damage_can_be_read_one_page_after_the_other(path
         session = store.session(f"k{key}")
         with pytest.raises(Damaged) as caught:
             list(session.entries())
-        first, last = (int(word) for word in str(caught.value).split("entries ")[1].split(" of")[0].split(" to "))
+        first, last = (
+            int(word)
+            for word in str(caught.value).split("entries ")[1].split(" of")[0].split(" to ")
+        )
         rest = [entry.seq for entry in session.entries(after=last)]
         assert rest == list(range(last + 1, MESSAGES + 2))
-        assert [entry.seq for entry in store._work.engine.entries(session.id, limit=first - 1)] == list(range(1, first))
+        assert [
+            entry.seq for entry in store._work.engine.entries(session.id, limit=first - 1)
+        ] == list(range(1, first))
 
 
 def test_a_damaged_session_takes_no_more_and_the_others_go_on(tmp_path: Path) -> None:
@@ -118,7 +135,9 @@ def test_a_damaged_session_takes_no_more_and_the_others_go_on(tmp_path: Path) ->
     with holdfast.open(path, durability="process") as store:
         for key in range(SESSIONS):
             session = store.session(f"k{key}")
-            session.record([{"role": "user", "content": f"{key}.{number}"} for number in range(300)])
+            session.record(
+                [{"role": "user", "content": f"{key}.{number}"} for number in range(300)]
+            )
     index = pages_of(path, "entry_by_seq")
     overwrite(path, (index[len(index) // 2] - 1) * PAGE, zeros(PAGE))
     with holdfast.open(path) as store:
@@ -134,7 +153,9 @@ def test_a_damaged_session_takes_no_more_and_the_others_go_on(tmp_path: Path) ->
         assert 0 < refused < SESSIONS / 2
 
 
-def test_damage_inside_a_payload_is_told_with_its_place_and_takes_nothing_else(tmp_path: Path) -> None:
+def test_damage_inside_a_payload_is_told_with_its_place_and_takes_nothing_else(
+    tmp_path: Path,
+) -> None:
     """G2, I-25: a zeroed block of a long text is no text any more; it is not taken for one."""
     path = tmp_path / "agent.db"
     with holdfast.open(path) as store:
@@ -143,7 +164,9 @@ def test_damage_inside_a_payload_is_told_with_its_place_and_takes_nothing_else(t
         session.append("next")
         store.session("other").append("whole")
     with closing(apsw.Connection(str(path))) as connection:
-        row = connection.execute("SELECT max(pageno) FROM dbstat WHERE name = 'entry' AND pagetype = 'overflow'")
+        row = connection.execute(
+            "SELECT max(pageno) FROM dbstat WHERE name = 'entry' AND pagetype = 'overflow'"
+        )
         page = row.get
     overwrite(path, (page - 1) * PAGE + 8, zeros(1000))
     before = path.read_bytes()
@@ -160,7 +183,9 @@ def test_damage_inside_a_payload_is_told_with_its_place_and_takes_nothing_else(t
 
 
 def test_every_page_may_be_damaged_and_all_errors_are_typed(path: Path, tmp_path: Path) -> None:
-    """I-18: page by page; what can be read is right, what can't is said, and the file stays as it is."""
+    """I-18: page by page; what can be read is right, what can't is said, and the file stays as it
+    is.
+    """
     size = path.stat().st_size
     for page in range(1, size // PAGE + 1):
         for name, data in (("zeros", zeros(PAGE)), ("garbage", garbage(PAGE))):
@@ -181,7 +206,8 @@ def test_every_page_may_be_damaged_and_all_errors_are_typed(path: Path, tmp_path
             copy.unlink()
 
 
-# Torn ----------------------------------------------------------------------------------------------------------------
+# Torn
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def cuts(size: int) -> Iterator[int]:
@@ -250,7 +276,8 @@ def test_a_folder_in_its_place_is_refused(path: Path) -> None:
         holdfast.open(path)
 
 
-# The log of a process that was killed --------------------------------------------------------------------------------
+# The log of a process that was killed
+# --------------------------------------------------------------------------------
 
 READS = """
     import holdfast
@@ -289,7 +316,9 @@ def copy_of(killed: Path, to: Path) -> Path:
     return to / killed.name
 
 
-def test_a_log_cut_at_any_byte_of_its_last_record_loses_that_record_at_most(killed: Path, tmp_path: Path) -> None:
+def test_a_log_cut_at_any_byte_of_its_last_record_loses_that_record_at_most(
+    killed: Path, tmp_path: Path
+) -> None:
     """G1: what came before is read, and what comes after is written."""
     log = Path(f"{killed}-wal").read_bytes()
     frame = PAGE + 24
@@ -319,7 +348,9 @@ def test_a_log_whose_last_record_is_damaged_loses_that_record_at_most(
 
 
 @pytest.mark.parametrize("lost", ["emptied", "deleted"])
-def test_a_database_that_is_gone_while_its_log_is_there_is_not_started_anew(killed: Path, lost: str) -> None:
+def test_a_database_that_is_gone_while_its_log_is_there_is_not_started_anew(
+    killed: Path, lost: str
+) -> None:
     """G9: SQLite would delete the log. It stays, and so does the place where the database was."""
     whole, log = killed.read_bytes(), Path(f"{killed}-wal").read_bytes()
     killed.unlink()
@@ -336,7 +367,9 @@ def test_a_database_that_is_gone_while_its_log_is_there_is_not_started_anew(kill
 
 
 def test_a_half_written_database_is_made_whole_from_its_log(tmp_path: Path) -> None:
-    """A power cut in the middle of a checkpoint: other pages came, and the first one did not yet."""
+    """A power cut in the middle of a checkpoint: other pages came, and the first one did
+    not yet.
+    """
     path = tmp_path / "agent.db"
     with procs.child(LEAVES_A_LOG.replace("{number}", "{number}" + "x" * 9000), path) as other:
         other.wait_for("ready")
@@ -345,5 +378,7 @@ def test_a_half_written_database_is_made_whole_from_its_log(tmp_path: Path) -> N
         file.write(bytes(5 * PAGE))
     overwrite(path, 60, bytes(12))
     with holdfast.open(path) as store:
-        assert [text[:9] for text in told(store.session("k"))] == [f"message {number}" for number in range(5)]
+        assert [text[:9] for text in told(store.session("k"))] == [
+            f"message {number}" for number in range(5)
+        ]
         assert store.check() == []

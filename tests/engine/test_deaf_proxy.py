@@ -1,4 +1,6 @@
-"""The proxy that loses messages: exactly those it was told to lose, and the server's work stays done."""
+"""The proxy that loses messages: exactly those it was told to lose, and the server's work stays
+done.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,7 +36,9 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def stored(database: str) -> list[int]:
     with psycopg.connect(database) as connection:
-        return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
+        return [
+            number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")
+        ]
 
 
 def add(connection: psycopg.Connection[Any], number: int) -> None:
@@ -124,7 +128,9 @@ def test_a_cancellation_passes(connect, database, pool):
     with connect() as connection, psycopg.connect(database, autocommit=True) as other:
         sleeping = pool.submit(connection.execute, "SELECT pg_sleep(600)")
         for _ in waiting_until("it sleeps"):  # a cancellation that comes before does nothing
-            if other.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+            if other.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+            ).fetchone():
                 break
         connection.cancel_safe()
         with pytest.raises(psycopg.errors.QueryCanceled):

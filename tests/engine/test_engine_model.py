@@ -1,9 +1,10 @@
 """SQLite and PostgreSQL do what the reference engine does, whatever the story.
 
-Hypothesis tells both the same random commits, right ones and wrong ones, in batches, through two engines that share
-the store as two processes would, with the store closed and opened again in between; after every step both must have
-given the same answers and must read alike. A `Plan` says what a write is to be in relation to what is so at the time
-(the fence, or one off it), so that a story stays meaningful while it is made shorter.
+Hypothesis tells both the same random commits, right ones and wrong ones, in batches, through two
+engines that share the store as two processes would, with the store closed and opened again in
+between; after every step both must have given the same answers and must read alike. A `Plan` says
+what a write is to be in relation to what is so at the time (the fence, or one off it), so that a
+story stays meaningful while it is made shorter.
 """
 
 import itertools
@@ -17,7 +18,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine import writer
@@ -46,7 +53,12 @@ TENANTS = ("red", "blue")
 KEYS = (None, "door", "window")
 EVENTS = [(scope, event) for scope in "xy" for event in "12"]
 PREFIXES = ("", "a", "c1", "d")
-STORIES = settings(max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+STORIES = settings(
+    max_examples=30,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 rarely = st.sampled_from([False] * 7 + [True])
 often_right = st.sampled_from([None] * 4 + [0] * 4 + [-1, 1])
@@ -132,7 +144,9 @@ class TwoEngines(RuleBasedStateMachine):
     def some_sessions_are_open_and_some_of_them_busy(self, count: int, running: int) -> None:
         opening, start = Opening(TENANTS[0], None, 1), Start("ann", 50.0)
         writes = [
-            msgspec.structs.replace(self.plain(session), open=opening, start=start if place < running else None)
+            msgspec.structs.replace(
+                self.plain(session), open=opening, start=start if place < running else None
+            )
             for place, session in enumerate(SESSIONS[:count])
         ]
         self.agree_on([(write,) for write in writes], door=0, waits=True)
@@ -146,7 +160,9 @@ class TwoEngines(RuleBasedStateMachine):
         known = [session for session in SESSIONS if self.reference.state(session)]
         rounds = [[self.plain(session) for session in known] for _ in range(2)]
         apart: list[Commit] = [(write,) for writes in rounds for write in writes]
-        self.agree_on([tuple(writes) for writes in rounds] if together else apart, door=door, waits=True)
+        self.agree_on(
+            [tuple(writes) for writes in rounds] if together else apart, door=door, waits=True
+        )
 
     @rule(door=st.integers(0, 1))
     def reopen(self, door: int) -> None:
@@ -177,7 +193,9 @@ class TwoEngines(RuleBasedStateMachine):
             known.extend(message for message in waiting if message not in known)
 
     def plain(self, session: str) -> Write:
-        return Write(session, drafts=(Draft("message", None, mint(), next(self.times)),), ended_too=True)
+        return Write(
+            session, drafts=(Draft("message", None, mint(), next(self.times)),), ended_too=True
+        )
 
     def write(self, plan: Plan) -> Write:
         """The plan, made to fit what is so now."""
@@ -190,7 +208,11 @@ class TwoEngines(RuleBasedStateMachine):
         bodies = plan.bodies or ([b"first"] if opening or plan.event else [])
         turn = STARTING if starts else known.turn if known else None
         drafts = tuple(Draft("message", turn, mint(), at, body[::-1], body) for body in bodies)
-        fence = None if fence_off is None or plan.act == "start" else (known.fence if known else 0) + fence_off
+        fence = (
+            None
+            if fence_off is None or plan.act == "start"
+            else (known.fence if known else 0) + fence_off
+        )
         return Write(
             plan.session,
             drafts=drafts,
@@ -209,12 +231,16 @@ class TwoEngines(RuleBasedStateMachine):
             admits=self.admits(plan, drafts),
             takes=self.takes(plan),
             base=plan.base and bool(drafts),
-            chunk=self.chunk(plan, said=starts or (fence is not None and plan.act not in ("finish", "close"))),
+            chunk=self.chunk(
+                plan, said=starts or (fence is not None and plan.act not in ("finish", "close"))
+            ),
         )
 
     def opening(self, plan: Plan) -> Opening:
         current = self.reference.current(plan.tenant, plan.key) if plan.key else None
-        return Opening(plan.tenant, plan.key, max(1, (current.epoch if current else 0) + 1 + plan.epoch_off))
+        return Opening(
+            plan.tenant, plan.key, max(1, (current.epoch if current else 0) + 1 + plan.epoch_off)
+        )
 
     def admits(self, plan: Plan, drafts: tuple[Draft, ...]) -> tuple[Waiting, ...]:
         """New messages, and perhaps an old one that is given back."""
@@ -233,11 +259,15 @@ class TwoEngines(RuleBasedStateMachine):
 
     def chunk(self, plan: Plan, *, said: bool) -> Chunk | None:
         """A chunk is said in a turn: one that the fence vouches for, or that starts here."""
-        return None if plan.chunk is None or not said else Chunk(mint(), len(plan.chunk), plan.chunk)
+        return (
+            None if plan.chunk is None or not said else Chunk(mint(), len(plan.chunk), plan.chunk)
+        )
 
 
 class TwoEnginesAndAServer(TwoEngines):
-    """The same with PostgreSQL. Leases there run by the server's clock, which stands still for nobody."""
+    """The same with PostgreSQL. Leases there run by the server's clock, which stands still for
+    nobody.
+    """
 
     databases: Callable[..., str]
     writers = 4
@@ -281,7 +311,9 @@ def done(engine: Engine, commits: list[Commit], *, waits: bool) -> list[Outcome]
 
 
 def told(outcomes: list[Outcome]) -> list[Any]:
-    """Outcomes without what an engine may choose: its positions, and details other than an acceptance."""
+    """Outcomes without what an engine may choose: its positions, and details other than an
+    acceptance.
+    """
     return [
         (outcome.seq, outcome.turn, outcome.position > 0)
         if isinstance(outcome, Written)
@@ -299,7 +331,11 @@ def reading(engine: Engine) -> dict[str, Any]:
         "journals": [spoken(engine, session) for session in SESSIONS],
         "events": [engine.accepted(*event) for event in EVENTS],
         "current": [seen(engine.current(tenant, key)) for tenant in TENANTS for key in KEYS if key],
-        "found": [[seen(s) for s in engine.find(tenant, prefix, 9)] for tenant in TENANTS for prefix in PREFIXES],
+        "found": [
+            [seen(s) for s in engine.find(tenant, prefix, 9)]
+            for tenant in TENANTS
+            for prefix in PREFIXES
+        ],
         "listed": [[seen(s) for s in engine.sessions(tenant)] for tenant in TENANTS],
     }
 
@@ -334,12 +370,16 @@ SHORTER = settings(STORIES, max_examples=8, stateful_step_count=15)
 
 
 @pytest.fixture
-def with_a_server(databases: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> type[TwoEnginesAndAServer]:
+def with_a_server(
+    databases: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> type[TwoEnginesAndAServer]:
     monkeypatch.setattr(TwoEnginesAndAServer, "databases", staticmethod(databases), raising=False)
     return TwoEnginesAndAServer
 
 
-def test_postgresql_and_the_reference_agree_on_every_story(with_a_server: type[TwoEnginesAndAServer]) -> None:
+def test_postgresql_and_the_reference_agree_on_every_story(
+    with_a_server: type[TwoEnginesAndAServer],
+) -> None:
     run_state_machine_as_test(with_a_server, settings=SHORTER)
 
 

@@ -1,4 +1,6 @@
-"""What is loaded, and when: a program waits for an engine when it opens a store with it, not before."""
+"""What is loaded, and when: a program waits for an engine when it opens a store with it, not
+before.
+"""
 
 from pathlib import Path
 
@@ -18,7 +20,11 @@ def loaded(*args: object) -> set[str]:
 
 def of_engines(names: set[str]) -> set[str]:
     places = ("apsw", "psycopg", "holdfast.engine.sqlite", "holdfast.engine.postgres")
-    return {place for place in places if any(name == place or name.startswith(f"{place}.") for name in names)}
+    return {
+        place
+        for place in places
+        if any(name == place or name.startswith(f"{place}.") for name in names)
+    }
 
 
 def test_importing_holdfast_loads_no_engine() -> None:

@@ -1,11 +1,14 @@
-"""A disk that fails: the n-th operation, for n = 1, 2, 3 … until a whole life runs clean (FAULTS G4-G6, F8, A11).
+"""A disk that fails: the n-th operation, for n = 1, 2, 3 … until a whole life runs clean (FAULTS
+G4-G6, F8, A11).
 
-After each failure: an error was a typed one that needs an operator, and nothing else was raised; what was
-acknowledged is there exactly once; every invariant holds; the handle that met the trouble went on when the cause was
-gone; and so does a new one, in this process, in another, and in one that finds the files as they were just then.
+After each failure: an error was a typed one that needs an operator, and nothing else was raised;
+what was acknowledged is there exactly once; every invariant holds; the handle that met the trouble
+went on when the cause was gone; and so does a new one, in this process, in another, and in one that
+finds the files as they were just then.
 
-An ordinary run fails every other operation once, each with one kind of trouble in turn: most are like their
-neighbours. `HOLDFAST_EXPLORE=1` tries every kind at every operation, and takes some minutes.
+An ordinary run fails every other operation once, each with one kind of trouble in turn: most are
+like their neighbours. `HOLDFAST_EXPLORE=1` tries every kind at every operation, and takes some
+minutes.
 """
 
 import errno
@@ -33,15 +36,26 @@ from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.file_guard import fair_lock
 from holdfast.errors import HoldfastError, OperatorNeeded
 from holdfast.testing.conformance.builders import mint, named
-from holdfast.testing.faults.disk import LASTING, LOCKING, READING, WRITING, Faults, Struck, Trouble, fail_each
+from holdfast.testing.faults.disk import (
+    LASTING,
+    LOCKING,
+    READING,
+    WRITING,
+    Faults,
+    Struck,
+    Trouble,
+    fail_each,
+)
 from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 
-# A connection that was never closed, because opening it failed, fails once more when it is thrown away.
+# A connection that was never closed, because opening it failed, fails once more when it is thrown
+# away.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 MODES: list[tuple[Trouble, int]] = [("io", 1), ("full", 2), ("io", LASTING), ("full", LASTING)]
 SWEEPS = [
-    (trouble, times, 1 if EXPLORE else 1 + 2 * nth, 1 if EXPLORE else 8) for nth, (trouble, times) in enumerate(MODES)
+    (trouble, times, 1 if EXPLORE else 1 + 2 * nth, 1 if EXPLORE else 8)
+    for nth, (trouble, times) in enumerate(MODES)
 ]
 FRAME_HEADER_BYTES = 24
 CHILD_EVERY = 30
@@ -73,7 +87,9 @@ def is_log(path: str) -> bool:
 
 
 def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
-    """Lives a life on a disk that fails, and looks at what it left; after some runs, another process does."""
+    """Lives a life on a disk that fails, and looks at what it left; after some runs, another
+    process does.
+    """
     place, crash = folder / "agent.db", folder / "crash"
     told_at_crash: list[Any] = []
 
@@ -90,7 +106,9 @@ def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
         assert wrong(crash / place.name, told_at_crash, life, world=Later()) == []
     if run % CHILD_EVERY == 1:
         facts = folder / "facts.json"
-        facts.write_text(json.dumps({"told": life.told, "tried": life.tried, "secrets": life.secrets}))
+        facts.write_text(
+            json.dumps({"told": life.told, "tried": life.tried, "secrets": life.secrets})
+        )
         assert procs.run(CHILD, place, facts) == ["done"]
     else:
         assert wrong(place, life.told, life, again=run % 5 == 0) == []
@@ -98,8 +116,8 @@ def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
 
 
 def copy(place: Path, folder: Path) -> None:
-    """The files as a killed process would leave them. Another program copies: this process must not open and close a
-    file on which it has locks.
+    """The files as a killed process would leave them. Another program copies: this process must not
+    open and close a file on which it has locks.
     """
     folder.mkdir()
     found = [name for end in ("", "-wal", "-journal") if os.path.exists(name := f"{place}{end}")]
@@ -112,17 +130,24 @@ def sweep(tmp_path: Path, **options: Any) -> list[Struck]:
     runs = itertools.count(1)
     folder = tmp_path / "life"
     struck = []
-    for faults in fail_each(lambda faults: survive(fresh(folder), faults, run=next(runs)), **options):
+    for faults in fail_each(
+        lambda faults: survive(fresh(folder), faults, run=next(runs)), **options
+    ):
         struck += faults.struck[:1]
     return struck
 
 
-@pytest.mark.parametrize("trouble, times, first, step", SWEEPS, ids=["once", "full twice", "lasting", "full lasting"])
+@pytest.mark.parametrize(
+    "trouble, times, first, step", SWEEPS, ids=["once", "full twice", "lasting", "full lasting"]
+)
 def test_whatever_write_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     tmp_path: Path, trouble: Trouble, times: int, first: int, step: int
 ) -> None:
-    """I-3, I-1, I-5, I-6, I-10: operations that change a file, from the first one of a new store on."""
-    # The header of a frame in the log goes with its page, which is the next write: two in one, in an ordinary run.
+    """I-3, I-1, I-5, I-6, I-10: operations that change a file, from the first one of a new store
+    on.
+    """
+    # The header of a frame in the log goes with its page, which is the next write: two in one, in
+    # an ordinary run.
     least = 0 if EXPLORE else FRAME_HEADER_BYTES + 1
     options = {"trouble": trouble, "times": times, "first": first, "step": step}
     struck = sweep(tmp_path, only=is_log, least_bytes=least, **options)
@@ -131,18 +156,31 @@ def test_whatever_write_fails_nothing_acknowledged_is_lost_and_the_store_goes_on
 
 
 @pytest.mark.parametrize("times", [1, LASTING], ids=["once", "lasting"])
-def test_whatever_read_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(tmp_path: Path, times: int) -> None:
+def test_whatever_read_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
+    tmp_path: Path, times: int
+) -> None:
     """I-3, I-18: a sample of the reads; there are many, and most are like their neighbours."""
-    struck = sweep(tmp_path, verbs=READING, times=times, first=times % 7 + 1, step=1 if EXPLORE else 23, only=is_log)
+    struck = sweep(
+        tmp_path,
+        verbs=READING,
+        times=times,
+        first=times % 7 + 1,
+        step=1 if EXPLORE else 23,
+        only=is_log,
+    )
     assert len(struck) > 10
 
 
-def test_whatever_lock_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(tmp_path: Path) -> None:
+def test_whatever_lock_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
+    tmp_path: Path,
+) -> None:
     """F8: a lock that can't be had is an error, never a row less."""
     assert len(sweep(tmp_path, verbs=LOCKING, only=is_log)) > 5
 
 
-def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(tmp_path: Path) -> None:
+def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(
+    tmp_path: Path,
+) -> None:
     """I-17, G10. Erasing is not done while words may lie in the search file."""
     lives: list[ScriptedWorkload] = []
     runs, struck = itertools.count(1), 0
@@ -155,13 +193,15 @@ def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(tmp
     assert struck > 5
 
 
-# A commit in doubt --------------------------------------------------------------------------------------------------
+# A commit in doubt
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_commit_in_doubt_is_found_or_done_once(tmp_path: Path, times: int) -> None:
-    """I-3, I-5: a log that could not be synced may hold the commit all the same, and the reopened file shows it then. A
-    turn that was started so has its number; a chunk is not journaled again."""
+    """I-3, I-5: a log that could not be synced may hold the commit all the same, and the reopened
+    file shows it then. A turn that was started so has its number; a chunk is not journaled again.
+    """
     found = 0
     for at in itertools.count(1):
         place = fresh(tmp_path / "engine") / "agent.db"
@@ -183,8 +223,9 @@ def test_a_commit_in_doubt_is_found_or_done_once(tmp_path: Path, times: int) -> 
 
 
 def write_without_reading(engine: SqliteEngine) -> tuple[int | None, list[int]]:
-    """A turn and three chunks: the number of the turn, and the chunks that were acknowledged. Nothing is read
-    meanwhile: the writer's connection is the only one, so that reopening it recovers the log.
+    """A turn and three chunks: the number of the turn, and the chunks that were acknowledged.
+    Nothing is read meanwhile: the writer's connection is the only one, so that reopening it
+    recovers the log.
     """
 
     def did(write: Write) -> Written | None:
@@ -198,11 +239,16 @@ def write_without_reading(engine: SqliteEngine) -> tuple[int | None, list[int]]:
     drafts = (Draft("message", None, mint(), 1, b"{}", b'"hi"'), Draft("turn", STARTING, mint(), 1))
     turn = did(Write(named(1), drafts, idle=True, start=Start("me", 600)))
     message = mint()
-    chunks = [n for n in range(3) if did(Write(named(1), fence=1, chunk=Chunk(message, n, b"[]"))) is not None]
+    chunks = [
+        n
+        for n in range(3)
+        if did(Write(named(1), fence=1, chunk=Chunk(message, n, b"[]"))) is not None
+    ]
     return None if turn is None else turn.turn, chunks
 
 
-# Files of our own ---------------------------------------------------------------------------------------------------
+# Files of our own
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["open", "fstat", "flock", "pwrite", "pread"])
@@ -273,7 +319,8 @@ def test_opening_again_and_again_in_vain_holds_no_files(tmp_path: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
-# The seam itself ----------------------------------------------------------------------------------------------------
+# The seam itself
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -316,12 +363,16 @@ def test_a_sweep_fails_every_operation_once_and_ends_clean(place: Path) -> None:
             met.append(type(error).__name__)
 
     runs = list(fail_each(life))
-    assert [[one.number for one in faults.struck] for faults in runs] == [[n] for n in range(1, len(runs))] + [[]]
+    assert [[one.number for one in faults.struck] for faults in runs] == [
+        [n] for n in range(1, len(runs))
+    ] + [[]]
     assert len(met) > len(runs) // 2 and set(met) <= {"IOError", "CantOpenError", "FullError"}
 
 
 def test_a_full_disk_takes_half_of_a_write(place: Path) -> None:
-    with Faults(at=2, trouble="full", verbs=frozenset({"write"}), only=lambda path: path.endswith("-wal")) as faults:
+    with Faults(
+        at=2, trouble="full", verbs=frozenset({"write"}), only=lambda path: path.endswith("-wal")
+    ) as faults:
         connection = apsw.Connection(str(place))
         with pytest.raises(apsw.FullError):
             connection.execute("INSERT INTO t VALUES (1)")
@@ -361,6 +412,10 @@ def test_an_engine_that_forgets_an_acknowledged_write_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judges can fail: an engine that takes a failed commit for a done one."""
-    monkeypatch.setattr(SqliteEngine, "_after_failure", lambda self, commits, error: [Written(1, 1, 1)] * len(commits))
+    monkeypatch.setattr(
+        SqliteEngine,
+        "_after_failure",
+        lambda self, commits, error: [Written(1, 1, 1)] * len(commits),
+    )
     with pytest.raises((AssertionError, HoldfastError, RuntimeError)):
         sweep(tmp_path, first=100, step=20, only=is_log)

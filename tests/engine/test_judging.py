@@ -1,4 +1,6 @@
-"""Judging: which guard speaks first, where several would. That each speaks is a law of every engine."""
+"""Judging: which guard speaks first, where several would. That each speaks is a law of every
+engine.
+"""
 
 import pytest
 
@@ -30,7 +32,9 @@ MENDED: list[tuple[Write, SessionState, Refusal | None]] = [
 
 
 @pytest.mark.parametrize(("write", "known", "why"), MENDED)
-def test_the_first_guard_that_stands_in_the_way_is_told(write: Write, known: SessionState, why: str | None) -> None:
+def test_the_first_guard_that_stands_in_the_way_is_told(
+    write: Write, known: SessionState, why: str | None
+) -> None:
     judged = judge(write, known)
     assert (judged and judged[0]) == why
 
@@ -40,7 +44,10 @@ def test_an_event_that_was_accepted_is_told_whatever_became_of_its_session() -> 
         assert judge(ALL_WRONG, known, ACCEPTED) == ("accepted", ACCEPTED)
     assert judge(ALL_WRONG, None, ACCEPTED) == ("missing", None)
     opening = Opening("t", "k", 1)
-    assert judge_opening(ALL_WRONG, opening, exists=True, current=("x", 1), accepted=ACCEPTED) == ("accepted", ACCEPTED)
+    assert judge_opening(ALL_WRONG, opening, exists=True, current=("x", 1), accepted=ACCEPTED) == (
+        "accepted",
+        ACCEPTED,
+    )
 
 
 def test_what_is_taken_and_paid_must_all_be_there() -> None:
@@ -52,7 +59,9 @@ def test_what_is_taken_and_paid_must_all_be_there() -> None:
 
 def test_a_key_is_bound_to_the_session_of_its_next_epoch_alone() -> None:
     def judged(epoch: int, current: tuple[str, int] | None) -> object:
-        return judge_opening(Write("s"), Opening("t", "k", epoch), exists=False, current=current, accepted=None)
+        return judge_opening(
+            Write("s"), Opening("t", "k", epoch), exists=False, current=current, accepted=None
+        )
 
     assert judged(1, None) is None and judged(3, ("old", 2)) is None
     assert judged(2, None) == ("bound", None)

@@ -22,13 +22,17 @@ class Recording:
     def __init__(self, count: int, *, spread_at: int) -> None:
         self.done: list[tuple[int, str, int]] = []
         self.first = threading.Event()
-        self.lanes = WriterPool("nowhere", [self._apply(lane) for lane in range(count)], _writer, spread_at=spread_at)
+        self.lanes = WriterPool(
+            "nowhere", [self._apply(lane) for lane in range(count)], _writer, spread_at=spread_at
+        )
 
     def _apply(self, lane: int) -> Apply:
         def apply(commits: Sequence[Commit]) -> list[Any]:
             if lane == 0:
                 assert self.first.wait(PATIENCE_S)
-            self.done += [(lane, write.session, write.drafts[0].at) for commit in commits for write in commit]
+            self.done += [
+                (lane, write.session, write.drafts[0].at) for commit in commits for write in commit
+            ]
             return [Written() for _ in commits]
 
         return apply
@@ -38,7 +42,13 @@ class Recording:
 
 
 def _writer(lane: int, apply: Apply) -> Writer:
-    return Writer(f"lane {lane}", apply=apply, wake=lambda commits: None, tidy=lambda: None, finish=lambda: None)
+    return Writer(
+        f"lane {lane}",
+        apply=apply,
+        wake=lambda commits: None,
+        tidy=lambda: None,
+        finish=lambda: None,
+    )
 
 
 def test_one_lane_does_what_few_ask_for() -> None:

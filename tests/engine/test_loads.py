@@ -1,4 +1,6 @@
-"""The load that other tests make trouble for: it tells what is so, and its judge sees what is not."""
+"""The load that other tests make trouble for: it tells what is so, and its judge sees
+what is not.
+"""
 
 import pytest
 
@@ -30,7 +32,11 @@ def test_its_judge_sees_what_is_not_so(loaded):
     store, loads = loaded
     load = loads.each[0]
     turn = next(act[1] for act in load.told if act[0] == "ended")
-    for lie in (("said", None, None, "never"), ("shown", turn, None, "never"), ("ended", turn, "failed")):
+    for lie in (
+        ("said", None, None, "never"),
+        ("shown", turn, None, "never"),
+        ("ended", turn, "failed"),
+    ):
         load.told.append(lie)
         [sentence] = loads.wrong(store)
         assert "(I-3)" in sentence or "(I-5)" in sentence or "(I-6)" in sentence

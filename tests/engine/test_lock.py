@@ -1,4 +1,6 @@
-"""The fair lock in front of SQLite's own: exclusive, given up in time, free when its holder dies (FAULTS F8)."""
+"""The fair lock in front of SQLite's own: exclusive, given up in time, free when its holder dies
+(FAULTS F8).
+"""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A store whose log would lie elsewhere is refused: what is acknowledged would be lost with it (I-3, FAULTS G7)."""
+"""A store whose log would lie elsewhere is refused: what is acknowledged would be lost with it
+(I-3, FAULTS G7).
+"""
 
 import os
 from pathlib import Path
@@ -50,7 +52,9 @@ def mounting(source: Path, point: Path) -> list[str]:
     return [*namespaces.UNSHARE, "sh", "-ec", f'mount --bind {source} {point}\nexec "$@"', "sh"]
 
 
-def test_a_file_that_is_mounted_alone_is_refused_with_what_to_mount_instead(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_mounted_alone_is_refused_with_what_to_mount_instead(
+    path: Path, tmp_path: Path
+) -> None:
     point = tmp_path / "alone.db"
     point.touch()
     told = procs.run(OPENS, point, within=mounting(path, point))

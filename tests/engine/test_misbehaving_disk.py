@@ -1,5 +1,6 @@
-"""A disk that is full, broken, locked, read-only or of a newer release: a typed error that says what to do, nothing
-acknowledged is lost, what was there stays readable, and the same handle works again when the cause is gone.
+"""A disk that is full, broken, locked, read-only or of a newer release: a typed error that says
+what to do, nothing acknowledged is lost, what was there stays readable, and the same handle works
+again when the cause is gone.
 """
 
 import contextlib
@@ -43,12 +44,17 @@ def attempts(session: Session) -> list[Callable[[], object]]:
     ]
 
 
-# Full and broken -----------------------------------------------------------------------------------------------------
+# Full and broken
+# -----------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def failing(trouble: Trouble, verbs: frozenset[str]) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """The disk fails between the two calls that are given: the first begins it, the second ends it."""
+def failing(
+    trouble: Trouble, verbs: frozenset[str]
+) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """The disk fails between the two calls that are given: the first begins it, the
+    second ends it.
+    """
     with Faults(trouble=trouble, times=LASTING, verbs=verbs) as faults:
 
         def begin() -> None:
@@ -59,9 +65,13 @@ def failing(trouble: Trouble, verbs: frozenset[str]) -> Iterator[tuple[Callable[
 
 TROUBLES = pytest.mark.parametrize(
     ("trouble", "verbs", "word"),
-    [("full", frozenset({"write"}), "full"), ("io", WRITING - {"open"}, "disk"), ("io", frozenset({"sync"}), "disk")],
+    [
+        ("full", frozenset({"write"}), "full"),
+        ("io", WRITING - {"open"}, "disk"),
+        ("io", frozenset({"sync"}), "disk"),
+    ],
     ids=["no room", "nothing can be written", "nothing can be synced"],
-)  # fmt: skip
+)
 
 
 @TROUBLES
@@ -154,7 +164,8 @@ def test_a_file_that_may_grow_no_more_loses_nothing_and_grows_again_when_it_may(
         assert store.check() == []
 
 
-# Held by somebody else -----------------------------------------------------------------------------------------------
+# Held by somebody else
+# -----------------------------------------------------------------------------------------------
 
 KEEPS_FOR_ITSELF = """
     import sqlite3
@@ -168,7 +179,9 @@ KEEPS_FOR_ITSELF = """
 """
 
 
-def test_a_store_that_another_program_keeps_for_itself_is_refused_until_it_lets_go(path: Path, impatient: None) -> None:
+def test_a_store_that_another_program_keeps_for_itself_is_refused_until_it_lets_go(
+    path: Path, impatient: None
+) -> None:
     """F8: a `sqlite3` with its lock on everything, reading included."""
     with holdfast.open(path) as store:
         store.session("k").append("before")
@@ -184,7 +197,8 @@ def test_a_store_that_another_program_keeps_for_itself_is_refused_until_it_lets_
         assert told(store.session("k")) == ["before", "after"]
 
 
-# Read-only -----------------------------------------------------------------------------------------------------------
+# Read-only
+# -----------------------------------------------------------------------------------------------------------
 
 AS_SOMEBODY = """
     import os, stat, tempfile, holdfast
@@ -260,7 +274,8 @@ def test_what_may_not_be_written_is_said_and_works_when_it_may(then: str) -> Non
     assert last == "done"
 
 
-# Of a newer release --------------------------------------------------------------------------------------------------
+# Of a newer release
+# --------------------------------------------------------------------------------------------------
 
 MIGRATES = """
     import sqlite3
@@ -274,7 +289,11 @@ MIGRATES = """
 
 def bytes_of(path: Path) -> dict[str, bytes]:
     """All files of a store that nobody has open, but for what is made anew each time."""
-    return {each.name: each.read_bytes() for each in path.parent.iterdir() if not each.name.endswith(("-shm", "-lock"))}
+    return {
+        each.name: each.read_bytes()
+        for each in path.parent.iterdir()
+        if not each.name.endswith(("-shm", "-lock"))
+    }
 
 
 @pytest.mark.parametrize("in_log", [False, True], ids=["in the file", "in the log only"])
@@ -297,14 +316,20 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(path: Path, in_lo
         assert {name: body for name, body in bytes_of(path).items() if name in before} == before
 
 
-def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_let_alone_from_then_on(path: Path) -> None:
+def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_let_alone_from_then_on(
+    path: Path,
+) -> None:
     """H3: by those who write and by those who read."""
     with holdfast.open(path) as store, procs.child(MIGRATES, path) as newer:
         session = store.session("k")
         session.append("before")
         newer.tell(str(SCHEMA_VERSION + 1))
         newer.wait_for("now")
-        for attempt in (lambda: told(session), lambda: session.append("refused"), lambda: session.turn("refused")):
+        for attempt in (
+            lambda: told(session),
+            lambda: session.append("refused"),
+            lambda: session.turn("refused"),
+        ):
             with pytest.raises(SchemaMismatch):
                 attempt()
         newer.tell(str(SCHEMA_VERSION))
@@ -316,13 +341,17 @@ def test_a_store_that_a_newer_release_migrates_while_it_is_open_is_let_alone_fro
 def test_a_database_of_another_program_is_refused_and_not_touched(path: Path) -> None:
     path.touch(0o600)
     connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA journal_mode=WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('theirs')").fetchall()
+    connection.execute(
+        "PRAGMA journal_mode=WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('theirs')"
+    ).fetchall()
     connection.close()
     before = bytes_of(path)
     with pytest.raises(StoreUnavailable, match="another program"):
         holdfast.open(path)
     assert bytes_of(path) == before
-    assert sorted(each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")) == ["agent.db"]
+    assert sorted(
+        each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")
+    ) == ["agent.db"]
 
 
 def test_a_store_in_another_journal_mode_is_brought_back_to_its_log(path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Which file system a store lies on, and that a network one is refused before anything is made there (FAULTS G7)."""
+"""Which file system a store lies on, and that a network one is refused before anything is made
+there (FAULTS G7).
+"""
 
 from pathlib import Path
 
@@ -36,8 +38,12 @@ def test_a_path_lies_on_the_mount_with_the_longest_prefix() -> None:
 
 
 def test_of_two_mounts_on_one_point_the_later_counts() -> None:
-    assert mount_of("/data/a", line("/data", "ext4") + line("/data", "nfs")) == Mount("/data", "nfs")
-    assert mount_of("/data/a", line("/data", "nfs") + line("/data", "ext4")) == Mount("/data", "ext4")
+    assert mount_of("/data/a", line("/data", "ext4") + line("/data", "nfs")) == Mount(
+        "/data", "nfs"
+    )
+    assert mount_of("/data/a", line("/data", "nfs") + line("/data", "ext4")) == Mount(
+        "/data", "ext4"
+    )
 
 
 def test_a_mount_point_with_spaces_is_read_as_the_kernel_writes_it() -> None:
@@ -59,7 +65,9 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("kind", sorted(REMOTE))
-def test_a_store_on_a_network_file_system_is_refused_with_a_remedy(kind: str, mounted: Path, tmp_path: Path) -> None:
+def test_a_store_on_a_network_file_system_is_refused_with_a_remedy(
+    kind: str, mounted: Path, tmp_path: Path
+) -> None:
     """G7: and nothing is left there."""
     mounted.write_text(LOCAL + line(str(tmp_path / "data"), kind))
     with pytest.raises(StoreUnavailable) as caught:
@@ -72,7 +80,9 @@ def test_a_store_on_a_network_file_system_is_refused_with_a_remedy(kind: str, mo
 @pytest.mark.parametrize(
     "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "9p", "virtiofs", "fuse", "fuseblk"]
 )
-def test_a_store_on_a_local_file_system_is_not_refused(kind: str, mounted: Path, tmp_path: Path) -> None:
+def test_a_store_on_a_local_file_system_is_not_refused(
+    kind: str, mounted: Path, tmp_path: Path
+) -> None:
     mounted.write_text(LOCAL + line(str(tmp_path / "data"), kind))
     with holdfast.open(tmp_path / "data" / "agent.db") as store:
         assert store.info().file_system == kind

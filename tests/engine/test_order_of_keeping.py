@@ -1,5 +1,5 @@
-"""What is copied, synced and thrown away, and in which order: each of these can be left out without a word being missed
-until the power goes, or the one moment comes (I-3, I-5, I-21).
+"""What is copied, synced and thrown away, and in which order: each of these can be left out without
+a word being missed until the power goes, or the one moment comes (I-3, I-5, I-21).
 """
 
 import os
@@ -101,7 +101,9 @@ def log() -> Iterator[Log]:
     vfs.unregister()
 
 
-def test_an_erasure_is_acknowledged_after_the_log_was_cut_and_that_was_synced(log: Log, tmp_path: Path) -> None:
+def test_an_erasure_is_acknowledged_after_the_log_was_cut_and_that_was_synced(
+    log: Log, tmp_path: Path
+) -> None:
     """I-21: after a power cut between the two, the old log would be there again, words and all."""
     with holdfast.open(tmp_path / "agent.db") as store:
         session = store.session("k")
@@ -113,7 +115,9 @@ def test_an_erasure_is_acknowledged_after_the_log_was_cut_and_that_was_synced(lo
     assert "synced" in steps[last + 1 :], steps
 
 
-def test_the_first_chunk_of_a_running_turn_is_not_thrown_away_with_the_generation_it_ends(tmp_path: Path) -> None:
+def test_the_first_chunk_of_a_running_turn_is_not_thrown_away_with_the_generation_it_ends(
+    tmp_path: Path,
+) -> None:
     """I-5: rows up to the one at which a turn started are not its own; the next one is."""
     engine: Any = open_engine(tmp_path / "agent.db", durability="process", tick=Ticks())
     try:
@@ -121,7 +125,9 @@ def test_the_first_chunk_of_a_running_turn_is_not_thrown_away_with_the_generatio
         message = b"m" * 16
 
         def started() -> int:
-            return did(engine, Write(named(1), drafts=drafts(1), idle=True, start=Start("me", 600.0))).turn
+            return did(
+                engine, Write(named(1), drafts=drafts(1), idle=True, start=Start("me", 600.0))
+            ).turn
 
         def said(turn: int, index: int) -> None:
             did(engine, Write(named(1), fence=turn, chunk=Chunk(message, index, b"x")))

@@ -1,4 +1,6 @@
-"""PostgreSQL as it really is: answers get lost, others write the same rows, clocks disagree, roles are small."""
+"""PostgreSQL as it really is: answers get lost, others write the same rows, clocks disagree, roles
+are small.
+"""
 
 import contextlib
 import itertools
@@ -18,7 +20,18 @@ from holdfast.domain.search.query import SearchableText
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.postgres.queries import MIGRATIONS, SCHEMA
-from holdfast.engine.protocol import Chunk, Commit, Engine, Opening, Owing, Refused, Start, Waiting, Write, Written
+from holdfast.engine.protocol import (
+    Chunk,
+    Commit,
+    Engine,
+    Opening,
+    Owing,
+    Refused,
+    Start,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.errors import InvalidMessage, SchemaMismatch, StoreUnavailable, WeaklyReplicated
 from holdfast.testing.conformance.builders import (
     PATIENCE_S,
@@ -96,7 +109,11 @@ def _finish(engine: Engine, session: str, turn: int) -> Commit:
 def _hand_over(engine: Engine, session: str, turn: int) -> Commit:
     given = (Draft("end", turn, mint(), 3), Draft("turn", STARTING, mint(), 3))
     owing = (Owing(mint(), "somebody"),)
-    return (Write(session, drafts=given, fence=turn, finish=True, start=Start("next", 600.0), owes=owing),)
+    return (
+        Write(
+            session, drafts=given, fence=turn, finish=True, start=Start("next", 600.0), owes=owing
+        ),
+    )
 
 
 def _open_another(engine: Engine, session: str, turn: int) -> Commit:
@@ -120,7 +137,15 @@ SWIFT = (_append, _append_one, _speak)
 def _reading(engine: Engine, session: str) -> Any:
     known = state(engine, session)
     rows = [(row.turn, row.message, row.body) for row in engine.journal(session)]
-    return known.head, known.fence, known.turn, known.ended, engine.entries(session), rows, engine.inbox(session)
+    return (
+        known.head,
+        known.fence,
+        known.turn,
+        known.ended,
+        engine.entries(session),
+        rows,
+        engine.inbox(session),
+    )
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__.strip("_"))
@@ -128,7 +153,9 @@ def _reading(engine: Engine, session: str) -> Any:
 def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     act: Callable[..., Commit], lost: str, place: str, proxy: DeafProxy, opening: Open
 ) -> None:
-    """The same commit on a line that loses nothing comes to the same: same answer, same log, nothing twice (I-3)."""
+    """The same commit on a line that loses nothing comes to the same: same answer, same log,
+    nothing twice (I-3).
+    """
     engine = opening(proxy.through(place), patience_s=20.0)
     session = opened(engine, 1)
     turn = started(engine, session)
@@ -147,7 +174,9 @@ def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     assert isinstance(outcome, Written)
     given = [draft for write in commit if write.session == session for draft in write.drafts]
     assert state(engine, session).head == head + len(given)
-    assert [entry.id for entry in engine.entries(session, after=head)] == [draft.id for draft in given]
+    assert [entry.id for entry in engine.entries(session, after=head)] == [
+        draft.id for draft in given
+    ]
     assert len(engine.journal(session)) == (1 if act is _speak else 0)
     assert len(engine.outbox("t")) == (1 if act is _hand_over else 0)
     if act is _open_another:
@@ -156,7 +185,9 @@ def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     assert engine.inbox(session) == []
 
 
-def test_a_commit_whose_answer_never_comes_is_done_once(place: str, proxy: DeafProxy, opening: Open) -> None:
+def test_a_commit_whose_answer_never_comes_is_done_once(
+    place: str, proxy: DeafProxy, opening: Open
+) -> None:
     """The line stays up and silent: only a limit on the answer tells."""
     engine = opening(proxy.through(place), answer_s=0.5)
     session = opened(engine, 1)
@@ -171,7 +202,9 @@ def test_a_commit_whose_answer_never_comes_is_done_once(place: str, proxy: DeafP
 def test_a_commit_that_reaches_the_server_after_it_was_given_up_is_done_once(
     place: str, proxy: DeafProxy, opening: Open
 ) -> None:
-    """The first one still holds its rows when the second one comes: that waits, and then finds it done."""
+    """The first one still holds its rows when the second one comes: that waits, and then finds it
+    done.
+    """
     engine = opening(proxy.through(place), answer_s=0.5)
     session = opened(engine, 1)
     late = proxy.hold(asks("COMMIT"))
@@ -187,13 +220,19 @@ def test_a_commit_that_reaches_the_server_after_it_was_given_up_is_done_once(
     assert state(engine, session).fence == 1
 
 
-def test_neighbours_in_a_lost_batch_are_each_done_once(place: str, proxy: DeafProxy, opening: Open) -> None:
+def test_neighbours_in_a_lost_batch_are_each_done_once(
+    place: str, proxy: DeafProxy, opening: Open
+) -> None:
     engine = opening(proxy.through(place), writers=1)
     sessions = [opened(engine, number) for number in range(1, 9)]
     more = 0
     for nth in (1, 2, 3):
         loss = proxy.lose(answers("SELECT 1"), nth=nth)
-        tickets = [engine.submit((Write(session, drafts=drafts()),)) for _ in range(20) for session in sessions]
+        tickets = [
+            engine.submit((Write(session, drafts=drafts()),))
+            for _ in range(20)
+            for session in sessions
+        ]
         assert all(isinstance(ticket.result(PATIENCE_S), Written) for ticket in tickets)
         while not loss.struck:
             did(engine, Write(sessions[0], drafts=drafts()))
@@ -204,8 +243,12 @@ def test_neighbours_in_a_lost_batch_are_each_done_once(place: str, proxy: DeafPr
         assert len({entry.id for entry in entries}) == len(entries) == 61 + (0 if number else more)
 
 
-def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(place: str, opening: Open) -> None:
-    """As an administrator would, or a limit on idle transactions: while batches are under way, again and again."""
+def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(
+    place: str, opening: Open
+) -> None:
+    """As an administrator would, or a limit on idle transactions: while batches are under way,
+    again and again.
+    """
     engine = opening(place, writers=2)
     sessions = [opened(engine, number) for number in range(1, 5)]
     over = threading.Event()
@@ -220,7 +263,8 @@ def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(place: 
     for worker in workers:
         worker.start()
     kill = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast' "
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+        "'holdfast' "
         "AND datname = current_database() AND pid <> pg_backend_pid()"
     )
     for _ in range(12):
@@ -236,7 +280,9 @@ def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(place: 
         assert len({entry.id for entry in entries}) == len(entries) == 1 + counts[session]
 
 
-def test_when_no_server_answers_that_is_said_with_a_remedy(place: str, proxy: DeafProxy, opening: Open) -> None:
+def test_when_no_server_answers_that_is_said_with_a_remedy(
+    place: str, proxy: DeafProxy, opening: Open
+) -> None:
     engine = opening(proxy.through(place), patience_s=0.3)
     session = opened(engine, 1)
     proxy.close()
@@ -279,7 +325,9 @@ def test_machines_that_write_one_session_at_once_lose_and_double_nothing(
                 next(refused)
 
     given = [drafts(15) for _ in range(4)]
-    workers = [threading.Thread(target=work, args=(engines[n % 2], mine)) for n, mine in enumerate(given)]
+    workers = [
+        threading.Thread(target=work, args=(engines[n % 2], mine)) for n, mine in enumerate(given)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -299,7 +347,9 @@ def test_the_same_event_brought_to_two_machines_is_accepted_once(place: str, ope
         gate = threading.Barrier(2)
         outcomes: list[Any] = []
 
-        def bring(engine: Engine, session: str, event: str, gate: threading.Barrier, told: list[Any]) -> None:
+        def bring(
+            engine: Engine, session: str, event: str, gate: threading.Barrier, told: list[Any]
+        ) -> None:
             gate.wait(PATIENCE_S)
             told += engine.commit([(Write(session, drafts=drafts(), event=("scope", event)),)])
 
@@ -324,9 +374,13 @@ def test_of_machines_that_open_one_key_at_once_one_wins(place: str, opening: Ope
 
     def bind(engine: Engine, number: int) -> None:
         gate.wait(PATIENCE_S)
-        outcomes.extend(engine.commit([(Write(named(number), drafts=drafts(), open=Opening("t", "k", 1)),)]))
+        outcomes.extend(
+            engine.commit([(Write(named(number), drafts=drafts(), open=Opening("t", "k", 1)),)])
+        )
 
-    workers = [threading.Thread(target=bind, args=(engine, n)) for n, engine in enumerate(engines, 1)]
+    workers = [
+        threading.Thread(target=bind, args=(engine, n)) for n, engine in enumerate(engines, 1)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -338,7 +392,9 @@ def test_of_machines_that_open_one_key_at_once_one_wins(place: str, opening: Ope
     assert {outcome.detail for outcome in refused} == {current.id}
 
 
-def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(place: str, opening: Open) -> None:
+def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(
+    place: str, opening: Open
+) -> None:
     """In one transaction: a session's place is where it is, not where somebody wants it."""
     session = opened(opening(place), 1)
     elsewhere = Write(session, drafts=drafts(), open=Opening("another", None, 1))
@@ -348,12 +404,18 @@ def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(pl
     assert isinstance(written, Written)
 
 
-def test_an_erasure_among_others_takes_all_that_was_there_before_it(place: str, opening: Open) -> None:
-    """I-21: in one transaction with them it would not see what they add, and what comes after it would be gone too."""
+def test_an_erasure_among_others_takes_all_that_was_there_before_it(
+    place: str, opening: Open
+) -> None:
+    """I-21: in one transaction with them it would not see what they add, and what comes after it
+    would be gone too.
+    """
     engine = opening(place)
     gone, kept = opened(engine, 1), opened(engine, 2)
     erased = Draft("erased", None, mint(), 9, b"{}")
-    erase = Write(gone, drafts=(erased,), ended_too=True, close=True, erase=((1, b""), (2, b""), (3, b"")))
+    erase = Write(
+        gone, drafts=(erased,), ended_too=True, close=True, erase=((1, b""), (2, b""), (3, b""))
+    )
     commits = [
         (Write(gone, drafts=drafts(2)),),
         (Write(kept, drafts=drafts()),),
@@ -383,7 +445,9 @@ def test_a_refusal_is_never_from_memory(place: str, opening: Open) -> None:
 def test_a_writer_that_was_overtaken_without_an_entry_stores_nothing_more(
     act: Callable[..., Commit], place: str, opening: Open
 ) -> None:
-    """I-7: a seizure adds nothing to the log, so only the stamp tells that what is remembered is over."""
+    """I-7: a seizure adds nothing to the log, so only the stamp tells that what is remembered is
+    over.
+    """
     here, there = opening(place), opening(place)
     session = opened(here, 1)
     turn = started(here, session)
@@ -395,20 +459,29 @@ def test_a_writer_that_was_overtaken_without_an_entry_stores_nothing_more(
     assert _reading(there, session) == before
 
 
-def test_nobody_reads_or_writes_on_a_connection_to_a_server_that_was_replaced(place: str, opening: Open) -> None:
+def test_nobody_reads_or_writes_on_a_connection_to_a_server_that_was_replaced(
+    place: str, opening: Open
+) -> None:
     """It was fine when it was made; meanwhile another connection has met the server's successor."""
     engine = opening(place, writers=1, patience_s=0.0)
     session = opened(engine, 1)
     line = engine._scribes[0]._line
     assert line is not None and line.identity is not None
-    engine._readers._address.primary.admit(line.identity._replace(timeline=line.identity.timeline + 1))
-    for ask_it in (lambda: engine.entries(session), lambda: did(engine, Write(session, drafts=drafts()))):
+    engine._readers._address.primary.admit(
+        line.identity._replace(timeline=line.identity.timeline + 1)
+    )
+    for ask_it in (
+        lambda: engine.entries(session),
+        lambda: did(engine, Write(session, drafts=drafts())),
+    ):
         with pytest.raises(StoreUnavailable, match="replaced"):
             ask_it()
     assert ask(place, "SELECT count(*) FROM entry") == [(1,)]
 
 
-def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(place: str, opening: Open) -> None:
+def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(
+    place: str, opening: Open
+) -> None:
     late = Ticks()
     late.advance(3600.0)
     here, there = opening(place), opening(place, tick=late)
@@ -424,14 +497,19 @@ def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(place: str, op
 
 
 def test_a_caller_keeps_its_order_over_sessions_keys_and_events(place: str, opening: Open) -> None:
-    """Whichever lanes they are in: what was submitted first is done first, without waiting in between."""
+    """Whichever lanes they are in: what was submitted first is done first, without waiting in
+    between.
+    """
     engine = opening(place, writers=4)
     sessions = [opened(engine, number) for number in range(1, 9)]
     for round_ in range(20):
         tickets = [
-            engine.submit((Write(session, drafts=drafts(), event=("scope", f"e{round_}")),)) for session in sessions
+            engine.submit((Write(session, drafts=drafts(), event=("scope", f"e{round_}")),))
+            for session in sessions
         ]
-        tickets.append(engine.submit(tuple(Write(session, drafts=drafts()) for session in reversed(sessions))))
+        tickets.append(
+            engine.submit(tuple(Write(session, drafts=drafts()) for session in reversed(sessions)))
+        )
         outcomes = [ticket.result(PATIENCE_S) for ticket in tickets]
         assert isinstance(outcomes[0], Written)
         assert [getattr(outcome, "why", None) for outcome in outcomes[1:-1]] == ["accepted"] * 7
@@ -445,11 +523,14 @@ def test_a_session_keeps_its_order_while_the_lanes_spread(place: str, opening: O
     sessions = [opened(engine, number) for number in range(1, 16)]
     with psycopg.connect(place) as other:
         other.execute("SELECT 1 FROM session FOR UPDATE")  # nothing is done until all of it waits
-        tickets = [(id, engine.submit((Write(id, drafts=drafts()),))) for _ in range(20) for id in sessions]
+        tickets = [
+            (id, engine.submit((Write(id, drafts=drafts()),))) for _ in range(20) for id in sessions
+        ]
     for session in sessions:
         outcomes = [ticket.result(PATIENCE_S) for id, ticket in tickets if id == session]
         assert outcomes == [Written(seq) for seq in range(2, 22)]
-    assert len(ask(place, "SELECT DISTINCT stamp >> 32 FROM session")) > 1  # each writer's stamps are far from others'
+    # each writer's stamps are far from others'
+    assert len(ask(place, "SELECT DISTINCT stamp >> 32 FROM session")) > 1
 
 
 # Making the store.
@@ -475,16 +556,23 @@ def test_machines_that_open_a_new_store_at_once_make_one(place: str, opening: Op
     assert ask(place, "SELECT value FROM store WHERE name = 'format'") == [(str(SCHEMA_VERSION),)]
 
 
-def test_a_store_of_a_newer_release_is_refused_and_stays_as_it_is(place: str, opening: Open) -> None:
+def test_a_store_of_a_newer_release_is_refused_and_stays_as_it_is(
+    place: str, opening: Open
+) -> None:
     opening(place).close()
     ask(place, "UPDATE store SET value = '99'")
     with pytest.raises(SchemaMismatch) as told:
         opening(place)
     assert (told.value.found, told.value.known) == (99, SCHEMA_VERSION)
-    assert set(ask(place, "SELECT name, value FROM store")) == {("format", "99"), ("format_least", "99")}
+    assert set(ask(place, "SELECT name, value FROM store")) == {
+        ("format", "99"),
+        ("format_least", "99"),
+    }
 
 
-def test_a_store_that_was_migrated_meanwhile_is_refused_at_the_next_connection(place: str, opening: Open) -> None:
+def test_a_store_that_was_migrated_meanwhile_is_refused_at_the_next_connection(
+    place: str, opening: Open
+) -> None:
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     ask(place, "UPDATE store SET value = '99'")
@@ -527,12 +615,14 @@ def test_the_schema_is_what_the_migrations_make(databases: Callable[..., str]) -
 
 
 SHAPE = (
-    "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+    "SELECT table_name, column_name, data_type, is_nullable, column_default FROM "
+    "information_schema.columns "
     "WHERE table_schema = current_schema() ORDER BY 1, ordinal_position",
     "SELECT tablename, replace(indexdef, current_schema() || '.', '') FROM pg_indexes "
     "WHERE schemaname = current_schema() ORDER BY 1, 2",
     "SELECT relname, pg_get_constraintdef(pg_constraint.oid) FROM pg_constraint "
-    "JOIN pg_class ON pg_class.oid = conrelid WHERE connamespace = current_schema()::regnamespace ORDER BY 1, 2",
+    "JOIN pg_class ON pg_class.oid = conrelid WHERE connamespace = current_schema()::regnamespace "
+    "ORDER BY 1, 2",
     "SELECT viewname, definition FROM pg_views WHERE schemaname = current_schema() ORDER BY 1",
 )
 
@@ -551,7 +641,10 @@ def small_role(place: str, postgres: str) -> Iterator[str]:
     schema = str(conninfo_to_dict(place)["options"]).partition("search_path=")[2]
     ask(place, f"CREATE ROLE {role} LOGIN")
     ask(place, f"GRANT USAGE ON SCHEMA {schema} TO {role}")
-    rows = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}"
+    rows = (
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON "
+        f"TABLES TO {role}"
+    )
     ask(place, rows)
     yield make_conninfo(place, user=role)
     ask(place, f"DROP OWNED BY {role}")
@@ -575,7 +668,9 @@ def test_a_role_with_rights_to_rows_only_can_run_a_store_that_is_there(
     assert state(engine, session).head == 4
 
 
-def test_what_reads_much_may_take_its_time(place: str, opening: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_reads_much_may_take_its_time(
+    place: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it asks is asked once, though its answer takes longer than any other may."""
     engine = opening(place, answer_s=0.2)
     opened(engine, 1)
@@ -609,18 +704,27 @@ def test_callers_texts_come_back_whatever_is_in_them(place: str, opening: Open) 
     session = named(1)
     did(engine, Write(session, drafts=drafts(), open=Opening(odd, odd, 1)))
     assert engine.current(odd, odd) == state(engine, session)
-    turn = did(engine, Write(session, drafts=drafts(1, turn=STARTING), start=Start(odd, 600.0))).turn
+    turn = did(
+        engine, Write(session, drafts=drafts(1, turn=STARTING), start=Start(odd, 600.0))
+    ).turn
     assert state(engine, session).holder == odd
     [waiting] = drafts()
     did(engine, Write(session, drafts=(waiting,), admits=(Waiting(waiting.id, odd),)))
     assert engine.inbox(session)[0].waiter == odd
-    did(engine, Write(session, drafts=drafts(turn=turn), fence=turn, finish=True, owes=(Owing(mint(), odd),)))
+    did(
+        engine,
+        Write(
+            session, drafts=drafts(turn=turn), fence=turn, finish=True, owes=(Owing(mint(), odd),)
+        ),
+    )
     assert [debt.reply_to for debt in engine.outbox(odd)] == [odd]
     did(engine, Write(session, drafts=drafts(), event=(odd, odd)))
     assert engine.accepted(odd, odd) is not None
 
 
-def test_a_key_that_no_index_can_hold_is_refused_with_its_place_and_alone(place: str, opening: Open) -> None:
+def test_a_key_that_no_index_can_hold_is_refused_with_its_place_and_alone(
+    place: str, opening: Open
+) -> None:
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     long = engine.submit((Write(named(2), drafts=drafts(), open=Opening("t", "k" * 5000, 1)),))
@@ -637,11 +741,16 @@ def test_what_can_be_no_id_names_no_session(place: str, opening: Open) -> None:
     for stranger in ("", "x", "a\0", "\ud800", named(1).upper().replace("1", "A"), "' OR 1=1"):
         assert engine.state(stranger) is None
         assert engine.entries(stranger) == []
-        assert [getattr(o, "why", None) for o in engine.commit([(Write(stranger, drafts=drafts()),)])] == ["missing"]
+        assert [
+            getattr(o, "why", None) for o in engine.commit([(Write(stranger, drafts=drafts()),)])
+        ] == ["missing"]
 
 
 def test_a_password_is_never_shown() -> None:
-    for dsn in ("postgresql://me:secret@127.0.0.1:1/x", "postgresql://me:secret@127.0.0.1:1/x?bad=%%"):
+    for dsn in (
+        "postgresql://me:secret@127.0.0.1:1/x",
+        "postgresql://me:secret@127.0.0.1:1/x?bad=%%",
+    ):
         with pytest.raises(StoreUnavailable) as told:
             PostgresEngine(dsn, durability="power", tick=Ticks(), chance=os.urandom, patience_s=0.0)
         assert "secret" not in str(told.value)
@@ -666,7 +775,9 @@ def test_the_journal_does_not_grow_with_turns_that_are_over(place: str, opening:
     assert ask(place, "SELECT body FROM journal") == [(b"still being said",)]
 
 
-def test_a_commit_that_need_not_last_does_not_wait_for_the_disk(place: str, proxy: DeafProxy, opening: Open) -> None:
+def test_a_commit_that_need_not_last_does_not_wait_for_the_disk(
+    place: str, proxy: DeafProxy, opening: Open
+) -> None:
     engine = opening(proxy.through(place))
     session = opened(engine, 1)
     turn = started(engine, session)
@@ -680,17 +791,22 @@ def test_a_commit_that_need_not_last_does_not_wait_for_the_disk(place: str, prox
 # A quorum.
 
 WAITING = (
-    "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'holdfast' "
+    "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = "
+    "'holdfast' "
     "AND datname = current_database()"
 )
 
 
-@pytest.mark.parametrize("act", [_append, _finish, _open_another], ids=lambda act: act.__name__.strip("_"))
+@pytest.mark.parametrize(
+    "act", [_append, _finish, _open_another], ids=lambda act: act.__name__.strip("_")
+)
 @pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
 def test_a_commit_whose_wait_for_the_quorum_is_cut_short_is_not_acknowledged_before_it_is_there(
     act: Callable[..., Commit], end: str, cluster: Cluster, replicated: str, opening: Open
 ) -> None:
-    """It is visible on the primary, and would be lost with it (I-3): it is in doubt until a standby has it."""
+    """It is visible on the primary, and would be lost with it (I-3): it is in doubt until a standby
+    has it.
+    """
     engine = opening(replicated, writers=1)
     session = opened(engine, 1)
     turn = started(engine, session)
@@ -704,7 +820,9 @@ def test_a_commit_whose_wait_for_the_quorum_is_cut_short_is_not_acknowledged_bef
     for _ in range(2):
         [[pid]] = waited(replicated, WAITING)
         ask(replicated, f"SELECT {end}({pid})")
-        waited(replicated, f"{WAITING} AND pid <> {pid}" if end == "pg_terminate_backend" else WAITING)
+        waited(
+            replicated, f"{WAITING} AND pid <> {pid}" if end == "pg_terminate_backend" else WAITING
+        )
     assert not ticket.done
     for node in standbys:
         cluster.rejoin(node)
@@ -722,7 +840,9 @@ def waited(dsn: str, question: str) -> list[tuple[Any, ...]]:
     raise AssertionError(f"nothing came of {question}")
 
 
-def test_a_cluster_that_is_silently_asynchronous_is_told_of(cluster: Cluster, replicated: str, opening: Open) -> None:
+def test_a_cluster_that_is_silently_asynchronous_is_told_of(
+    cluster: Cluster, replicated: str, opening: Open
+) -> None:
     assert opening(replicated).replication().weakness is None
     cluster.primary.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
     cluster.primary.reload()

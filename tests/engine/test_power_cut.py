@@ -1,7 +1,9 @@
-"""The power fails: before and after every sync point, with what was not synced dropped or torn (FAULTS G1, G2, G5).
+"""The power fails: before and after every sync point, with what was not synced dropped or torn
+(FAULTS G1, G2, G5).
 
-A whole life is written down on a tape, and from the tape the files are computed as they would be found after a cut;
-then a new engine opens them. `HOLDFAST_EXPLORE=1` tears each cut in eight ways instead of one.
+A whole life is written down on a tape, and from the tape the files are computed as they would be
+found after a cut; then a new engine opens them. `HOLDFAST_EXPLORE=1` tears each cut in eight ways
+instead of one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,9 @@ Logs = dict[str, list[tuple[int, str, bytes]]]
 
 @pytest.fixture(autouse=True)
 def quick() -> Iterator[None]:
-    """No real sync: the tape knows what each would have done, and those who look afterwards need none."""
+    """No real sync: the tape knows what each would have done, and those who look afterwards need
+    none.
+    """
     with Faults():
         yield
 
@@ -43,7 +47,9 @@ def logs(store: Store) -> Logs:
     """What is in the log of each session, read without settling anything."""
     engine = store._work.engine
     return {
-        state.id: [(entry.seq, entry.kind, entry.id) for entry in engine.entries(state.id, limit=100_000)]
+        state.id: [
+            (entry.seq, entry.kind, entry.id) for entry in engine.entries(state.id, limit=100_000)
+        ]
         for state in engine.find(store.tenant, "", 100_000)
     }
 
@@ -52,7 +58,9 @@ def strays(store: Store, whole: Logs) -> list[str]:
     """Sessions here whose log is not a beginning of the whole one."""
     found = logs(store)
     return [
-        f"{id} has what was never written (I-1)" for id in found if found[id] != whole.get(id, [])[: len(found[id])]
+        f"{id} has what was never written (I-1)"
+        for id in found
+        if found[id] != whole.get(id, [])[: len(found[id])]
     ]
 
 
@@ -76,8 +84,8 @@ def short_wal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_acknowledged_survives_a_power_cut_at_every_sync_point(
     tmp_path: Path, short_wal: None, seed: int
 ) -> None:
-    """I-3, I-1, I-5, I-6, I-21: durability="power"; nothing is lost, nothing is damaged, what was erased stays erased,
-    and the store goes on.
+    """I-3, I-1, I-5, I-6, I-21: durability="power"; nothing is lost, nothing is damaged, what was
+    erased stays erased, and the store goes on.
     """
     tape, life = lived(fresh(tmp_path / "life") / "agent.db")
     with holdfast.open(tmp_path / "life" / "agent.db") as store:
@@ -88,20 +96,28 @@ def test_what_was_acknowledged_survives_a_power_cut_at_every_sync_point(
         if count % 5 == 0:
             with holdfast.open(place, durability="process", world=Later()) as store:
                 assert strays(store, whole) == [], str(cut)
-        assert wrong(place, life.told[: cut.told], life, world=Later(), again=count % 5 == 1) == [], str(cut)
+        assert (
+            wrong(place, life.told[: cut.told], life, world=Later(), again=count % 5 == 1) == []
+        ), str(cut)
     assert count > 150
 
 
 def test_a_log_that_grows_long_survives_a_power_cut_as_well(tmp_path: Path) -> None:
     """I-3: the same life, without a checkpoint until the store is closed."""
     tape, life = lived(fresh(tmp_path / "life") / "agent.db")
-    for cut, place in laid(tmp_path, tape.cuts(seed=2, ways=["torn", "dropped", "kept"] if EXPLORE else ["torn"])):
+    for cut, place in laid(
+        tmp_path, tape.cuts(seed=2, ways=["torn", "dropped", "kept"] if EXPLORE else ["torn"])
+    ):
         assert wrong(place, life.told[: cut.told], life, world=Later()) == [], str(cut)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_durability_process_a_power_cut_leaves_a_beginning(tmp_path: Path, short_wal: None, seed: int) -> None:
-    """I-1, I-3: the last of what was acknowledged may be gone; what is there is consistent, and the store goes on."""
+def test_with_durability_process_a_power_cut_leaves_a_beginning(
+    tmp_path: Path, short_wal: None, seed: int
+) -> None:
+    """I-1, I-3: the last of what was acknowledged may be gone; what is there is consistent, and the
+    store goes on.
+    """
     tape, life = lived(fresh(tmp_path / "life") / "agent.db", durability="process")
     with holdfast.open(tmp_path / "life" / "agent.db") as store:
         whole = logs(store)
@@ -144,10 +160,13 @@ def test_the_power_can_fail_again_while_a_store_recovers(tmp_path: Path, nth: in
             assert judge(store) == []
             go_on(store, "The first one")
     for cut, again in laid(tmp_path, second.cuts(seed=nth)):
-        assert wrong(again, life.told[: first.told], life, world=Later(days=2)) == [], f"{first}, then {cut}"
+        assert wrong(again, life.told[: first.told], life, world=Later(days=2)) == [], (
+            f"{first}, then {cut}"
+        )
 
 
-# The judges can fail ------------------------------------------------------------------------------------------------
+# The judges can fail
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) -> None:
@@ -156,12 +175,17 @@ def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) 
     losses = 0
     for cut, place in laid(tmp_path, tape.cuts(every_telling=True, ways=["dropped"])):
         with holdfast.open(place, durability="process", world=Later()) as store:
-            losses += any("acknowledged" in loss for loss in judge(store, Acknowledged(life.told[: cut.told]), formats=()))
+            losses += any(
+                "acknowledged" in loss
+                for loss in judge(store, Acknowledged(life.told[: cut.told]), formats=())
+            )
     assert losses > 10
 
 
 def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
-    """G2: without the syncs that SQLite asked for, acknowledged words are lost and torn files are damaged ones."""
+    """G2: without the syncs that SQLite asked for, acknowledged words are lost and torn files are
+    damaged ones.
+    """
     tape, life = lived(fresh(tmp_path / "life") / "agent.db")
     # The store is made on an honest disk, so that there is something to lose.
     begun = next(number for number, event in enumerate(tape.events) if event.told)
@@ -175,7 +199,8 @@ def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
     assert found > 10
 
 
-# The tape and the disk ----------------------------------------------------------------------------------------------
+# The tape and the disk
+# ----------------------------------------------------------------------------------------------
 
 
 def test_a_tape_played_to_its_end_gives_the_files_as_they_are(tmp_path: Path) -> None:
@@ -185,7 +210,11 @@ def test_a_tape_played_to_its_end_gives_the_files_as_they_are(tmp_path: Path) ->
     disk = Disk()
     for event in tape.events:
         disk.take(event)
-    real = {str(path): path.read_bytes() for path in folder.iterdir() if path.name in ("agent.db", "agent.db-wal")}
+    real = {
+        str(path): path.read_bytes()
+        for path in folder.iterdir()
+        if path.name in ("agent.db", "agent.db-wal")
+    }
     assert disk.left("kept", "") == real
 
 
@@ -240,7 +269,9 @@ def test_another_file_of_the_same_name_is_another_file() -> None:
     ]
     assert left(events) == {"a": b"old"}
     assert left(events, "kept") == {"a": b"new"}
-    assert {content for seed in "abcdefghij" for content in left(events, "torn", seed).values()} >= {b"old"}
+    assert {
+        content for seed in "abcdefghij" for content in left(events, "torn", seed).values()
+    } >= {b"old"}
 
 
 def test_a_torn_write_keeps_whole_sectors_only_and_the_same_ones_for_the_same_seed() -> None:

@@ -1,4 +1,6 @@
-"""The search index: derived, beside the log, and never in its way (I-17; FAULTS C7, C8, G10, K7)."""
+"""The search index: derived, beside the log, and never in its way (I-17; FAULTS C7, C8,
+G10, K7).
+"""
 
 import os
 import shutil
@@ -97,7 +99,20 @@ WRITER = """
 # What is found.
 
 
-SCRIPTS = ["Crème", "мир", "κόσμος", "机器", "学习", "タワー", "서울", "สวัสดี", "سلام", "שלום", "हिन्दी", "👍🏽"]
+SCRIPTS = [
+    "Crème",
+    "мир",
+    "κόσμος",
+    "机器",
+    "学习",
+    "タワー",
+    "서울",
+    "สวัสดี",
+    "سلام",
+    "שלום",
+    "हिन्दी",
+    "👍🏽",
+]
 SCRIPTS += ["kelp", "keel", "a"]
 texts = st.one_of(
     st.lists(st.sampled_from(SCRIPTS), max_size=6).map(" ".join),
@@ -110,11 +125,20 @@ questions = st.one_of(
     texts,
     texts.map('"{}"'.format),
 )
-stories = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["user", "assistant"]), texts), max_size=24)
+stories = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["user", "assistant"]), texts), max_size=24
+)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(story=stories, asks=st.lists(questions, min_size=1, max_size=6), role=st.sampled_from([None, "user"]))
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    story=stories,
+    asks=st.lists(questions, min_size=1, max_size=6),
+    role=st.sampled_from([None, "user"]),
+)
 def test_it_finds_what_a_plain_look_at_every_message_finds(
     tmp_path_factory: pytest.TempPathFactory,
     story: list[tuple[int, str, str]],
@@ -122,7 +146,10 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
     role: str | None,
 ) -> None:
     reference = ReferenceEngine(words_of=words_of)
-    with at(str(tmp_path_factory.mktemp("search") / "agent.db")) as ours, pytest.MonkeyPatch.context() as patch:
+    with (
+        at(str(tmp_path_factory.mktemp("search") / "agent.db")) as ours,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr(feed, "VOLUME", 8)
         for number in (1, 2, 3):
             for engine in (reference, ours):
@@ -165,11 +192,17 @@ def test_a_time_is_looked_for_in_the_volumes_that_have_it(
         say(engine, session, f"at {time}", at=time)
     for since in (None, *range(0, 80, 5)):
         for until in (None, *range(0, 80, 5)):
-            wanted = [t for t in reversed(times) if (since is None or t >= since) and (until is None or t < until)]
+            wanted = [
+                t
+                for t in reversed(times)
+                if (since is None or t >= since) and (until is None or t < until)
+            ]
             assert look(engine, "at", since=since, until=until) == [f"at {time}" for time in wanted]
 
 
-def test_many_sessions_in_a_state_are_many_to_search(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sessions_in_a_state_are_many_to_search(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "FEW", 2)
     sessions = [opened(engine, number) for number in range(1, 10)]
     for session in sessions:
@@ -263,10 +296,21 @@ def spoilt_by(path: str, how: str) -> None:
 
 
 DAMAGE = [
-    "a few bytes", "deleted", "emptied", "cut short", "cut in a page", "noise", "noise behind the first page",
-    "zeros behind the first page", "a folder", "a text", "another database", "another version", "no tables",
+    "a few bytes",
+    "deleted",
+    "emptied",
+    "cut short",
+    "cut in a page",
+    "noise",
+    "noise behind the first page",
+    "zeros behind the first page",
+    "a folder",
+    "a text",
+    "another database",
+    "another version",
+    "no tables",
     "a dead link",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("how", DAMAGE)
@@ -325,7 +369,9 @@ def test_a_good_file_is_never_made_anew(path: str) -> None:
     assert os.stat(path + "-search").st_ino == made
 
 
-def test_a_journal_of_a_file_that_was_deleted_is_not_played_into_the_new_one(path: str, tmp_path: Path) -> None:
+def test_a_journal_of_a_file_that_was_deleted_is_not_played_into_the_new_one(
+    path: str, tmp_path: Path
+) -> None:
     with at(path) as engine:
         session = opened(engine, 1)
         say(engine, session, *(f"kelp {number}" for number in range(300)))
@@ -344,7 +390,9 @@ def test_a_journal_of_a_file_that_was_deleted_is_not_played_into_the_new_one(pat
         assert len(look(engine, "kelp")) == 300
 
 
-def test_a_store_that_was_restored_from_a_backup_is_searched_as_it_is_now(path: str, tmp_path: Path) -> None:
+def test_a_store_that_was_restored_from_a_backup_is_searched_as_it_is_now(
+    path: str, tmp_path: Path
+) -> None:
     with at(path) as engine:
         session = opened(engine, 1)
         say(engine, session, "kelp before")
@@ -389,7 +437,9 @@ def test_an_entry_that_cannot_be_read_hides_no_other(path: str, engine: SqliteEn
 
     index = SearchIndex(path + "-search", read=read, whole=bytes, words_of=words_of, lock_s=5)
     found = index.search(SearchScope("t", asked("kelp")), limit=100)
-    assert [one.words.text for one in found] == [f"kelp {number}" for number in (8, 7, 6, 5, 4, 3, 1, 0)]
+    assert [one.words.text for one in found] == [
+        f"kelp {number}" for number in (8, 7, 6, 5, 4, 3, 1, 0)
+    ]
     index.close()
     assert len(look(engine, "kelp")) == 8, "what was passed over is not looked at again"
     say(engine, session, "kelp more")
@@ -406,7 +456,9 @@ def in_the_way(path: str) -> None:
 
 
 @pytest.mark.usefixtures("in_the_way")
-def test_a_short_log_is_searched_without_an_index(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_log_is_searched_without_an_index(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "PAGE", 3)
     session = opened(engine, 1)
     say(engine, session, *(f"kelp {number}" for number in range(20)))
@@ -432,7 +484,9 @@ def test_a_long_one_says_what_to_do_and_all_else_goes_on(
     assert len(look(engine, "kelp")) == 21
 
 
-def test_when_its_lock_is_held_what_is_missing_is_read_from_the_log(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_its_lock_is_held_what_is_missing_is_read_from_the_log(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "SCAN_MAX", 5)
     with at(path, lock_s=0.05) as engine:
         session = opened(engine, 1)
@@ -545,7 +599,16 @@ def erase(engine: Engine, session: str) -> None:
     """As the log does it."""
     entries = engine.entries(session, limit=10_000)
     draft = Draft("erased", None, mint(), 2_000, b"{}")
-    did(engine, Write(session, drafts=(draft,), close=True, ended_too=True, erase=tuple((e.seq, b"") for e in entries)))
+    did(
+        engine,
+        Write(
+            session,
+            drafts=(draft,),
+            close=True,
+            ended_too=True,
+            erase=tuple((e.seq, b"") for e in entries),
+        ),
+    )
 
 
 def number_of(engine: SqliteEngine, session: str) -> int:
@@ -576,7 +639,9 @@ def test_what_is_forgotten_is_in_no_byte_of_the_file(
     assert stat.S_IMODE(os.stat(path + "-search").st_mode) == 0o600
 
 
-def test_what_was_erased_is_not_found_even_if_the_index_was_not_told(path: str, engine: SqliteEngine) -> None:
+def test_what_was_erased_is_not_found_even_if_the_index_was_not_told(
+    path: str, engine: SqliteEngine
+) -> None:
     kept, gone = opened(engine, 1), opened(engine, 2)
     say(engine, kept, "kelp kept")
     say(engine, gone, "kelp xylocanary")

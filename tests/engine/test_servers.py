@@ -1,4 +1,6 @@
-"""The servers that other tests stand on: they start, they hold what they acknowledge, and they leave nothing behind."""
+"""The servers that other tests stand on: they start, they hold what they acknowledge, and they
+leave nothing behind.
+"""
 
 import socket
 import threading
@@ -22,7 +24,9 @@ def test_every_test_gets_an_empty_database_of_its_own(databases):
 
 
 def test_a_killed_server_has_all_that_it_acknowledged(cluster: Cluster, replicated: str):
-    """Every process of a node is gone at once, and nothing answers at its port; it recovers by itself."""
+    """Every process of a node is gone at once, and nothing answers at its port; it recovers by
+    itself.
+    """
     node = cluster.primary
     with psycopg.connect(replicated, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
@@ -61,8 +65,8 @@ def test_a_killed_test_run_leaves_no_server_and_no_folder():
 
 
 class Writer(threading.Thread):
-    """Adds numbers to a table, one transaction each, and knows which were acknowledged. After a lost connection it
-    sends the same number again, since nobody knows whether it was written.
+    """Adds numbers to a table, one transaction each, and knows which were acknowledged. After a
+    lost connection it sends the same number again, since nobody knows whether it was written.
     """
 
     def __init__(self, dsn: str, name: str) -> None:
@@ -79,7 +83,9 @@ class Writer(threading.Thread):
                 with psycopg.connect(self.dsn, autocommit=True) as connection:
                     while not self.stopping.is_set():
                         row = (self.tag, self.acknowledged + 1)
-                        connection.execute("INSERT INTO rows VALUES (%s, %s) ON CONFLICT DO NOTHING", row)
+                        connection.execute(
+                            "INSERT INTO rows VALUES (%s, %s) ON CONFLICT DO NOTHING", row
+                        )
                         with self.reached:
                             self.acknowledged += 1
                             self.reached.notify_all()
@@ -89,7 +95,9 @@ class Writer(threading.Thread):
     def go_on(self, rows: int = 20) -> None:
         with self.reached:
             goal = self.acknowledged + rows
-            assert self.reached.wait_for(lambda: self.acknowledged >= goal, LIMIT_S), f"{self.tag} does not go on"
+            assert self.reached.wait_for(lambda: self.acknowledged >= goal, LIMIT_S), (
+                f"{self.tag} does not go on"
+            )
 
     def finish(self) -> None:
         self.stopping.set()
@@ -97,9 +105,13 @@ class Writer(threading.Thread):
 
 
 def test_no_acknowledged_row_is_lost_or_doubled_over_fail_overs(cluster: Cluster, replicated: str):
-    """Two fail-overs, one right after the other: the cluster is still synchronous after the first."""
+    """Two fail-overs, one right after the other: the cluster is still synchronous after
+    the first.
+    """
     with psycopg.connect(replicated, autocommit=True) as connection:
-        connection.execute("CREATE TABLE rows (writer text, number int, PRIMARY KEY (writer, number))")
+        connection.execute(
+            "CREATE TABLE rows (writer text, number int, PRIMARY KEY (writer, number))"
+        )
     writers = [Writer(replicated, f"w{number}") for number in range(8)]
     for _ in range(2):
         for writer in writers:
@@ -113,25 +125,39 @@ def test_no_acknowledged_row_is_lost_or_doubled_over_fail_overs(cluster: Cluster
     for writer in writers:
         writer.finish()
     with psycopg.connect(replicated) as connection:
-        found = dict(connection.execute("SELECT writer, array_agg(number ORDER BY number) FROM rows GROUP BY writer"))
+        found = dict(
+            connection.execute(
+                "SELECT writer, array_agg(number ORDER BY number) FROM rows GROUP BY writer"
+            )
+        )
     for writer in writers:
         rows = found[writer.tag]
         assert rows == list(range(1, len(rows) + 1))
-        assert len(rows) - writer.acknowledged in (0, 1), "at most the one that was under way is there besides"
+        assert len(rows) - writer.acknowledged in (0, 1), (
+            "at most the one that was under way is there besides"
+        )
 
 
 def test_a_server_that_nobody_follows_acknowledges_nothing(cluster: Cluster, replicated: str):
-    """The quorum is real: without a standby a commit waits, and when the wait is cancelled it can be seen."""
+    """The quorum is real: without a standby a commit waits, and when the wait is cancelled it can
+    be seen.
+    """
     for node in cluster.standbys:
         node.kill()
     with psycopg.connect(replicated, autocommit=True) as connection:
-        insert = threading.Thread(target=connection.execute, args=("CREATE TABLE waiting (id int)",), daemon=True)
+        insert = threading.Thread(
+            target=connection.execute, args=("CREATE TABLE waiting (id int)",), daemon=True
+        )
         insert.start()
-        cluster.primary.wait_until("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        cluster.primary.wait_until(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        )
         assert insert.is_alive()
         connection.cancel_safe()
         insert.join(LIMIT_S)
-        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname = 'waiting'").fetchone() == (1,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_class WHERE relname = 'waiting'"
+        ).fetchone() == (1,)
 
 
 def test_a_server_comes_back_by_a_base_backup_too(cluster: Cluster):

@@ -1,4 +1,6 @@
-"""The state machine of a session's row, without a database: what each kind of write makes of it (I-7, I-8)."""
+"""The state machine of a session's row, without a database: what each kind of write makes of it
+(I-7, I-8).
+"""
 
 from typing import NamedTuple
 
@@ -36,7 +38,11 @@ def after(row: Row, write: Write) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("row", "write", "changes"),
     [
-        (IDLE, Write("s", start=START), {"turn": 5, "fence": 5, "journal": POSITION, "leased_s": 30.0}),
+        (
+            IDLE,
+            Write("s", start=START),
+            {"turn": 5, "fence": 5, "journal": POSITION, "leased_s": 30.0},
+        ),
         (RUNNING, Write("s", seize=True), {"fence": 5}),
         (RUNNING, Write("s", seize=True, renew_s=9.0), {"fence": 5, "leased_s": 9.0}),
         (RUNNING, Write("s", renew_s=9.0), {"leased_s": 9.0}),
@@ -49,7 +55,9 @@ def after(row: Row, write: Write) -> dict[str, object]:
         (IDLE, Write("s", lay=LAID), {"fence": 12, "base": 2, "active_at": 77, "ended": CLOSED}),
     ],
 )
-def test_each_kind_of_write_changes_what_it_is_for(row: Row, write: Write, changes: dict[str, object]) -> None:
+def test_each_kind_of_write_changes_what_it_is_for(
+    row: Row, write: Write, changes: dict[str, object]
+) -> None:
     found = after(row, write)
     if not found.get("left", False):
         found.pop("left", None)
@@ -67,7 +75,9 @@ def test_a_turn_that_ends_and_the_next_that_starts_can_share_a_write() -> None:
 
 def test_a_start_never_makes_a_session_look_less_active() -> None:
     late = Row(active_at=DRAFT.at + 1)
-    assert advance(late, Write("s", start=START, drafts=(DRAFT,)), POSITION).active_at == DRAFT.at + 1
+    assert (
+        advance(late, Write("s", start=START, drafts=(DRAFT,)), POSITION).active_at == DRAFT.at + 1
+    )
 
 
 def test_an_append_leaves_the_row_to_its_head() -> None:

@@ -1,5 +1,5 @@
-"""Files moved, replaced or deleted under an open store: said at once, nothing acknowledged is lost, and the same handle
-goes on when the cause is gone (FAULTS G7, G8).
+"""Files moved, replaced or deleted under an open store: said at once, nothing acknowledged is lost,
+and the same handle goes on when the cause is gone (FAULTS G7, G8).
 """
 
 import os
@@ -67,7 +67,11 @@ KEEPS = """
 def refuses(session: Session, path: Path) -> str:
     """Neither writes nor reads; the sentence says so and names the file."""
     sentences = []
-    for attempt in (lambda: session.append("refused"), lambda: told(session), lambda: session.turn("refused")):
+    for attempt in (
+        lambda: session.append("refused"),
+        lambda: told(session),
+        lambda: session.turn("refused"),
+    ):
         with pytest.raises(StoreUnavailable) as caught:
             attempt()
         assert str(path) in str(caught.value)
@@ -82,10 +86,13 @@ def refuses_to_write(session: Session, path: Path) -> str:
     return str(caught.value)
 
 
-# The database --------------------------------------------------------------------------------------------------------
+# The database
+# --------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_was_moved_away_is_missed_and_when_it_is_back_the_handle_goes_on(path: Path, session: Session):
+def test_a_file_that_was_moved_away_is_missed_and_when_it_is_back_the_handle_goes_on(
+    path: Path, session: Session
+):
     away = path.with_name("away.db")
     path.rename(away)
     assert "moved or deleted" in refuses(session, path)
@@ -100,7 +107,9 @@ def test_a_file_that_was_deleted_is_missed(path: Path, session: Session) -> None
     assert "moved or deleted" in refuses(session, path)
 
 
-def test_a_folder_that_was_moved_away_is_missed_and_when_it_is_back_the_handle_goes_on(tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_away_is_missed_and_when_it_is_back_the_handle_goes_on(
+    tmp_path: Path,
+) -> None:
     folder, away = tmp_path / "data", tmp_path / "away"
     folder.mkdir()
     with holdfast.open(folder / "agent.db") as store:
@@ -129,7 +138,9 @@ def test_a_file_that_was_put_in_its_place_is_not_taken_for_it(path: Path, sessio
 
 
 def test_a_copy_put_in_its_place_is_not_taken_for_it_either(path: Path, session: Session) -> None:
-    """G8: a restored backup is the same store to people, and another file to whoever has the old one open."""
+    """G8: a restored backup is the same store to people, and another file to whoever has the old
+    one open.
+    """
     session.turn("to be checkpointed").interrupt()
     shutil.copy(path, path.with_name("copy.db"))
     path.with_name("copy.db").rename(path)
@@ -145,9 +156,12 @@ def test_a_moved_file_is_whole_after_its_store_was_closed(tmp_path: Path, path: 
     assert procs.run(READS, tmp_path / "elsewhere.db") == ["before"]
 
 
-# Its log -------------------------------------------------------------------------------------------------------------
+# Its log
+# -------------------------------------------------------------------------------------------------------------
 
-GONE = pytest.mark.parametrize("gone", [["-wal"], ["-shm"], ["-wal", "-shm"], ["-wal", "-shm", "-lock"]], ids=" ".join)
+GONE = pytest.mark.parametrize(
+    "gone", [["-wal"], ["-shm"], ["-wal", "-shm"], ["-wal", "-shm", "-lock"]], ids=" ".join
+)
 
 
 def delete(path: Path, suffixes: list[str]) -> None:
@@ -156,8 +170,12 @@ def delete(path: Path, suffixes: list[str]) -> None:
 
 
 @GONE
-def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(path: Path, gone: list[str]) -> None:
-    """G7: what was acknowledged is brought into the database; the store goes on when it is opened again."""
+def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(
+    path: Path, gone: list[str]
+) -> None:
+    """G7: what was acknowledged is brought into the database; the store goes on when it is opened
+    again.
+    """
     with holdfast.open(path) as store:
         session = store.session("k")
         session.append("in the log only")
@@ -171,14 +189,18 @@ def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(path: Pat
 
 
 @GONE
-def test_a_log_deleted_under_a_store_that_is_then_closed_costs_nothing(path: Path, gone: list[str]) -> None:
+def test_a_log_deleted_under_a_store_that_is_then_closed_costs_nothing(
+    path: Path, gone: list[str]
+) -> None:
     with holdfast.open(path) as store:
         store.session("k").append("in the log only")
         delete(path, gone)
     assert procs.run(READS, path) == ["in the log only"]
 
 
-def test_a_reader_sees_that_the_log_was_deleted_before_the_next_write(path: Path, session: Session) -> None:
+def test_a_reader_sees_that_the_log_was_deleted_before_the_next_write(
+    path: Path, session: Session
+) -> None:
     """It would go on seeing what the log held, and never what others write."""
     delete(path, ["-wal", "-shm"])
     with pytest.raises(StoreUnavailable, match="log"):
@@ -209,7 +231,9 @@ def test_several_processes_go_on_after_the_log_was_deleted(path: Path, gone: lis
     assert procs.run(READS, path) == expected
 
 
-def test_a_store_is_not_opened_again_beside_a_handle_on_a_deleted_log(path: Path, session: Session) -> None:
+def test_a_store_is_not_opened_again_beside_a_handle_on_a_deleted_log(
+    path: Path, session: Session
+) -> None:
     """SQLite would let the two share what nobody else sees."""
     delete(path, ["-wal", "-shm"])
     with pytest.raises(StoreUnavailable, match="Close that handle"):
@@ -217,7 +241,9 @@ def test_a_store_is_not_opened_again_beside_a_handle_on_a_deleted_log(path: Path
 
 
 def test_a_log_that_somebody_began_anew_is_not_joined_with_the_one_in_hand(path: Path) -> None:
-    """Two logs of one database exclude each other: neither writing on nor closing may touch it now."""
+    """Two logs of one database exclude each other: neither writing on nor closing may
+    touch it now.
+    """
     with holdfast.open(path) as store:
         session = store.session("k")
         session.append("lost with its log")
@@ -232,7 +258,9 @@ def test_a_log_that_somebody_began_anew_is_not_joined_with_the_one_in_hand(path:
             another.kill()
         procs.run(WRITES, path, "theirs at the end")
     said = procs.run(READS, path)
-    assert said == [*(f"theirs-{number}" for number in range(50)), "theirs at the end"], "theirs is unharmed"
+    assert said == [*(f"theirs-{number}" for number in range(50)), "theirs at the end"], (
+        "theirs is unharmed"
+    )
 
 
 def test_a_log_that_was_moved_away_and_back_is_the_same_log(path: Path, session: Session) -> None:
@@ -244,7 +272,8 @@ def test_a_log_that_was_moved_away_and_back_is_the_same_log(path: Path, session:
     assert procs.run(READS, path) == ["before", "after"]
 
 
-# Handles side by side ------------------------------------------------------------------------------------------------
+# Handles side by side
+# ------------------------------------------------------------------------------------------------
 
 
 TAKES_THE_LOG_AWAY = """
@@ -257,9 +286,11 @@ TAKES_THE_LOG_AWAY = """
 """
 
 
-def test_opening_a_store_twice_in_one_process_keeps_the_locks_of_the_first(path: Path, session: Session) -> None:
-    """On POSIX, closing a file lets go of every lock that the process has on it: another program could then take away
-    the log that is in use here.
+def test_opening_a_store_twice_in_one_process_keeps_the_locks_of_the_first(
+    path: Path, session: Session
+) -> None:
+    """On POSIX, closing a file lets go of every lock that the process has on it: another program
+    could then take away the log that is in use here.
     """
     with holdfast.open(path):
         pass

@@ -1,8 +1,9 @@
-"""Never an acknowledgement before its sync (I-3): the order in which the writer writes, syncs and answers.
+"""Never an acknowledgement before its sync (I-3): the order in which the writer writes, syncs and
+answers.
 
-A VFS stands between SQLite and the disk and takes notes: every write to the write-ahead log, every sync of it, and,
-from the tickets, every answer. While an answer is given, nothing that was written to the log may be waiting for a sync.
-FAULTS G5.
+A VFS stands between SQLite and the disk and takes notes: every write to the write-ahead log, every
+sync of it, and, from the tickets, every answer. While an answer is given, nothing that was written
+to the log may be waiting for a sync. FAULTS G5.
 """
 
 import threading
@@ -19,7 +20,9 @@ from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 
 
 class Notes:
-    """What happened, in order: ("write", thread), ("sync", thread), ("answer", outcome), ("shown", text)."""
+    """What happened, in order: ("write", thread), ("sync", thread), ("answer", outcome), ("shown",
+    text).
+    """
 
     def __init__(self):
         self.events = []
@@ -30,7 +33,9 @@ class Notes:
             self.events.append(event)
 
     def early(self):
-        """Answers and texts that came while bytes of the log waited for their sync, of the same writer."""
+        """Answers and texts that came while bytes of the log waited for their sync, of the same
+        writer.
+        """
         unsynced, found = set(), []
         for kind, value in self.events:
             if kind == "write":
@@ -134,7 +139,9 @@ def test_nothing_is_acknowledged_before_its_sync_when_many_write_at_once(notes, 
 
 
 def test_a_long_log_that_is_checkpointed_on_the_way_keeps_the_order(notes, tmp_path):
-    """I-3: housekeeping runs after the answers, and the log that starts anew is synced like the first."""
+    """I-3: housekeeping runs after the answers, and the log that starts anew is synced like the
+    first.
+    """
     with holdfast.open(tmp_path / "agent.db", durability="power") as store:
         session = store.session("k")
         for number in range(60):
@@ -144,17 +151,22 @@ def test_a_long_log_that_is_checkpointed_on_the_way_keeps_the_order(notes, tmp_p
 
 
 def test_the_notes_tell_a_store_that_does_not_sync(notes, tmp_path):
-    """With durability "process" there is no sync to wait for: the trace shows it, so the trace can be believed."""
+    """With durability "process" there is no sync to wait for: the trace shows it, so the trace can
+    be believed.
+    """
     with holdfast.open(tmp_path / "agent.db", durability="process") as store:
         store.session("k").append("Hi")
     assert notes.early() != []
 
 
-# Which commits a sync is for -----------------------------------------------------------------------------------------
+# Which commits a sync is for
+# -----------------------------------------------------------------------------------------
 
 
 class Store:
-    """An engine with a session in it, whose writer can be made to take several commits as one batch."""
+    """An engine with a session in it, whose writer can be made to take several commits as one
+    batch.
+    """
 
     def __init__(self, path, durability):
         self.path, self.count = str(path), 0
@@ -164,7 +176,14 @@ class Store:
 
     def draft(self):
         self.count += 1
-        return Draft("message", None, self.count.to_bytes(16, "big"), 1, b"", b'{"role":"user","content":"x"}')
+        return Draft(
+            "message",
+            None,
+            self.count.to_bytes(16, "big"),
+            1,
+            b"",
+            b'{"role":"user","content":"x"}',
+        )
 
     def lasting(self):
         return (Write("s", (self.draft(),)),)
@@ -173,7 +192,9 @@ class Store:
         return (Write("s", renew_s=30.0, fleeting=True),)
 
     def batch(self, *commits):
-        """Does these in one transaction: the writer is held back with an empty one until all of them wait."""
+        """Does these in one transaction: the writer is held back with an empty one until all of
+        them wait.
+        """
         lock = FairLock(self.path + "-lock")
         assert lock.acquire(60)
         tickets = [self.engine.submit(commit) for commit in ((), *commits)]
@@ -219,7 +240,9 @@ def test_a_lasting_commit_makes_what_was_fleeting_before_it_last_too(notes, open
     assert notes.count("sync") == 0
     store.batch(store.lasting())
     assert notes.count("sync") == 1
-    assert [kind for kind, _ in notes.events if kind != "answer"][-1] == "sync", "nothing was written after it"
+    assert [kind for kind, _ in notes.events if kind != "answer"][-1] == "sync", (
+        "nothing was written after it"
+    )
     store.batch(store.fleeting())
     store.batch(store.lasting())
     assert notes.count("sync") == 2

@@ -1,4 +1,6 @@
-"""What is in a store, and what is wrong with it: told, with its place, and nothing is written (I-18)."""
+"""What is in a store, and what is wrong with it: told, with its place, and nothing is written
+(I-18).
+"""
 
 import asyncio
 import os
@@ -22,12 +24,16 @@ PAGE = 4096
 
 
 def fill(path: Path) -> None:
-    """A store with something of everything in it; closed, but for what a running turn would leave."""
+    """A store with something of everything in it; closed, but for what a running turn
+    would leave.
+    """
     with holdfast.open(path, durability="process") as store:
         session = store.session("telegram:dm:42")
         session.instructions("Be kind.")
         for number in range(6):
-            with session.turn(f"Question {number}", event_id=f"event {number}", reply_to="42") as turn:
+            with session.turn(
+                f"Question {number}", event_id=f"event {number}", reply_to="42"
+            ) as turn:
                 list(turn.deliver(["Answer ", f"{number}"]))
                 turn.result(turn.call("look", {"n": number}), "seen")
         session.compact("They talked.", keep_turns=2)
@@ -60,7 +66,8 @@ def store(path: Path) -> Iterator[Store]:
         yield opened
 
 
-# What is in it -------------------------------------------------------------------------------------------------------
+# What is in it
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_store_tells_what_is_in_it_and_how_large_it_is(store: Store, path: Path) -> None:
@@ -85,13 +92,18 @@ def test_what_waits_in_the_log_is_told(store: Store) -> None:
 def test_the_async_face_tells_the_same(path: Path, tmp_path: Path) -> None:
     async def ask() -> tuple[StoreInfo, list[Problem], int]:
         async with holdfast.open_async(path) as store:
-            return await store.info(), await store.check(), (await store.backup(tmp_path / "copy.db")).entries
+            return (
+                await store.info(),
+                await store.check(),
+                (await store.backup(tmp_path / "copy.db")).entries,
+            )
 
     info, problems, copied = asyncio.run(ask())
     assert problems == [] and copied == info.entries > 20
 
 
-# What is wrong with it -----------------------------------------------------------------------------------------------
+# What is wrong with it
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_healthy_store_has_no_problems(store: Store) -> None:
@@ -128,7 +140,9 @@ def meddle(path: Path, *statements: str) -> None:
 
 
 def looks(path: Path) -> list[tuple[int, int]]:
-    """How long the files are and when they were written; to open them would let go of the store's locks on them."""
+    """How long the files are and when they were written; to open them would let go of the store's
+    locks on them.
+    """
     stats = [os.stat(f"{path}{suffix}") for suffix in ("", "-wal")]
     return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
 
@@ -140,29 +154,53 @@ BROKEN = {
     "a gap": (f"DELETE FROM entry WHERE session = {FIRST} AND seq = 5", "I-1"),
     "no beginning": (f"DELETE FROM entry WHERE session = {FIRST} AND seq = 1", "I-1"),
     "no entries": ("DELETE FROM entry WHERE session = (SELECT max(n) FROM session)", "I-1"),
-    "entries of nobody": ("UPDATE entry SET session = 999 WHERE n = (SELECT max(n) FROM entry)", "I-1"),
-    "an id twice": (f"UPDATE entry SET id = x'aa' WHERE session = {FIRST} AND seq IN (4, 6)", "I-2"),
+    "entries of nobody": (
+        "UPDATE entry SET session = 999 WHERE n = (SELECT max(n) FROM entry)",
+        "I-1",
+    ),
+    "an id twice": (
+        f"UPDATE entry SET id = x'aa' WHERE session = {FIRST} AND seq IN (4, 6)",
+        "I-2",
+    ),
     "an event for nothing": ("UPDATE event SET seq = 999", "I-2"),
     "an event for another": ("UPDATE event SET message = x'00'", "I-2"),
     "an inbox row for nothing": ("UPDATE inbox SET seq = 999", "I-4"),
     "an inbox row for another": ("UPDATE inbox SET message = x'00'", "I-4"),
     "chunks of nobody": ("INSERT INTO journal_a VALUES (9999, 999, 1, x'00', 0, x'00')", "I-5"),
-    "two ends": (f"UPDATE entry SET kind = 'end', note = NULL, body = NULL WHERE session = {FIRST} AND seq = 7", "I-6"),
+    "two ends": (
+        f"UPDATE entry SET kind = 'end', note = NULL, body = NULL WHERE session = {FIRST} AND "
+        "seq = 7",
+        "I-6",
+    ),
     "no end": (f"UPDATE entry SET kind = 'call' WHERE kind = 'end' AND turn = {TURN}", "I-6"),
-    "an end of the running turn": (f"UPDATE session SET turn = {TURN}, fence = {TURN} WHERE n = {FIRST}", "I-6"),
-    "a running turn that never started": (f"UPDATE session SET fence = 99, turn = 99 WHERE n = {FIRST}", "I-6"),
+    "an end of the running turn": (
+        f"UPDATE session SET turn = {TURN}, fence = {TURN} WHERE n = {FIRST}",
+        "I-6",
+    ),
+    "a running turn that never started": (
+        f"UPDATE session SET fence = 99, turn = 99 WHERE n = {FIRST}",
+        "I-6",
+    ),
     "two sessions of a key": ("UPDATE session SET ended = 0 WHERE key = 'gone'", "I-8"),
     "a base that is not there": (f"UPDATE session SET base = 999 WHERE n = {FIRST}", "I-11"),
     "a past that is not there": ("UPDATE session SET origin = 999 WHERE origin > 0", "I-1"),
     "a large part that is gone": ("DELETE FROM blob", "I-14"),
     "a large part that was changed": ("UPDATE blob SET body = x'00'", "I-14"),
     "a large part that is not named": ("DELETE FROM blob_use", "I-18"),
-    "a payload that is none": (f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST} AND seq = 6", "I-18"),
-    "a note that is none": (f"UPDATE entry SET note = x'7b7b' WHERE session = {FIRST} AND seq = 6", "I-18"),
-    "an entry of no known kind": (f"UPDATE entry SET kind = 'odd', note = x'7b7d' WHERE session = {FIRST} AND seq = 6",
-                                  "I-18"),
+    "a payload that is none": (
+        f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST} AND seq = 6",
+        "I-18",
+    ),
+    "a note that is none": (
+        f"UPDATE entry SET note = x'7b7b' WHERE session = {FIRST} AND seq = 6",
+        "I-18",
+    ),
+    "an entry of no known kind": (
+        f"UPDATE entry SET kind = 'odd', note = x'7b7d' WHERE session = {FIRST} AND seq = 6",
+        "I-18",
+    ),
     "a reply owed by nobody": ("UPDATE outbox SET turn = 999", "I-23"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -181,7 +219,9 @@ def test_a_broken_invariant_is_found_with_its_place(path: Path, what: str) -> No
 
 def test_looking_goes_on_after_what_it_finds(path: Path) -> None:
     """All of them at once: each is still found."""
-    worst = [statement for what, (statement, _) in BROKEN.items() if "DELETE FROM blob" not in statement]
+    worst = [
+        statement for what, (statement, _) in BROKEN.items() if "DELETE FROM blob" not in statement
+    ]
     meddle(path, *worst)
     with holdfast.open(path) as store:
         found = {problem.invariant for problem in store.check()}
@@ -191,7 +231,9 @@ def test_looking_goes_on_after_what_it_finds(path: Path) -> None:
 def test_damaged_pages_are_told_with_the_entries_that_they_hit(path: Path) -> None:
     """I-18: which page of which table, and what was on it."""
     with closing(apsw.Connection(str(path))) as connection:
-        rows = connection.execute("SELECT pageno FROM dbstat WHERE name = 'entry' AND pagetype = 'leaf' ORDER BY 1")
+        rows = connection.execute(
+            "SELECT pageno FROM dbstat WHERE name = 'entry' AND pagetype = 'leaf' ORDER BY 1"
+        )
         pages = [page for (page,) in rows]
     with open(path, "r+b") as file:
         file.seek((pages[0] - 1) * PAGE)
@@ -210,7 +252,12 @@ def test_looking_takes_no_more_memory_than_a_page(tmp_path: Path) -> None:
     def peak(messages: int) -> int:
         with holdfast.open(tmp_path / f"{messages}.db", durability="process") as store:
             session = store.session("k")
-            session.record([{"role": "user", "content": f"{number} " + "x" * 1000} for number in range(messages)])
+            session.record(
+                [
+                    {"role": "user", "content": f"{number} " + "x" * 1000}
+                    for number in range(messages)
+                ]
+            )
             del session
             store.check()
             tracemalloc.start()
@@ -223,7 +270,9 @@ def test_looking_takes_no_more_memory_than_a_page(tmp_path: Path) -> None:
     assert peak(4000) < peak(400) + 100_000
 
 
-def test_no_more_problems_are_told_than_somebody_can_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_problems_are_told_than_somebody_can_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     meddle(path, f"UPDATE entry SET body = x'7b7b' WHERE session = {FIRST}")
     for module in (check, maintenance):
         monkeypatch.setattr(module, "PROBLEMS_MAX", 3)

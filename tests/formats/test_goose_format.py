@@ -22,7 +22,14 @@ def message(role, *blocks, **more):
 
 def seen(*payloads):
     return [
-        StoredMessage(id=f"m{n}", seq=n, turn=None, note=goose.note(payload), body=freeze(payload), at=n * 1000)
+        StoredMessage(
+            id=f"m{n}",
+            seq=n,
+            turn=None,
+            note=goose.note(payload),
+            body=freeze(payload),
+            at=n * 1000,
+        )
         for n, payload in enumerate(payloads, start=1)
     ]
 
@@ -43,16 +50,24 @@ def test_every_block_is_read_as_what_it_is():
     assert parts(text("Hello."), image, odd) == [
         Text("Hello."), Image("data:image/png;base64,AAAA"), Other("systemNotification"),
     ]  # fmt: skip
-    assert parts(thinking("Hm.", "sig"), thinking("Hm.", ""), {"type": "redactedThinking", "data": "x"}) == [
-        Thinking("Hm.", signed=True), Thinking("Hm."), Thinking("", signed=True),
-    ]  # fmt: skip
+    assert parts(
+        thinking("Hm.", "sig"), thinking("Hm.", ""), {"type": "redactedThinking", "data": "x"}
+    ) == [
+        Thinking("Hm.", signed=True),
+        Thinking("Hm."),
+        Thinking("", signed=True),
+    ]
     assert parts(call("c1")) == [Call("c1", "shell", '{"command":"ls"}')]
 
 
 @pytest.mark.parametrize(
     "given, content, error",
     [
-        ({"status": "success", "value": {"content": [text("saw")], "isError": False}}, "saw", False),
+        (
+            {"status": "success", "value": {"content": [text("saw")], "isError": False}},
+            "saw",
+            False,
+        ),
         ({"status": "success", "value": [text("saw"), {"type": "image"}]}, "saw\n[image]", False),
         ({"status": "success", "value": {"content": [text("no")], "isError": True}}, "no", True),
         ({"status": "error", "error": "-32603: interrupted"}, "-32603: interrupted", True),
@@ -85,14 +100,25 @@ def test_a_message_of_goose_goes_back_to_goose_as_it_was():
 
 def test_what_others_said_is_put_in_gooses_words():
     openai = registry.get("openai.chat")
-    said = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": '{"command": "ls"}'}}
+    said = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "shell", "arguments": '{"command": "ls"}'},
+    }
     spoken = (
         {"role": "user", "content": "Look."},
         {"role": "assistant", "content": None, "tool_calls": [said]},
         {"role": "tool", "tool_call_id": "c1", "content": "saw"},
     )
     messages = [
-        StoredMessage(id=f"m{n}", seq=n, turn=None, note=openai.note(payload), body=freeze(payload), at=n * 1000)
+        StoredMessage(
+            id=f"m{n}",
+            seq=n,
+            turn=None,
+            note=openai.note(payload),
+            body=freeze(payload),
+            at=n * 1000,
+        )
         for n, payload in enumerate(spoken, start=1)
     ]
     asked, called, answered = context("goose", messages)
@@ -107,8 +133,14 @@ def test_a_stream_of_goose_becomes_one_message():
     assembly = goose.assembly()
     usage = {"usage": {"inputTokens": 9, "outputTokens": 4}}
     for chunk in (
-        {"type": "Message", "message": {"id": "chatcmpl-1", "created": 5, "content": [text("I will ")]}},
-        {"type": "Message", "message": {"id": "chatcmpl-1", "content": [text("look."), call("c1")]}},
+        {
+            "type": "Message",
+            "message": {"id": "chatcmpl-1", "created": 5, "content": [text("I will ")]},
+        },
+        {
+            "type": "Message",
+            "message": {"id": "chatcmpl-1", "content": [text("look."), call("c1")]},
+        },
         {"type": "Message", "message": {"id": "chatcmpl-1", "content": [], "metadata": usage}},
     ):
         assembly.fold(assembly.take(chunk))
@@ -127,13 +159,28 @@ blocks = st.one_of(
     ids.map(call),
     st.builds(result, ids, words),
     st.builds(thinking, words, st.sampled_from(["", "sig-1", "sig-2"])),
-    st.sampled_from([
-        {"type": "toolRequest", "id": "call_1", "toolCall": {"status": "error", "error": "no such tool"}},
-        {"type": "toolResponse", "id": "call_1", "toolResult": {"status": "error", "error": ""}},
-        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
-        {"type": "reasoning", "text": "Hm."}, {"type": "text"}, {}, 7, None, "text",
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            {
+                "type": "toolRequest",
+                "id": "call_1",
+                "toolCall": {"status": "error", "error": "no such tool"},
+            },
+            {
+                "type": "toolResponse",
+                "id": "call_1",
+                "toolResult": {"status": "error", "error": ""},
+            },
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "reasoning", "text": "Hm."},
+            {"type": "text"},
+            {},
+            7,
+            None,
+            "text",
+        ]
+    ),
+)
 payloads = st.builds(
     lambda role, content: message(role, *content),
     st.sampled_from(["user", "user", "assistant", "assistant", "system", "wizard"]),
@@ -155,12 +202,18 @@ def problems(request):
         for block in said["content"]:
             if block.get("type") == "toolRequest":
                 found += [f"{index}: call {block['id']} again"] if block["id"] in used else []
-                found += [f"{index}: a call of {said['role']}"] if said["role"] != "assistant" else []
+                found += (
+                    [f"{index}: a call of {said['role']}"] if said["role"] != "assistant" else []
+                )
                 used.add(block["id"])
                 waiting.append(block["id"])
             elif block.get("type") == "toolResponse":
                 found += [f"{index}: a result of {said['role']}"] if said["role"] != "user" else []
-                found += [] if block["id"] in waiting else [f"{index}: result {block['id']} answers nothing"]
+                found += (
+                    []
+                    if block["id"] in waiting
+                    else [f"{index}: result {block['id']} answers nothing"]
+                )
                 waiting = [one for one in waiting if one != block["id"]]
             elif block.get("type") == "text" and not block["text"].strip():
                 found.append(f"{index}: blank text")
@@ -184,5 +237,6 @@ def test_shaping_in_pieces_gives_what_shaping_at_once_gives(spoken, data):
     cut = data.draw(st.sampled_from(cuts)) if cuts else 0
     used: set[str] = set()
     assert [
-        *goose.shape(steps[:cut], used=used, first=True), *goose.shape(steps[cut:], used=used, first=cut == 0)
-    ] == whole  # fmt: skip
+        *goose.shape(steps[:cut], used=used, first=True),
+        *goose.shape(steps[cut:], used=used, first=cut == 0),
+    ] == whole

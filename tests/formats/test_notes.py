@@ -38,8 +38,14 @@ def test_calls_are_noted_with_whether_their_arguments_were_fully_said():
         {"id": one, "type": "function", "function": {"name": "f", "arguments": said}}
         for one, said in (("a", "{}"), ("b", '{"a'), ("c", ""))
     ]
-    note = registry.get("openai.chat").note({"role": "assistant", "content": None, "tool_calls": calls})
-    assert note.calls == (CallNote("a", "f"), CallNote("b", "f", whole=False), CallNote("c", "f", whole=False))
+    note = registry.get("openai.chat").note(
+        {"role": "assistant", "content": None, "tool_calls": calls}
+    )
+    assert note.calls == (
+        CallNote("a", "f"),
+        CallNote("b", "f", whole=False),
+        CallNote("c", "f", whole=False),
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,8 +53,17 @@ def test_calls_are_noted_with_whether_their_arguments_were_fully_said():
     [
         ("openai.chat", {"role": "tool", "tool_call_id": "a", "content": "x"}),
         ("openai.responses", {"type": "function_call_output", "call_id": "a", "output": "x"}),
-        ("anthropic", {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}),
-        ("holdfast", {"role": "tool", "parts": [{"type": "result", "call_id": "a", "content": "x"}]}),
+        (
+            "anthropic",
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}],
+            },
+        ),
+        (
+            "holdfast",
+            {"role": "tool", "parts": [{"type": "result", "call_id": "a", "content": "x"}]},
+        ),
     ],
 )
 def test_a_message_that_only_answers_calls_is_a_tools(format_name, payload):
@@ -101,15 +116,29 @@ def test_a_registered_format_is_known():
 
 def test_sdk_objects_become_what_the_api_takes_back():
     said = ChatCompletionMessage.model_validate(
-        {"role": "assistant", "content": None, "refusal": None, "tool_calls": None, "annotations": []}
+        {
+            "role": "assistant",
+            "content": None,
+            "refusal": None,
+            "tool_calls": None,
+            "annotations": [],
+        }
     )
     assert registry.plain(said) == {"role": "assistant", "content": None, "annotations": []}
 
 
 def test_sdk_objects_inside_plain_data_are_converted():
-    blocks = [TextBlock(type="text", text="Hi."), ToolUseBlock(type="tool_use", id="a", name="f", input={"x": 1})]
+    blocks = [
+        TextBlock(type="text", text="Hi."),
+        ToolUseBlock(type="tool_use", id="a", name="f", input={"x": 1}),
+    ]
     converted = registry.plain({"role": "assistant", "content": blocks})
-    assert converted["content"][1] == {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
+    assert converted["content"][1] == {
+        "type": "tool_use",
+        "id": "a",
+        "name": "f",
+        "input": {"x": 1},
+    }
 
 
 def test_plain_data_is_handed_back_as_it_is():
@@ -120,7 +149,14 @@ def test_plain_data_is_handed_back_as_it_is():
 def test_a_whole_anthropic_response_is_stored_and_only_its_message_is_sent():
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = Message.model_validate(
-        {"id": "m", "type": "message", "role": "assistant", "model": "x", "stop_reason": "end_turn", "usage": usage}
+        {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "x",
+            "stop_reason": "end_turn",
+            "usage": usage,
+        }
         | {"content": [{"type": "text", "text": "Hi."}]}
     )
     assert registry.get("anthropic").note(registry.plain(message)).role == "assistant"

@@ -1,4 +1,6 @@
-"""Nothing that a provider sends is dropped in silence: it has a part, or it is kept as it came and said back so."""
+"""Nothing that a provider sends is dropped in silence: it has a part, or it is kept as it came and
+said back so.
+"""
 
 import json
 
@@ -24,7 +26,9 @@ def chat(*deltas, finish="stop"):
 
 
 def told(format, chunks):
-    """The message that a stream comes to, as it is folded live and from the journal; and the text that was shown."""
+    """The message that a stream comes to, as it is folded live and from the journal; and the text
+    that was shown.
+    """
     assembly, again = registry.get(format).assembly(), registry.get(format).assembly()
     text = ""
     for one in chunks:
@@ -38,10 +42,15 @@ def told(format, chunks):
 
 
 def contexts(format, *payloads):
-    """The context in every format of a user's message, these, and one more of the user's; each valid."""
+    """The context in every format of a user's message, these, and one more of the user's; each
+    valid.
+    """
     form = registry.get(format)
     said = [form.say("user", "Hi."), *payloads, form.say("user", "And?")]
-    seen = [StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
+    seen = [
+        StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one))
+        for seq, one in enumerate(said, 1)
+    ]
     out = {}
     for target in FORMATS:
         shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
@@ -76,7 +85,10 @@ def test_the_transcript_of_spoken_audio_is_shown_and_kept(as_sent):
 
 def test_content_in_blocks_is_kept_in_blocks(as_sent):
     """Magistral: what the model thought comes in blocks of its own, then words."""
-    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": part}]} for part in ("Hm, ", "yes.")]
+    thought = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": part}]}
+        for part in ("Hm, ", "yes.")
+    ]
     deltas = [{"content": [thought[0]]}, {"content": [thought[1]]}]
     deltas += [{"content": [{"type": "text", "text": "It "}]}, {"content": "rains."}]
     _, payload, text = told("openai.chat", as_sent(chat(*deltas)))
@@ -89,7 +101,10 @@ def test_content_in_blocks_is_kept_in_blocks(as_sent):
 
 
 def test_the_first_kind_of_function_call_is_a_call(as_sent):
-    deltas = [{"function_call": {"name": "look", "arguments": ""}}, {"function_call": {"arguments": '{"at": "sky"}'}}]
+    deltas = [
+        {"function_call": {"name": "look", "arguments": ""}},
+        {"function_call": {"arguments": '{"at": "sky"}'}},
+    ]
     spoken, payload, _ = told("openai.chat", as_sent(chat(*deltas, finish="function_call")))
     assert payload["function_call"] == {"name": "look", "arguments": '{"at": "sky"}'}
     assert [(call.name, call.whole) for call in spoken.note.calls] == [("look", True)]
@@ -100,21 +115,36 @@ def test_a_call_of_a_custom_tool_keeps_its_name_and_input(as_sent):
     opened = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls "}}
     deltas = [{"tool_calls": [opened]}, {"tool_calls": [{"index": 0, "custom": {"input": "-l"}}]}]
     spoken, payload, _ = told("openai.chat", as_sent(chat(*deltas, finish="tool_calls")))
-    assert payload["tool_calls"] == [{"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}]
+    assert payload["tool_calls"] == [
+        {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
+    ]
     assert spoken.note.calls[0].name == "shell"
     contexts("openai.chat", payload, {"role": "tool", "tool_call_id": "c1", "content": "total 0"})
 
 
 def test_keys_that_only_a_server_knows_are_kept_and_said_back(as_sent):
-    """OpenRouter's pictures and reasoning details; a call's signature, as Gemini sends it; a key that nobody knows."""
+    """OpenRouter's pictures and reasoning details; a call's signature, as Gemini sends it; a key
+    that nobody knows.
+    """
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}, "index": 0}
     details = [
-        {"type": "reasoning.text", "text": part, "format": "anthropic-v1", "index": 0} for part in ("Hm, ", "yes.")
+        {"type": "reasoning.text", "text": part, "format": "anthropic-v1", "index": 0}
+        for part in ("Hm, ", "yes.")
     ]
     signed = {"google": {"thought_signature": "c2ln"}}
-    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = {
+        "index": 0,
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
     deltas = [
-        {"content": "Look: ", "reasoning": "Hm, yes.", "reasoning_details": [details[0]], "vendor_trace": "a"},
+        {
+            "content": "Look: ",
+            "reasoning": "Hm, yes.",
+            "reasoning_details": [details[0]],
+            "vendor_trace": "a",
+        },
         {"images": [image], "reasoning_details": [details[1]], "vendor_trace": "b"},
         {"tool_calls": [{**call, "extra_content": signed}]},
     ]
@@ -125,9 +155,18 @@ def test_keys_that_only_a_server_knows_are_kept_and_said_back(as_sent):
     assert payload["vendor_trace"] == "ab"
     assert payload["tool_calls"][0]["extra_content"] == signed
     form = registry.get("openai.chat")
-    said = [form.say("user", "Hi."), payload, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
-    seen = [StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one)) for seq, one in enumerate(said, 1)]
-    sent = [payload for payload, _ in form.shape(repair(seen, registry.read), used=set(), first=True)]
+    said = [
+        form.say("user", "Hi."),
+        payload,
+        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+    ]
+    seen = [
+        StoredMessage(f"m{seq}", seq, 1, form.note(one), freeze(one))
+        for seq, one in enumerate(said, 1)
+    ]
+    sent = [
+        payload for payload, _ in form.shape(repair(seen, registry.read), used=set(), first=True)
+    ]
     assert sent[1] == payload
 
 
@@ -138,7 +177,10 @@ def test_a_server_that_says_it_failed_has_not_finished_the_message(as_sent, fini
 
 
 def test_an_error_in_the_stream_is_no_end_either():
-    chunks = [chunk({"content": "Half an"}), {"error": {"code": 502, "message": "gone"}, **chunk({}, "stop")}]
+    chunks = [
+        chunk({"content": "Half an"}),
+        {"error": {"code": 502, "message": "gone"}, **chunk({}, "stop")},
+    ]
     spoken, _, _ = told("openai.chat", chunks)
     assert spoken.note.partial
 
@@ -154,7 +196,9 @@ def test_an_error_in_the_stream_is_no_end_either():
     ],
 )
 def test_deltas_of_an_odd_shape_are_kept_too(odd):
-    spoken, payload, _ = told("openai.chat", [chunk(odd), chunk({"content": "."}), {**chunk({}, 5), "model": 5}])
+    spoken, payload, _ = told(
+        "openai.chat", [chunk(odd), chunk({"content": "."}), {**chunk({}, 5), "model": 5}]
+    )
     assert not spoken.note.partial and (spoken.note.finish, spoken.note.model) == ("5", "5")
     said = json.dumps(payload)
     for word in ("no type", "words", "one block", "an object", '"a"'):
@@ -162,8 +206,19 @@ def test_deltas_of_an_odd_shape_are_kept_too(odd):
 
 
 SERVED = [
-    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
-    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"], "results": None},
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    },
+    {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "status": "completed",
+        "queries": ["q"],
+        "results": None,
+    },
     {
         "type": "code_interpreter_call",
         "id": "ci_1",
@@ -197,7 +252,10 @@ def streamed(items, *, end="response.completed"):
         opened = {**item, "status": "in_progress"} if "status" in item else item
         events.append({"type": "response.output_item.added", "output_index": place, "item": opened})
         events.append({"type": "response.output_item.done", "output_index": place, "item": item})
-    return [*events, {"type": end, "response": {"id": "r", "model": "m", "status": end[9:], "output": items}}]
+    return [
+        *events,
+        {"type": end, "response": {"id": "r", "model": "m", "status": end[9:], "output": items}},
+    ]
 
 
 @pytest.mark.parametrize("item", SERVED, ids=[item["type"] for item in SERVED])
@@ -213,23 +271,61 @@ CLICK = {"type": "click", "button": "left", "x": 1, "y": 2}
 EXEC = {"type": "exec", "command": ["ls"], "env": {}}
 PATCH = {"type": "create_file", "path": "a.txt", "diff": "+a"}
 RUN = {
-    "computer": {"type": "computer_call", "id": "cu_1", "call_id": "c1", "status": "completed",
-                 "pending_safety_checks": [], "action": CLICK},
-    "local_shell": {"type": "local_shell_call", "id": "ls_1", "call_id": "c1", "status": "completed", "action": EXEC},
-    "shell": {"type": "shell_call", "id": "sh_1", "call_id": "c1", "status": "completed", "action": {"commands": ["ls"]}},  # noqa: E501
-    "apply_patch": {"type": "apply_patch_call", "id": "ap_1", "call_id": "c1", "status": "completed", "operation": PATCH},  # noqa: E501
-    "lark": {"type": "custom_tool_call", "id": "ct_1", "call_id": "c1", "name": "lark", "input": "a + b"},
-}  # fmt: skip
+    "computer": {
+        "type": "computer_call",
+        "id": "cu_1",
+        "call_id": "c1",
+        "status": "completed",
+        "pending_safety_checks": [],
+        "action": CLICK,
+    },
+    "local_shell": {
+        "type": "local_shell_call",
+        "id": "ls_1",
+        "call_id": "c1",
+        "status": "completed",
+        "action": EXEC,
+    },
+    "shell": {
+        "type": "shell_call",
+        "id": "sh_1",
+        "call_id": "c1",
+        "status": "completed",
+        "action": {"commands": ["ls"]},
+    },
+    "apply_patch": {
+        "type": "apply_patch_call",
+        "id": "ap_1",
+        "call_id": "c1",
+        "status": "completed",
+        "operation": PATCH,
+    },
+    "lark": {
+        "type": "custom_tool_call",
+        "id": "ct_1",
+        "call_id": "c1",
+        "name": "lark",
+        "input": "a + b",
+    },
+}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
 SCREENSHOT = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA=="}
 ANSWERS = {
     "computer": {"type": "computer_call_output", "call_id": "c1", "output": SCREENSHOT},
     "local_shell": {"type": "local_shell_call_output", "id": "c1", "output": "a.txt"},
-    "shell": {"type": "shell_call_output", "call_id": "c1",
-              "output": [{"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
-    "apply_patch": {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed", "output": "done"},
+    "shell": {
+        "type": "shell_call_output",
+        "call_id": "c1",
+        "output": [{"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+    },
+    "apply_patch": {
+        "type": "apply_patch_call_output",
+        "call_id": "c1",
+        "status": "completed",
+        "output": "done",
+    },
     "lark": {"type": "custom_tool_call_output", "call_id": "c1", "output": "3"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -240,7 +336,9 @@ def test_a_call_of_a_tool_that_the_caller_runs_is_a_call_and_never_stands_unansw
     assert payload == [*thought, RUN[name]]
     assert [(call.id, call.name) for call in spoken.note.calls] == [("c1", name)]
     made = contexts("openai.responses", payload)["openai.responses"]
-    assert ("c1" in json.dumps(made)) == (name != "computer"), "words can't answer a computer's call"
+    assert ("c1" in json.dumps(made)) == (name != "computer"), (
+        "words can't answer a computer's call"
+    )
     answered = contexts("openai.responses", payload, ANSWERS[name])["openai.responses"]
     assert answered[1 : 3 + len(thought)] == [*thought, RUN[name], ANSWERS[name]]
 
@@ -250,7 +348,10 @@ def test_what_a_turn_answers_in_words_answers_such_a_call(name):
     result = {"role": "tool", "parts": [{"type": "result", "call_id": "c1", "content": "seen"}]}
     form, neutral = registry.get("openai.responses"), registry.get("holdfast")
     said = [(form, form.say("user", "Go.")), (form, [THOUGHT, RUN[name]]), (neutral, result)]
-    seen = [StoredMessage(f"m{seq}", seq, 1, f.note(one), freeze(one)) for seq, (f, one) in enumerate(said, 1)]
+    seen = [
+        StoredMessage(f"m{seq}", seq, 1, f.note(one), freeze(one))
+        for seq, (f, one) in enumerate(said, 1)
+    ]
     for target in FORMATS:
         shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
         payloads = [payload for payload, _ in shaped]
@@ -265,12 +366,28 @@ def test_a_shell_that_the_server_ran_keeps_its_output_in_the_response():
 
 
 def use(number, name="web_search", **more):
-    return {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": name, "input": {"query": "q"}, **more}
+    return {
+        "type": "server_tool_use",
+        "id": f"srvtoolu_{number}",
+        "name": name,
+        "input": {"query": "q"},
+        **more,
+    }
 
 
 def found(number):
-    result = {"type": "web_search_result", "url": "https://a", "title": "A", "encrypted_content": "x", "page_age": None}
-    return {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{number}", "content": [result]}
+    result = {
+        "type": "web_search_result",
+        "url": "https://a",
+        "title": "A",
+        "encrypted_content": "x",
+        "page_age": None,
+    }
+    return {
+        "type": "web_search_tool_result",
+        "tool_use_id": f"srvtoolu_{number}",
+        "content": [result],
+    }
 
 
 def words(text, **more):
@@ -287,32 +404,59 @@ CITED = {
 
 
 def anthropic_events(blocks, stop="end_turn", **closing):
-    events = [{"type": "message_start", "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 1}}}]
+    events = [
+        {
+            "type": "message_start",
+            "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 1}},
+        }
+    ]
     for index, block in enumerate(blocks):
         opened, deltas = dict(block), []
         if "input" in block:
             opened["input"] = {}
             text = json.dumps(block["input"])
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in (text[:4], text[4:])]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": part} for part in (text[:4], text[4:])
+            ]
         if block["type"] == "text":
-            opened = {"type": "text", "text": "", **({"citations": None} if "citations" in block else {})}
-            deltas = [{"type": "citations_delta", "citation": one} for one in block.get("citations") or ()]
+            opened = {
+                "type": "text",
+                "text": "",
+                **({"citations": None} if "citations" in block else {}),
+            }
+            deltas = [
+                {"type": "citations_delta", "citation": one} for one in block.get("citations") or ()
+            ]
             deltas.append({"type": "text_delta", "text": block["text"]})
         events.append({"type": "content_block_start", "index": index, "content_block": opened})
-        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
         events.append({"type": "content_block_stop", "index": index})
     delta = {"stop_reason": stop, "stop_sequence": None, **closing}
-    return [*events, {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}}, {"type": "message_stop"}]
+    return [
+        *events,
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    ]
 
 
 def test_what_anthropic_ran_itself_comes_back_as_it_came():
     mcp = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "n", "server_name": "s", "input": {}}
     blocks = [
         {"type": "redacted_thinking", "data": "x"},
-        words("Let me look."), use(1), found(1),
-        mcp, {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False, "content": [words("o")]},
+        words("Let me look."),
+        use(1),
+        found(1),
+        mcp,
+        {
+            "type": "mcp_tool_result",
+            "tool_use_id": "mcptoolu_1",
+            "is_error": False,
+            "content": [words("o")],
+        },
         words("Found.", citations=[CITED]),
-    ]  # fmt: skip
+    ]
     container = {"id": "container_1", "expires_at": "2026-01-01"}
     spoken, payload, text = told("anthropic", anthropic_events(blocks, container=container))
     assert payload["content"] == blocks and payload["container"] == container
@@ -335,15 +479,23 @@ def test_a_kind_of_delta_that_is_new_grows_its_block():
 
 
 def test_a_turn_that_paused_is_valid_before_a_user_s_message():
-    """A use of the provider's own tool without a result is refused, unless it is the end of the request."""
-    for blocks in ([words("Let me look."), use(1)], [use(1)], [{"type": "redacted_thinking", "data": "x"}, use(1)]):
+    """A use of the provider's own tool without a result is refused, unless it is the end of the
+    request.
+    """
+    for blocks in (
+        [words("Let me look."), use(1)],
+        [use(1)],
+        [{"type": "redacted_thinking", "data": "x"}, use(1)],
+    ):
         _, payload, _ = told("anthropic", anthropic_events(blocks, stop="pause_turn"))
         assert payload["content"] == blocks
         contexts("anthropic", payload)
 
 
 def test_a_turn_that_paused_and_went_on_is_one_message_with_its_pairs():
-    _, paused, _ = told("anthropic", anthropic_events([words("Let me look."), use(1)], stop="pause_turn"))
+    _, paused, _ = told(
+        "anthropic", anthropic_events([words("Let me look."), use(1)], stop="pause_turn")
+    )
     _, resumed, _ = told("anthropic", anthropic_events([found(1), words("Found.")]))
     made = contexts("anthropic", paused, resumed)["anthropic"]
     assert made[1]["content"] == [words("Let me look."), use(1), found(1), words("Found.")]
@@ -357,9 +509,13 @@ def test_arguments_that_were_cut_off_are_sent_as_valid_json(format, cut):
         "openai.chat": {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": cut}}],
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "look", "arguments": cut}}
+            ],
         },
-        "openai.responses": [{"type": "function_call", "call_id": "c1", "name": "look", "arguments": cut}],
+        "openai.responses": [
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": cut}
+        ],
     }
     made = contexts(format, calls[format])
     for context in made["openai.chat"][1]["tool_calls"]:

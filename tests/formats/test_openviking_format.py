@@ -1,4 +1,6 @@
-"""Lines of OpenViking in any context: read with their calls and results, and valid for every provider (I-9, I-10)."""
+"""Lines of OpenViking in any context: read with their calls and results, and valid for every
+provider (I-9, I-10).
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,13 @@ FORMAT = registry.get("openviking")
 
 def seen(*payloads):
     return [
-        StoredMessage(id=f"m{index}", seq=index + 1, turn=None, note=FORMAT.note(payload), body=freeze(payload))
+        StoredMessage(
+            id=f"m{index}",
+            seq=index + 1,
+            turn=None,
+            note=FORMAT.note(payload),
+            body=freeze(payload),
+        )
         for index, payload in enumerate(payloads)
     ]
 
@@ -24,12 +32,21 @@ def seen(*payloads):
 def context(name, *payloads):
     form = registry.get(name)
     return form.close(
-        [one for one, _ in form.shape(repair(seen(*payloads), registry.read), used=set(), first=True)], None
+        [
+            one
+            for one, _ in form.shape(repair(seen(*payloads), registry.read), used=set(), first=True)
+        ],
+        None,
     )
 
 
 def words(role, text):
-    return {"id": "w", "role": role, "parts": [{"type": "text", "text": text}], "created_at": "2026-09-21T08:00:00Z"}
+    return {
+        "id": "w",
+        "role": role,
+        "parts": [{"type": "text", "text": text}],
+        "created_at": "2026-09-21T08:00:00Z",
+    }
 
 
 def tool(call_id, status="completed", **more):
@@ -48,7 +65,9 @@ def parts(payload):
 
 
 def test_a_tools_part_is_a_call_and_its_result():
-    read = parts({"role": "assistant", "parts": [tool("c1"), tool("c2", "error"), tool("c3", "running")]})
+    read = parts(
+        {"role": "assistant", "parts": [tool("c1"), tool("c2", "error"), tool("c3", "running")]}
+    )
     assert read == [
         Call("c1", "shell", '{"cmd":"ls"}'), Result("c1", "a b"),
         Call("c2", "shell", '{"cmd":"ls"}'), Result("c2", "a b", error=True),
@@ -59,14 +78,27 @@ def test_a_tools_part_is_a_call_and_its_result():
 def test_old_lines_pictures_contexts_and_strangers_are_read():
     assert parts({"role": "user", "content": "Old."}) == [Text("Old.")]
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
-    memory = {"type": "context", "uri": "viking://x", "context_type": "memory", "abstract": "Trees are dry."}
+    memory = {
+        "type": "context",
+        "uri": "viking://x",
+        "context_type": "memory",
+        "abstract": "Trees are dry.",
+    }
     stranger = {"type": "hologram", "beam": 1}
     read = parts({"role": "user", "parts": [picture, memory, stranger, "odd"]})
-    assert read == [Image("data:image/png;base64,AA"), Text("Trees are dry."), Other("hologram"), Other("part")]
+    assert read == [
+        Image("data:image/png;base64,AA"),
+        Text("Trees are dry."),
+        Other("hologram"),
+        Other("part"),
+    ]
 
 
 def test_results_stand_next_to_their_calls_in_every_context():
-    said = [words("user", "Look."), {"role": "assistant", "parts": [tool("c1"), tool("c1", tool_output="again")]}]
+    said = [
+        words("user", "Look."),
+        {"role": "assistant", "parts": [tool("c1"), tool("c1", tool_output="again")]},
+    ]
     chat = context("openai.chat", *said, words("user", "Thanks."))
     assert [one["role"] for one in chat] == ["user", "assistant", "tool", "tool", "user"]
     assert [one["content"] for one in chat if one["role"] == "tool"] == ["a b", "again"]
@@ -75,7 +107,9 @@ def test_results_stand_next_to_their_calls_in_every_context():
 def test_an_id_that_is_used_again_keeps_its_own_result():
     """The first call never ended; what the second one brought is not its outcome."""
     said = [{"role": "assistant", "parts": [tool("c1", "running")]}, words("user", "Again.")]
-    chat = context("openai.chat", words("user", "Look."), *said, {"role": "assistant", "parts": [tool("c1")]})
+    chat = context(
+        "openai.chat", words("user", "Look."), *said, {"role": "assistant", "parts": [tool("c1")]}
+    )
     assert [one["content"] for one in chat if one["role"] == "tool"] == [INTERRUPTED, "a b"]
 
 
@@ -106,7 +140,8 @@ def test_foreign_calls_become_parts_with_their_results():
         {"role": "tool", "tool_call_id": "x", "content": "2"},
     ]
     messages = [
-        StoredMessage(id=f"m{n}", seq=n, turn=1, note=chat.note(one), body=freeze(one)) for n, one in enumerate(said)
+        StoredMessage(id=f"m{n}", seq=n, turn=1, note=chat.note(one), body=freeze(one))
+        for n, one in enumerate(said)
     ]
     [(payload, ids)] = FORMAT.shape(repair(messages, registry.read), used=set(), first=True)
     assert payload["parts"] == [
@@ -130,7 +165,13 @@ def test_what_is_no_line_is_refused(payload):
         FORMAT.note(payload)
 
 
-JUNK = st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.lists(st.text(max_size=3), max_size=2)
+JUNK = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.lists(st.text(max_size=3), max_size=2)
+)
 PART = st.one_of(
     JUNK,
     st.fixed_dictionaries(
@@ -143,13 +184,18 @@ PART = st.one_of(
             "tool_status": st.sampled_from(["pending", "running", "completed", "error"]) | JUNK,
             "tool_input": JUNK | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
             "tool_output": JUNK,
-            "image_url": JUNK | st.fixed_dictionaries({"url": st.just("https://x.test/a.png") | JUNK}),
+            "image_url": JUNK
+            | st.fixed_dictionaries({"url": st.just("https://x.test/a.png") | JUNK}),
         },
     ),
 )
 PAYLOAD = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "system", "tool"])},
-    optional={"parts": st.lists(PART, max_size=4), "content": st.text(max_size=6), "id": st.text(max_size=4)},
+    optional={
+        "parts": st.lists(PART, max_size=4),
+        "content": st.text(max_size=6),
+        "id": st.text(max_size=4),
+    },
 ).filter(lambda one: "parts" in one or "content" in one)
 
 

@@ -23,7 +23,9 @@ def shaped(target, seen):
 
 
 def context(target, seen, instructions=None):
-    payloads = registry.get(target).close([payload for payload, _ in shaped(target, seen)], instructions)
+    payloads = registry.get(target).close(
+        [payload for payload, _ in shaped(target, seen)], instructions
+    )
     assert check(target, payloads) == []
     return payloads
 
@@ -45,7 +47,13 @@ HEALTHY = {
         {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "B"}]},
         {"role": "assistant", "content": "Done.", "refusal": "Partly."},
         {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": PNG}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "x"},
+                {"type": "image_url", "image_url": {"url": PNG}},
+            ],
+        },
     ],
     "openai.responses": [
         {"role": "user", "content": "Hi."},
@@ -60,7 +68,12 @@ HEALTHY = {
         },
         {"type": "function_call_output", "call_id": "a", "output": "A"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Done."}],
+        },
         {"role": "user", "content": [{"type": "input_text", "text": "More."}]},
     ],
     "anthropic": [
@@ -78,7 +91,11 @@ HEALTHY = {
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "A"}]},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "a",
+                    "content": [{"type": "text", "text": "A"}],
+                },
                 {"type": "tool_result", "tool_use_id": "b", "content": "B", "is_error": True},
                 {"type": "text", "text": "Go on.", "cache_control": {"type": "ephemeral"}},
             ],
@@ -87,7 +104,10 @@ HEALTHY = {
     ],
     "holdfast": [
         {"role": "user", "parts": [{"type": "text", "text": "Hi."}, {"type": "image", "url": PNG}]},
-        {"role": "assistant", "parts": [{"type": "call", "id": "a", "name": "look", "arguments": "{}"}]},
+        {
+            "role": "assistant",
+            "parts": [{"type": "call", "id": "a", "name": "look", "arguments": "{}"}],
+        },
         {"role": "tool", "parts": [{"type": "result", "call_id": "a", "content": "A"}]},
         {"role": "assistant", "parts": [{"type": "text", "text": "Done."}]},
     ],
@@ -111,7 +131,11 @@ def test_one_response_of_many_items_comes_back_as_those_items():
     items = HEALTHY["openai.responses"][1:3]
     answer = HEALTHY["openai.responses"][3]
     seen = seen_of("openai.responses", items, answer)
-    assert shaped("openai.responses", seen) == [(items[0], ("m1",)), (items[1], ("m1",)), (answer, ("m2",))]
+    assert shaped("openai.responses", seen) == [
+        (items[0], ("m1",)),
+        (items[1], ("m1",)),
+        (answer, ("m2",)),
+    ]
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -123,20 +147,36 @@ def test_private_keys_are_stored_and_not_sent(format_name):
 
 def test_what_codex_keeps_beside_an_item_is_not_sent():
     """It is under its own name in stores that an earlier release has brought over."""
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
+    item = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hi."}],
+    }
     kept = {**item, "internal_chat_message_metadata_passthrough": {"turn_id": "t"}}
     seen = seen_of("openai.responses", {"role": "user", "content": "Hi."}, kept)
     assert "passthrough" not in str(context("openai.responses", seen))
 
 
 def test_neighbours_of_one_role_become_one_message_that_names_both():
-    seen = seen_of("openai.chat", *({"role": "user", "content": text} for text in ("One.", "Two.", "Three.")))
-    assert shaped("openai.chat", seen) == [({"role": "user", "content": "One.\n\nTwo.\n\nThree."}, ("m1", "m2", "m3"))]
+    seen = seen_of(
+        "openai.chat", *({"role": "user", "content": text} for text in ("One.", "Two.", "Three."))
+    )
+    assert shaped("openai.chat", seen) == [
+        ({"role": "user", "content": "One.\n\nTwo.\n\nThree."}, ("m1", "m2", "m3"))
+    ]
 
 
 def test_calls_stored_one_by_one_become_one_message():
-    calls = [{"role": "assistant", "parts": [{"type": "call", "id": "x", "name": "f", "arguments": "{}"}]}] * 2
-    results = [{"role": "tool", "parts": [{"type": "result", "call_id": "x", "content": text}]} for text in "12"]
+    calls = [
+        {
+            "role": "assistant",
+            "parts": [{"type": "call", "id": "x", "name": "f", "arguments": "{}"}],
+        }
+    ] * 2
+    results = [
+        {"role": "tool", "parts": [{"type": "result", "call_id": "x", "content": text}]}
+        for text in "12"
+    ]
     chat = context("openai.chat", seen_of("holdfast", *calls, *results))
     assert [call["id"] for call in chat[0]["tool_calls"]] == ["x", "x-2"]
     assert [message["tool_call_id"] for message in chat[1:]] == ["x", "x-2"]
@@ -144,14 +184,22 @@ def test_calls_stored_one_by_one_become_one_message():
 
 def test_words_in_blocks_and_a_call_without_words_join_without_blanks():
     said = {"role": "assistant", "content": [{"type": "text", "text": "Hello."}]}
-    seen = seen_of("openai.chat", said, {"role": "assistant", "content": "", "tool_calls": [chat_call()]})
+    seen = seen_of(
+        "openai.chat", said, {"role": "assistant", "content": "", "tool_calls": [chat_call()]}
+    )
     assert context("openai.chat", seen)[0] == {**said, "tool_calls": [chat_call()]}
 
 
 def test_a_result_is_a_tools_whoever_is_said_to_have_spoken():
-    call = {"role": "assistant", "parts": [{"type": "call", "id": "a", "name": "f", "arguments": "{}"}]}
+    call = {
+        "role": "assistant",
+        "parts": [{"type": "call", "id": "a", "name": "f", "arguments": "{}"}],
+    }
     result = {"role": "assistant", "parts": [{"type": "result", "call_id": "a", "content": "A"}]}
-    assert context("holdfast", seen_of("holdfast", call, result)) == [call, {**result, "role": "tool"}]
+    assert context("holdfast", seen_of("holdfast", call, result)) == [
+        call,
+        {**result, "role": "tool"},
+    ]
 
 
 def test_results_and_the_text_after_them_are_one_user_message_for_anthropic():
@@ -182,7 +230,10 @@ def test_an_interrupted_call_is_closed_for_every_provider():
     seen = seen_of(
         "anthropic",
         {"role": "user", "content": "Hi."},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}],
+        },
     )
     for target in FORMATS:
         assert INTERRUPTED in str(context(target, seen)[-1])
@@ -196,14 +247,22 @@ def test_one_unsigned_thinking_block_takes_all_thinking_of_its_message_along(sig
         {"type": "thinking", "thinking": "Two.", "signature": signature},
         {"type": "text", "text": "Done."},
     ]
-    seen = seen_of("anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": blocks})
+    seen = seen_of(
+        "anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": blocks}
+    )
     assert context("anthropic", seen)[1]["content"] == blocks[2:]
 
 
 def test_reasoning_is_dropped_with_the_server_ids_when_its_response_is_changed():
     response = [
         {"type": "reasoning", "id": "rs_1", "summary": []},
-        {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "bad name", "arguments": "{}"},
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "a",
+            "name": "bad name",
+            "arguments": "{}",
+        },
     ]
     call, answer = context("openai.responses", seen_of("openai.responses", response))
     assert call == {"type": "function_call", "call_id": "a", "name": "bad_name", "arguments": "{}"}
@@ -218,7 +277,12 @@ def test_reasoning_that_led_to_nothing_is_not_sent():
 
 def test_reasoning_at_the_end_of_a_response_leads_into_no_other():
     words = [
-        {"type": "message", "id": f"msg_{n}", "role": "assistant", "content": [{"type": "output_text", "text": f"{n}"}]}
+        {
+            "type": "message",
+            "id": f"msg_{n}",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": f"{n}"}],
+        }
         for n in (1, 2)
     ]
     first = [words[0], {"type": "reasoning", "id": "rs_1", "summary": []}]
@@ -234,7 +298,12 @@ def test_thinking_is_not_told_to_another_provider():
 
 @pytest.mark.parametrize(
     ("said", "expected"),
-    [('{"a":1}', {"a": 1}), ("", {}), ("[1]", {"arguments": "[1]"}), ('{"a":', {"arguments": '{"a":'})],
+    [
+        ('{"a":1}', {"a": 1}),
+        ("", {}),
+        ("[1]", {"arguments": "[1]"}),
+        ('{"a":', {"arguments": '{"a":'}),
+    ],
 )
 def test_arguments_are_an_object_for_anthropic(said, expected):
     calls = [chat_call(arguments=said)]
@@ -253,7 +322,9 @@ def test_an_image_survives_every_change_of_provider(url):
 
 def test_what_a_provider_cant_express_is_named_for_users_only():
     audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-    seen = seen_of("openai.chat", {"role": "user", "content": [{"type": "text", "text": "Listen:"}, audio]})
+    seen = seen_of(
+        "openai.chat", {"role": "user", "content": [{"type": "text", "text": "Listen:"}, audio]}
+    )
     assert context("anthropic", seen)[0]["content"][1] == {"type": "text", "text": "[audio]"}
 
 
@@ -265,20 +336,31 @@ def test_an_anthropic_request_opens_with_a_user_message():
 
 def test_a_closing_assistant_message_ends_without_white_space_for_anthropic():
     said = [{"type": "text", "text": "So: \n"}]
-    seen = seen_of("anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": said})
+    seen = seen_of(
+        "anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": said}
+    )
     assert context("anthropic", seen)[-1]["content"] == [{"type": "text", "text": "So:"}]
 
 
 def test_so_does_one_of_bare_words():
-    seen = seen_of("anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": "So: \n"})
+    seen = seen_of(
+        "anthropic", {"role": "user", "content": "Hi."}, {"role": "assistant", "content": "So: \n"}
+    )
     assert context("anthropic", seen)[-1]["content"] == "So:"
 
 
 def test_system_messages_in_the_middle_are_user_text_for_anthropic():
-    seen = seen_of("openai.chat", {"role": "user", "content": "Hi."}, {"role": "system", "content": "Be brief."})
+    seen = seen_of(
+        "openai.chat",
+        {"role": "user", "content": "Hi."},
+        {"role": "system", "content": "Be brief."},
+    )
     assert context("openai.chat", seen)[1] == {"role": "system", "content": "Be brief."}
     assert context("openai.responses", seen)[1] == {"role": "system", "content": "Be brief."}
-    assert [block["text"] for block in context("anthropic", seen)[0]["content"]] == ["Hi.", "Be brief."]
+    assert [block["text"] for block in context("anthropic", seen)[0]["content"]] == [
+        "Hi.",
+        "Be brief.",
+    ]
 
 
 def test_instructions_stand_where_the_format_wants_them():
@@ -294,7 +376,13 @@ def test_instructions_stand_where_the_format_wants_them():
 def test_a_partial_response_is_told_in_plain_words():
     form = registry.get("openai.responses")
     assembly = form.assembly()
-    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
+    item = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "in_progress",
+        "content": [],
+    }
     for event in (
         {
             "type": "response.output_item.done",
@@ -302,7 +390,12 @@ def test_a_partial_response_is_told_in_plain_words():
             "item": {"type": "reasoning", "id": "r", "summary": []},
         },
         {"type": "response.output_item.added", "output_index": 1, "item": item},
-        {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "Half a sen"},
+        {
+            "type": "response.output_text.delta",
+            "output_index": 1,
+            "content_index": 0,
+            "delta": "Half a sen",
+        },
     ):
         assembly.fold(assembly.take(event))
     spoken = assembly.message()
@@ -319,7 +412,11 @@ def test_lone_surrogates_pass():
 def test_the_old_single_call_is_told_as_a_list_of_one():
     seen = seen_of(
         "openai.chat",
-        {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+        {
+            "role": "assistant",
+            "content": None,
+            "function_call": {"name": "look", "arguments": "{}"},
+        },
         {"role": "function", "name": "look", "content": "found"},
     )
     call, answer = context("openai.chat", seen)

@@ -64,7 +64,9 @@ async def aread_responses(provider):
 
 async def aread_anthropic(provider):
     client = anthropic.AsyncAnthropic(base_url=provider.url, api_key="none", max_retries=0)
-    async for event in await client.messages.create(model="m", messages=ASK, max_tokens=9, stream=True):
+    async for event in await client.messages.create(
+        model="m", messages=ASK, max_tokens=9, stream=True
+    ):
         yield event
 
 
@@ -86,19 +88,35 @@ CLIENTS = [
     pytest.param("openai.chat", "completions", chat_script, read_chat, id="chat"),
     pytest.param("openai.chat", "completions", chat_script, _gathered(aread_chat), id="chat-async"),
     pytest.param("openai.responses", "responses", responses_script, read_responses, id="responses"),
-    pytest.param("openai.responses", "responses", responses_script, _gathered(aread_responses), id="responses-async"),
-    pytest.param("anthropic", "messages", anthropic_script, read_anthropic, id="anthropic"),
-    pytest.param("anthropic", "messages", anthropic_script, _gathered(aread_anthropic), id="anthropic-async"),
-    pytest.param("anthropic", "messages", anthropic_script, read_anthropic_helper, id="anthropic-helper"),
     pytest.param(
-        "anthropic", "messages", anthropic_script, _gathered(aread_anthropic_helper), id="anthropic-helper-async"
+        "openai.responses",
+        "responses",
+        responses_script,
+        _gathered(aread_responses),
+        id="responses-async",
+    ),
+    pytest.param("anthropic", "messages", anthropic_script, read_anthropic, id="anthropic"),
+    pytest.param(
+        "anthropic", "messages", anthropic_script, _gathered(aread_anthropic), id="anthropic-async"
+    ),
+    pytest.param(
+        "anthropic", "messages", anthropic_script, read_anthropic_helper, id="anthropic-helper"
+    ),
+    pytest.param(
+        "anthropic",
+        "messages",
+        anthropic_script,
+        _gathered(aread_anthropic_helper),
+        id="anthropic-helper-async",
     ),
 ]
 SYNC = [CLIENTS[0], CLIENTS[2], CLIENTS[4], CLIENTS[6]]
 
 
 def assemble(format_name, chunks):
-    """The message of a stream, and the text that was shown on the way; a broken connection ends it like a cut."""
+    """The message of a stream, and the text that was shown on the way; a broken connection ends it
+    like a cut.
+    """
     assembly = registry.get(format_name).assembly()
     text = ""
     try:
@@ -107,7 +125,9 @@ def assemble(format_name, chunks):
             assembly.fold(deltas)
             text += shown(deltas)
     except Exception as error:
-        assert "peer closed" in str(error) or "incomplete" in str(error) or "onnection" in str(error), repr(error)
+        assert (
+            "peer closed" in str(error) or "incomplete" in str(error) or "onnection" in str(error)
+        ), repr(error)
     return assembly, text
 
 
@@ -116,16 +136,23 @@ def parts(format_name, spoken):
 
 
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), CLIENTS)
-def test_text_and_calls_with_split_arguments_come_out_whole(provider, format_name, path, script, read):
+def test_text_and_calls_with_split_arguments_come_out_whole(
+    provider, format_name, path, script, read
+):
     provider.script(path, script(["I'll ", "look."], calls=CALLS))
     assembly, text = assemble(format_name, read(provider))
     spoken = assembly.message()
     assert text == "I'll look."
-    assert [part.text for part in parts(format_name, spoken) if isinstance(part, Text)] == ["I'll look."]
+    assert [part.text for part in parts(format_name, spoken) if isinstance(part, Text)] == [
+        "I'll look."
+    ]
     calls = [part for part in parts(format_name, spoken) if isinstance(part, Call)]
     assert [(call.id, call.name) for call in calls] == [("call_1", "look"), ("call_2", "wait")]
     assert calls[0].arguments.replace(" ", "") == '{"place":"here"}'
-    assert [(call.id, call.whole) for call in spoken.note.calls] == [("call_1", True), ("call_2", True)]
+    assert [(call.id, call.whole) for call in spoken.note.calls] == [
+        ("call_1", True),
+        ("call_2", True),
+    ]
     assert assembly.complete and not spoken.note.partial
 
 
@@ -147,7 +174,9 @@ def test_reasoning_is_kept_and_not_shown(provider, format_name, path, script, re
     provider.script(path, script(["Done."], **thoughts))
     assembly, text = assemble(format_name, read(provider))
     assert text == "Done."
-    thinking = [part for part in parts(format_name, assembly.message()) if isinstance(part, Thinking)]
+    thinking = [
+        part for part in parts(format_name, assembly.message()) if isinstance(part, Thinking)
+    ]
     assert [part.text for part in thinking] == ["Let me think."]
     assert thinking[0].signed == (format_name != "openai.chat")
 
@@ -172,7 +201,10 @@ def test_a_stream_cut_at_any_event_is_partial(provider, format_name, path, scrip
         assert not assembly.complete
         if spoken is not None:
             assert spoken.note.partial and not spoken.note.plain
-            assert "".join(part.text for part in parts(format_name, spoken) if isinstance(part, Text)) == text
+            assert (
+                "".join(part.text for part in parts(format_name, spoken) if isinstance(part, Text))
+                == text
+            )
         else:
             assert text == ""
 
@@ -200,7 +232,9 @@ def test_a_response_is_kept_verbatim(provider):
 
 
 def test_signed_thinking_is_kept_verbatim(provider):
-    provider.script("messages", anthropic_script(["Hi."], thinking=["Let ", "me."], signature="abc=="))
+    provider.script(
+        "messages", anthropic_script(["Hi."], thinking=["Let ", "me."], signature="abc==")
+    )
     spoken = assemble("anthropic", read_anthropic(provider))[0].message()
     thinking, text = thaw(spoken.body)["content"]
     assert thinking == {"type": "thinking", "thinking": "Let me.", "signature": "abc=="}
@@ -239,7 +273,9 @@ def test_deltas_read_back_from_the_journal_fold_to_the_same_message(format_name,
     revived = registry.get(format_name).assembly()
     rows = data.draw(st.integers(1, 4))
     for begin in range(0, len(taken), rows):
-        revived.fold(unpack(pack([delta for deltas in taken[begin : begin + rows] for delta in deltas])))
+        revived.fold(
+            unpack(pack([delta for deltas in taken[begin : begin + rows] for delta in deltas]))
+        )
     assert revived.message() == live.message()
     assert revived.complete == live.complete
 
@@ -259,10 +295,16 @@ def test_other_choices_are_passed_over():
 
 
 def test_words_of_a_server_that_sends_only_finished_items_are_shown():
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
+    item = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hello."}],
+    }
     assembly = registry.get("openai.responses").assembly()
     deltas = assembly.take({"type": "response.output_item.done", "output_index": 0, "item": item})
-    deltas += assembly.take({"type": "response.completed", "response": {"status": "completed", "output": [item]}})
+    deltas += assembly.take(
+        {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    )
     assert shown(deltas) == "Hello."
 
 
@@ -273,16 +315,28 @@ def test_citations_and_server_tools_are_kept_verbatim():
     assembly = registry.get("anthropic").assembly()
     for event in (
         {"type": "content_block_start", "index": 0, "content_block": search},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'},
+        },
         {"type": "content_block_start", "index": 1, "content_block": found},
         {"type": "content_block_start", "index": 2, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 2, "delta": {"type": "citations_delta", "citation": cited}},
+        {
+            "type": "content_block_delta",
+            "index": 2,
+            "delta": {"type": "citations_delta", "citation": cited},
+        },
         {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "X."}},
         {"type": "message_stop"},
     ):
         assembly.fold(assembly.take(event))
     blocks = thaw(assembly.message().body)["content"]
-    assert blocks == [{**search, "input": {"q": 1}}, found, {"type": "text", "text": "X.", "citations": [cited]}]
+    assert blocks == [
+        {**search, "input": {"q": 1}},
+        found,
+        {"type": "text", "text": "X.", "citations": [cited]},
+    ]
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

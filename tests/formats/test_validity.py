@@ -77,12 +77,17 @@ def test_shaping_twice_gives_equal_requests_and_leaves_the_steps_alone(target, s
 
 
 CALLED = {
-    "openai.chat": {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    "openai.chat": {
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ]
+    },
     "anthropic": {"content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
     "holdfast": {"parts": [{"type": "call", "id": "c1", "name": "f", "arguments": "{}"}]},
 }
-"""A call, in the formats in which others than the model can be made to say one. In the fourth a call is an item of its
-own, and has no role."""
+"""A call, in the formats in which others than the model can be made to say one. In the fourth a
+call is an item of its own, and has no role.
+"""
 WORDS = {
     "openai.chat": {"content": "Look."},
     "anthropic": {"content": [{"type": "text", "text": "Look."}]},
@@ -90,8 +95,14 @@ WORDS = {
 }
 RESULT = {
     "openai.chat": {"role": "tool", "tool_call_id": "c1", "content": "found"},
-    "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "found"}]},
-    "holdfast": {"role": "tool", "parts": [{"type": "result", "call_id": "c1", "content": "found"}]},
+    "anthropic": {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "found"}],
+    },
+    "holdfast": {
+        "role": "tool",
+        "parts": [{"type": "result", "call_id": "c1", "content": "found"}],
+    },
 }
 
 
@@ -106,17 +117,21 @@ def said_by(role, source, *, words):
 def view_of(source, *payloads):
     form = registry.get(source)
     return [
-        StoredMessage(f"m{seq}", seq, 1, form.note(payload), freeze(payload)) for seq, payload in enumerate(payloads, 1)
+        StoredMessage(f"m{seq}", seq, 1, form.note(payload), freeze(payload))
+        for seq, payload in enumerate(payloads, 1)
     ]
 
 
 @pytest.mark.parametrize("target", FORMATS)
 @pytest.mark.parametrize(
-    ("source", "role"), [*((source, role) for source in CALLED for role in ("user", "system")), ("holdfast", "tool")]
+    ("source", "role"),
+    [*((source, role) for source in CALLED for role in ("user", "system")), ("holdfast", "tool")],
 )
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_call_that_no_assistant_made_is_not_shown_and_its_words_are(target, source, role, words, answered):
+def test_a_call_that_no_assistant_made_is_not_shown_and_its_words_are(
+    target, source, role, words, answered
+):
     form = registry.get(source)
     seen = view_of(
         source,

@@ -24,7 +24,11 @@ def told_of(folder, *records):
 
 
 def shown(lines):
-    return [one.origin for one in lines if isinstance(one, Summary) or one.labels.get("visible_to_model", True)]
+    return [
+        one.origin
+        for one in lines
+        if isinstance(one, Summary) or one.labels.get("visible_to_model", True)
+    ]
 
 
 def say(number, text, **more):
@@ -46,7 +50,13 @@ def test_a_prompt_typed_while_claude_works_is_a_message(tmp_path):
         line(3, "user", [result]),
         note(4, "u3"),
         note(5, "u4", "queued_command", prompt="Row two as well.", commandMode="prompt"),
-        note(6, "u5", "queued_command", prompt=[{"type": "text", "text": "And row three."}], commandMode="prompt"),
+        note(
+            6,
+            "u5",
+            "queued_command",
+            prompt=[{"type": "text", "text": "And row three."}],
+            commandMode="prompt",
+        ),
         say(7, "All rows are wet."),
     )
     assert shown(lines) == ["u1", "u2", "u3", "u5", "u6", "u7"]
@@ -84,7 +94,14 @@ def test_a_rewind_is_seen_through_what_claude_notes_between(tmp_path):
         say(7, "Another answer."),
     )
     assert shown(lines) == ["u1", "u2", "u6", "u7"]
-    assert [one.labels.get("left", False) for one in lines] == [False, False, True, True, False, False]
+    assert [one.labels.get("left", False) for one in lines] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_first_prompt_that_was_edited_leaves_all_that_followed_it(tmp_path):
@@ -94,7 +111,12 @@ def test_a_first_prompt_that_was_edited_leaves_all_that_followed_it(tmp_path):
 
 
 def test_lines_whose_beginning_is_lost_stay(tmp_path):
-    lost = [line(1, "user", "Is the pear ripe?"), say(2, "It is."), line(4, "user", "And the plum?"), say(5, "Yes.")]
+    lost = [
+        line(1, "user", "Is the pear ripe?"),
+        say(2, "It is."),
+        line(4, "user", "And the plum?"),
+        say(5, "Yes."),
+    ]
     assert shown(told_of(tmp_path, *lost)[1]) == ["u1", "u2", "u4", "u5"]
 
 
@@ -131,13 +153,21 @@ def test_an_answer_stays_together_when_its_calls_ran_while_it_was_spoken(tmp_pat
 
 def test_a_compaction_keeps_the_messages_that_it_names(tmp_path):
     kept = {"preservedMessages": {"anchorUuid": "u8", "uuids": ["u6"]}}
-    boundary = {"type": "system", "subtype": "compact_boundary", "content": "", "uuid": "b", "compactMetadata": kept}
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "content": "",
+        "uuid": "b",
+        "compactMetadata": kept,
+    }
     boundary |= {"parentUuid": None, "logicalParentUuid": "u6", "timestamp": stores.at(7)}
     summary = line(8, "user", "All rows are wet.", parentUuid="b", isCompactSummary=True)
     _, lines = told_of(tmp_path, *stores.Claude.records(), boundary, summary)
     assert lines[-1].keeps == ("u6",)
     older = {"preservedSegment": {"headUuid": "u5", "anchorUuid": "u8", "tailUuid": "u6"}}
-    _, lines = told_of(tmp_path, *stores.Claude.records(), {**boundary, "compactMetadata": older}, summary)
+    _, lines = told_of(
+        tmp_path, *stores.Claude.records(), {**boundary, "compactMetadata": older}, summary
+    )
     assert lines[-1].keeps == ("u5", "u6")
 
 
@@ -146,8 +176,12 @@ def test_a_subagent_has_a_parent(tmp_path):
     folder.mkdir(parents=True)
     path = folder / "agent-a1.jsonl"
     aside = {"isSidechain": True}
-    stores.Claude.write(path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)])
-    path.with_name("agent-a1.meta.json").write_text('{"agentType": "counter", "toolUseId": "toolu_1"}')
+    stores.Claude.write(
+        path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)]
+    )
+    path.with_name("agent-a1.meta.json").write_text(
+        '{"agentType": "counter", "toolUseId": "toolu_1"}'
+    )
     story, lines, _ = told(path)
     assert (story.id, story.parent, story.lineage) == (f"{SESSION}/agent-a1", SESSION, "delegate")
     assert story.facts["agent"]["toolUseId"] == "toolu_1" and shown(lines) == ["u1", "u2"]
@@ -156,12 +190,16 @@ def test_a_subagent_has_a_parent(tmp_path):
 def test_a_subagent_is_called_by_what_its_lines_say_whatever_its_file_is_called(tmp_path):
     path = tmp_path / "copy of an agent.jsonl"
     aside = {"isSidechain": True, "agentId": "a3677f021342e156c"}
-    stores.Claude.write(path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)])
+    stores.Claude.write(
+        path, [line(1, "user", "Count the bees.", **aside), say(2, "Twelve.", **aside)]
+    )
     story, _, _ = told(path)
     assert (story.id, story.parent) == (f"{SESSION}/agent-a3677f021342e156c", SESSION)
     shelf = detect.open_shelf("claude", path)
     try:
-        assert [len(list(shelf.sessions(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")] == [1, 1, 0]
+        assert [
+            len(list(shelf.sessions(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")
+        ] == [1, 1, 0]
     finally:
         shelf.close()
 
@@ -183,7 +221,18 @@ def test_outputs_too_large_for_a_line_are_carried(tmp_path):
 
 def test_lines_of_a_type_that_nobody_knows_are_counted(tmp_path):
     odd = {"type": "telepathy", "sessionId": SESSION}
-    path = stores.made(stores.Claude, tmp_path, [*stores.Claude.records(), odd, odd, note(9, "u6", "whisper")])
+    path = stores.made(
+        stores.Claude, tmp_path, [*stores.Claude.records(), odd, odd, note(9, "u6", "whisper")]
+    )
     assert told(path)[2].not_examined() == {"attachment/whisper": 1, "telepathy": 2}
-    known = [{"type": "queue-operation", "sessionId": SESSION}, {"type": "cost-state"}, note(9, "u6", "date")]
-    assert told(stores.made(stores.Claude, tmp_path, [*stores.Claude.records(), *known]))[2].not_examined() == {}
+    known = [
+        {"type": "queue-operation", "sessionId": SESSION},
+        {"type": "cost-state"},
+        note(9, "u6", "date"),
+    ]
+    assert (
+        told(stores.made(stores.Claude, tmp_path, [*stores.Claude.records(), *known]))[
+            2
+        ].not_examined()
+        == {}
+    )

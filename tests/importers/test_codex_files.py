@@ -8,15 +8,28 @@ from holdfast.importers import detect
 from holdfast.importers.foreign_session import Summary
 from holdfast.runtime.transfer.import_store import bring
 
-THREADS = {name: f"0199aaaa-0000-7000-8000-00000000000{number}" for number, name in enumerate(("old", "new", "third"))}
+THREADS = {
+    name: f"0199aaaa-0000-7000-8000-00000000000{number}"
+    for number, name in enumerate(("old", "new", "third"))
+}
 
 
 def user(text, **more):
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}], **more}
+    return {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": text}],
+        **more,
+    }
 
 
 def say(text, **more):
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}], **more}
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+        **more,
+    }
 
 
 def context(folder="/orchard"):
@@ -30,12 +43,18 @@ def rollout(folder, name, *items, first=0, base=None, segment="", hour=8):
         meta["history_base"] = {"thread_id": THREADS[base[0]], "end_ordinal_exclusive": base[1]}
     lines = [{"type": "session_meta", "payload": meta}]
     for item in items:
-        kind = "event_msg" if item["type"] in ("thread_rolled_back", "telepathy") else "response_item"
-        lines.append({"type": "compacted" if "replacement_history" in item else kind, "payload": item})
+        kind = (
+            "event_msg" if item["type"] in ("thread_rolled_back", "telepathy") else "response_item"
+        )
+        lines.append(
+            {"type": "compacted" if "replacement_history" in item else kind, "payload": item}
+        )
     day = folder / "sessions" / "2026" / "09" / "21"
     day.mkdir(parents=True, exist_ok=True)
     path = day / f"rollout-2026-09-21T{hour:02d}-00-00-{THREADS[name]}{segment}.jsonl"
-    written = [{"timestamp": stores.at(n), "ordinal": first + n, **line} for n, line in enumerate(lines)]
+    written = [
+        {"timestamp": stores.at(n), "ordinal": first + n, **line} for n, line in enumerate(lines)
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in written))
     return path
 
@@ -54,7 +73,9 @@ def texts(context):
 
 
 def _words(content):
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def brought(folder, path, name):
@@ -65,7 +86,10 @@ def brought(folder, path, name):
         shelf.close()
         for info in store.sessions(limit=20):
             session = store.get(info.id)
-            if any(one.labels.get("story", {}).get("id") == THREADS[name] for one in session.transcript()):
+            if any(
+                one.labels.get("story", {}).get("id") == THREADS[name]
+                for one in session.transcript()
+            ):
                 return list(session.context("openai.responses"))
     raise AssertionError(f"{name} did not come over")
 
@@ -75,7 +99,11 @@ def test_a_fork_has_the_past_of_its_parent_up_to_where_they_parted(tmp_path):
     fork = rollout(tmp_path, "new", user("Three."), say("3."), first=3, base=("old", 3), hour=9)
     [(parent, _), (story, _)] = stories(fork)
     assert (parent.id, story.id) == (THREADS["old"], THREADS["new"])
-    assert (story.parent, story.lineage, story.parent_origin) == (THREADS["old"], "branch", "line 3")
+    assert (story.parent, story.lineage, story.parent_origin) == (
+        THREADS["old"],
+        "branch",
+        "line 3",
+    )
     assert texts(brought(tmp_path, fork, "new")) == ["One.", "1.", "Three.", "3."]
 
 
@@ -104,22 +132,47 @@ def test_a_context_has_nothing_that_codex_keeps_for_itself(tmp_path):
 
 def test_as_many_turns_are_rolled_back_as_it_says(tmp_path):
     """A turn begins with what a person says, not with what Codex says of itself in their voice."""
-    turns = [context(), user("One."), say("1."), context("/barn"), user("Two."), say("2."), user("Three."), say("3.")]
+    turns = [
+        context(),
+        user("One."),
+        say("1."),
+        context("/barn"),
+        user("Two."),
+        say("2."),
+        user("Three."),
+        say("3."),
+    ]
     for count, left in {1: 2, 2: 4, 3: 7, 9: 7}.items():
         back = {"type": "thread_rolled_back", "num_turns": count}
         [(_, lines)] = stories(rollout(tmp_path, "old", *turns, back))
-        assert [one.labels.get("left", False) for one in lines] == [False] * (8 - left) + [True] * left, count
+        assert [one.labels.get("left", False) for one in lines] == [False] * (8 - left) + [
+            True
+        ] * left, count
 
 
 def test_turns_that_were_taken_back_into_another_file_are_left(tmp_path):
     first = rollout(tmp_path, "old", user("One."), say("1."), user("Two."), say("2."))
     second = rollout(
-        tmp_path, "old", user("Three."), say("3."), first=3, base=("old", 3), segment="_0199bbbb-0000", hour=9
+        tmp_path,
+        "old",
+        user("Three."),
+        say("3."),
+        first=3,
+        base=("old", 3),
+        segment="_0199bbbb-0000",
+        hour=9,
     )
     for path in (first, second):
         [(story, lines)] = stories(path)
         assert story.id == THREADS["old"] and story.parent is None
-        assert [one.labels.get("left", False) for one in lines] == [False, False, True, True, False, False]
+        assert [one.labels.get("left", False) for one in lines] == [
+            False,
+            False,
+            True,
+            True,
+            False,
+            False,
+        ]
         assert len({one.origin for one in lines}) == 6
         assert texts(brought(tmp_path, path, "old")) == ["One.", "1.", "Three.", "3."]
 
@@ -134,16 +187,35 @@ def test_after_a_compaction_the_model_sees_its_new_history_in_its_order(tmp_path
     [summary] = [one for one in lines if isinstance(one, Summary)]
     assert summary.keeps == ("line 2", "line 6, 2", "line 4")
     shown = texts(brought(tmp_path, path, "old"))
-    assert [text[:12] for text in shown] == ["One.", "<environment", "Two.", "A summary of", "Three."]
+    assert [text[:12] for text in shown] == [
+        "One.",
+        "<environment",
+        "Two.",
+        "A summary of",
+        "Three.",
+    ]
 
 
 def test_a_second_compaction_repeats_what_the_first_one_kept(tmp_path):
     one = user("One.", id="m1")
-    histories = [[one, user("A first summary.", id="s1")], [one, user("Two.", id="m3"), user("A second one.", id="s2")]]
+    histories = [
+        [one, user("A first summary.", id="s1")],
+        [one, user("Two.", id="m3"), user("A second one.", id="s2")],
+    ]
     first, second = (
-        {"type": None, "message": _words(told[-1]["content"]), "replacement_history": told} for told in histories
+        {"type": None, "message": _words(told[-1]["content"]), "replacement_history": told}
+        for told in histories
     )
-    path = rollout(tmp_path, "old", one, say("1.", id="m2"), first, user("Two.", id="m3"), say("2.", id="m4"), second)
+    path = rollout(
+        tmp_path,
+        "old",
+        one,
+        say("1.", id="m2"),
+        first,
+        user("Two.", id="m3"),
+        say("2.", id="m4"),
+        second,
+    )
     assert texts(brought(tmp_path, path, "old")) == ["One.", "Two.", "A second one."]
 
 

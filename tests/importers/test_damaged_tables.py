@@ -1,6 +1,8 @@
-"""Tables of damaged SQLite stores: every row that SQLite itself can find is read, and what is lost is told exactly.
+"""Tables of damaged SQLite stores: every row that SQLite itself can find is read, and what is lost
+is told exactly.
 
-What can be found is asked of SQLite in the plainest way there is, `SELECT … WHERE rowid = ?`, one id after the other.
+What can be found is asked of SQLite in the plainest way there is, `SELECT … WHERE rowid = ?`, one
+id after the other.
 """
 
 import gzip
@@ -28,9 +30,13 @@ LONG = "word " * 40
 
 def agents_store(path, count=90):
     records = item_stores.Agents.records()[:1] * count
-    item_stores.Agents.write(path, [{**record, "content": f"Line {n}. {LONG}"} for n, record in enumerate(records)])
+    item_stores.Agents.write(
+        path, [{**record, "content": f"Line {n}. {LONG}"} for n, record in enumerate(records)]
+    )
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE agent_messages SET session_id = 't' WHERE id > ?", (count * 2 // 3,))
+        database.execute(
+            "UPDATE agent_messages SET session_id = 't' WHERE id > ?", (count * 2 // 3,)
+        )
     database.close()
     return path
 
@@ -49,8 +55,16 @@ def hermes_store(path, count=60):
     with sqlite3.connect(path) as database:
         names = [name for (name,) in database.execute("SELECT id FROM sessions ORDER BY id")]
         for number in range(count):
-            row = (names[number // 20 % len(names)], "user", f"Line {number}. {LONG}", 1_790_000_000.0 + number)
-            database.execute("INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)", row)
+            row = (
+                names[number // 20 % len(names)],
+                "user",
+                f"Line {number}. {LONG}",
+                1_790_000_000.0 + number,
+            )
+            database.execute(
+                "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
+                row,
+            )
     database.close()
     return path
 
@@ -69,13 +83,19 @@ programs = pytest.mark.parametrize("program", STORES)
 
 
 def real_store(program, path, count=120):
-    """A store that the program made, with its messages again and again so that they fill some pages."""
+    """A store that the program made, with its messages again and again so that they fill some
+    pages.
+    """
     path.write_bytes(gzip.decompress((SAMPLES / REAL[program]).read_bytes()))
     table = STORES[program][1]
     with sqlite3.connect(path) as database:
-        names = ", ".join(name for _, name, *_ in database.execute(f"PRAGMA table_info({table})") if name != "id")
+        names = ", ".join(
+            name for _, name, *_ in database.execute(f"PRAGMA table_info({table})") if name != "id"
+        )
         while database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] < count:
-            database.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {table} ORDER BY id LIMIT 10")
+            database.execute(
+                f"INSERT INTO {table} ({names}) SELECT {names} FROM {table} ORDER BY id LIMIT 10"
+            )
     database.close()
     return path
 
@@ -85,7 +105,9 @@ def opened(program, path):
 
 
 def rows_read(program, path):
-    """The ids of the rows that a reader reads or tells one by one, and the places of the stretches that it tells."""
+    """The ids of the rows that a reader reads or tells one by one, and the places of the stretches
+    that it tells.
+    """
     store = opened(program, path)
     try:
         if program == "hermes":
@@ -105,7 +127,9 @@ def _number(place):
 
 
 def rows_there(program, path, last=200):
-    """The ids of the rows that SQLite finds one by one; None when it does not even know the table."""
+    """The ids of the rows that SQLite finds one by one; None when it does not even know
+    the table.
+    """
     database = sqlite3.connect(path)
     database.text_factory = bytes
     found = set()
@@ -138,7 +162,10 @@ def test_whichever_page_is_gone_every_row_that_can_be_found_is_read(tmp_path, pr
         lost = sorted(everything - there)
         if lost and there:
             cost += 1
-            ends = [str(lost[0]) if lost[0] > 1 else "first", str(lost[-1]) if lost[-1] < max(everything) else "end"]
+            ends = [
+                str(lost[0]) if lost[0] > 1 else "first",
+                str(lost[-1]) if lost[-1] < max(everything) else "end",
+            ]
             [place] = [place for place in told if place.startswith(f"{STORES[program][1]}, ")]
             assert all(end in place for end in ends), place
     assert cost > 2
@@ -150,13 +177,19 @@ def leaf_cells(raw, root):
     start = (root - 1) * PAGE
     for place in range(int.from_bytes(raw[start + 3 : start + 5], "big")):
         head = 12 if raw[start] == 5 else 8
-        cell = start + int.from_bytes(raw[start + head + 2 * place : start + head + 2 * place + 2], "big")
+        cell = start + int.from_bytes(
+            raw[start + head + 2 * place : start + head + 2 * place + 2], "big"
+        )
         if raw[start] == 5:
             found |= leaf_cells(raw, int.from_bytes(raw[cell : cell + 4], "big"))
         else:
             size = 1 if raw[cell] < 128 else 2
             found[raw[cell + size]] = cell + size
-    return found | (leaf_cells(raw, int.from_bytes(raw[start + 8 : start + 12], "big")) if raw[start] == 5 else {})
+    return found | (
+        leaf_cells(raw, int.from_bytes(raw[start + 8 : start + 12], "big"))
+        if raw[start] == 5
+        else {}
+    )
 
 
 @programs
@@ -196,7 +229,12 @@ def test_rows_whose_ids_lie_far_apart_are_found_behind_a_damaged_page(tmp_path):
     there = set()
     for id in range(1_000_000, 91_000_000, 1_000_000):
         try:
-            there |= {id for _ in database.execute("SELECT * FROM agent_messages WHERE id = ?", (id,)).fetchall()}
+            there |= {
+                id
+                for _ in database.execute(
+                    "SELECT * FROM agent_messages WHERE id = ?", (id,)
+                ).fetchall()
+            }
         except sqlite3.DatabaseError:
             continue
     database.close()
@@ -204,7 +242,10 @@ def test_rows_whose_ids_lie_far_apart_are_found_behind_a_damaged_page(tmp_path):
     assert 40 < len(there) < 90 and read == there
     [gap] = [place for place in told if place.startswith("agent_messages, row ")]
     lost = set(range(1_000_000, 91_000_000, 1_000_000)) - there
-    assert gap.split()[2] == str(min(lost) - 999_999) and min(lost) < int(gap.split()[-1]) < max(lost) + 1_000_000
+    assert (
+        gap.split()[2] == str(min(lost) - 999_999)
+        and min(lost) < int(gap.split()[-1]) < max(lost) + 1_000_000
+    )
 
 
 def test_what_was_not_looked_for_is_said(tmp_path, monkeypatch):
@@ -236,24 +277,41 @@ def changed(program, path, *statements):
 
 
 @pytest.mark.parametrize(
-    ("program", "column"), [("agents", "created_at"), ("goose", "created_timestamp"), ("hermes", "timestamp")]
+    ("program", "column"),
+    [("agents", "created_at"), ("goose", "created_timestamp"), ("hermes", "timestamp")],
 )
 def test_a_time_that_is_no_text_costs_itself_and_no_words(tmp_path, program, column):
     whole, _ = rows_read(program, STORES[program][0](tmp_path / "whole.db", 30))
-    path = changed(program, tmp_path / "s.db", f"UPDATE {STORES[program][1]} SET {column} = {BAD} WHERE id = 12")
+    path = changed(
+        program,
+        tmp_path / "s.db",
+        f"UPDATE {STORES[program][1]} SET {column} = {BAD} WHERE id = 12",
+    )
     read, _ = rows_read(program, path)
     assert read == whole
     assert command("import", path, "--into", tmp_path / "agent.db").code == 0
     with holdfast.open(tmp_path / "agent.db") as store:
-        said = json.dumps([str(message.text) for one in store.sessions() for message in store.get(one.id).transcript()])
+        said = json.dumps(
+            [
+                str(message.text)
+                for one in store.sessions()
+                for message in store.get(one.id).transcript()
+            ]
+        )
     assert said.count("Line ") == 30
 
 
 @programs
 @pytest.mark.parametrize("value", ["x'00ff'", BAD], ids=["bytes", "no-utf8"])
-def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(tmp_path, program, value):
+def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(
+    tmp_path, program, value
+):
     whole, _ = rows_read(program, STORES[program][0](tmp_path / "whole.db", 30))
-    path = changed(program, tmp_path / "s.db", f"UPDATE {STORES[program][1]} SET session_id = {value} WHERE id = 12")
+    path = changed(
+        program,
+        tmp_path / "s.db",
+        f"UPDATE {STORES[program][1]} SET session_id = {value} WHERE id = 12",
+    )
     assert rows_read(program, path)[0] == whole
     told = command("import", path, "--into", tmp_path / "agent.db", "--json")
     assert told.code == 0 and told.json["stores"][0]["messages"] == len(whole)
@@ -266,7 +324,9 @@ def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(tmp_
 def test_a_session_whose_id_is_no_text_stops_no_other(tmp_path, program, value):
     table, column = ("agent_sessions", "session_id") if program == "agents" else ("sessions", "id")
     whole, _ = rows_read(program, STORES[program][0](tmp_path / "whole.db", 30))
-    statement = f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT min(rowid) FROM {table})"
+    statement = (
+        f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT min(rowid) FROM {table})"
+    )
     path = changed(program, tmp_path / "s.db", statement)
     assert rows_read(program, path)[0] == whole
     assert command("import", path, "--into", tmp_path / "agent.db").code == 0
@@ -281,7 +341,10 @@ def test_a_number_that_is_none_in_json_stops_no_import_of_goose(tmp_path):
 
 
 def test_a_column_that_computes_too_much_is_not_read(tmp_path):
-    huge = "ALTER TABLE messages ADD COLUMN g TEXT GENERATED ALWAYS AS (hex(zeroblob(100000000))) VIRTUAL"
+    huge = (
+        "ALTER TABLE messages ADD COLUMN g TEXT GENERATED ALWAYS AS (hex(zeroblob(100000000))) "
+        "VIRTUAL"
+    )
     path = changed("goose", tmp_path / "s.db", huge)
     shelf = GooseReader(path)
     assert sum(len(list(story.lines)) for story in shelf.sessions()) == 30
@@ -291,7 +354,11 @@ def test_a_column_that_computes_too_much_is_not_read(tmp_path):
 
 
 def test_sessions_that_cant_be_read_stop_the_healing_of_no_other(tmp_path):
-    path = changed("agents", tmp_path / "s.db", "UPDATE agent_messages SET message_data = 'cut' WHERE session_id = 't'")
+    path = changed(
+        "agents",
+        tmp_path / "s.db",
+        "UPDATE agent_messages SET message_data = 'cut' WHERE session_id = 't'",
+    )
     told = command("doctor", path, "--json").json["totals"]["rules"]
     assert set(told) == {"agents/unreadable-record"}
     assert command("doctor", path, "--heal", tmp_path / "healed.db").code in (0, 1)

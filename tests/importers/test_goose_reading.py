@@ -1,4 +1,6 @@
-"""goose's stores are read as they are: every release, every shape, every row, and nothing of the original changes."""
+"""goose's stores are read as they are: every release, every shape, every row, and nothing of the
+original changes.
+"""
 
 import json
 import os
@@ -57,7 +59,9 @@ def test_a_store_is_known_by_what_is_in_it(tmp_path):
     lines = tmp_path / "20250430_080000.jsonl"
     lines.write_bytes(legacy_lines(("user", text("How many poles?"))))
     headless = tmp_path / "torn.jsonl"
-    headless.write_bytes(b'{"working_dir": "/ho\n' + legacy_lines(("user", text("Hm?"))).split(b"\n")[1])
+    headless.write_bytes(
+        b'{"working_dir": "/ho\n' + legacy_lines(("user", text("Hm?"))).split(b"\n")[1]
+    )
     exported = tmp_path / "export.json"
     exported.write_text(json.dumps(export(("user", text("How many poles?"))), indent=1))
     assert all(map(recognises, (database, lines, headless, exported)))
@@ -76,7 +80,9 @@ def test_what_others_keep_is_not_taken_for_gooses(tmp_path):
     }
     for name, raw in strange.items():
         (tmp_path / name).write_bytes(raw)
-    assert not any(recognises(tmp_path / name) for name in ("sessions.db", "not there", ".", *strange))
+    assert not any(
+        recognises(tmp_path / name) for name in ("sessions.db", "not there", ".", *strange)
+    )
 
 
 @pytest.mark.parametrize("schema", range(6, 17))
@@ -84,7 +90,11 @@ def test_every_release_tells_the_same_words(tmp_path, schema):
     found, lines = stories(built(tmp_path / "sessions.db", one_call, schema=schema))["20260921_1"]
     assert said(lines)[0] == "How many pear trees?"
     assert said(lines)[-1] == "There are 41."
-    assert (found.title, len(lines), len({line.origin for line in lines})) == ("About 20260921_1", 5, 5)
+    assert (found.title, len(lines), len({line.origin for line in lines})) == (
+        "About 20260921_1",
+        5,
+        5,
+    )
 
 
 def test_rows_are_told_by_their_time_and_then_by_their_number(store):
@@ -103,7 +113,9 @@ def test_rows_that_lie_in_the_log_alone_are_read_and_the_original_stays_as_it_wa
         os.utime(kept / file.name, ns=(1_000_000_000, 2_000_000_000))
 
     def times():
-        return {path.name: (path.stat().st_atime_ns, path.stat().st_mtime_ns) for path in kept.iterdir()}
+        return {
+            path.name: (path.stat().st_atime_ns, path.stat().st_mtime_ns) for path in kept.iterdir()
+        }
 
     before = times()
     assert recognises(kept / "sessions.db")
@@ -117,7 +129,9 @@ def test_rows_that_lie_in_the_log_alone_are_read_and_the_original_stays_as_it_wa
 def test_origins_outlive_growth_and_a_rewriting_of_the_history(store):
     one_call(store)
     before = [line.origin for line in stories(store.path)["20260921_1"][1]]
-    rows = store.database.execute("SELECT message_id, session_id, role, content_json, created_timestamp FROM messages")
+    rows = store.database.execute(
+        "SELECT message_id, session_id, role, content_json, created_timestamp FROM messages"
+    )
     rows = rows.fetchall()
     store.database.execute("DELETE FROM messages")
     for row in rows:
@@ -128,7 +142,10 @@ def test_origins_outlive_growth_and_a_rewriting_of_the_history(store):
 
 
 def test_rows_of_the_first_releases_keep_their_origin_when_goose_names_them(tmp_path):
-    old = [line.origin for line in stories(built(tmp_path / "old.db", two_prompts, schema=6))["20260921_1"][1]]
+    old = [
+        line.origin
+        for line in stories(built(tmp_path / "old.db", two_prompts, schema=6))["20260921_1"][1]
+    ]
     with GooseStore(tmp_path / "new.db", 7) as store:
         store.session("20260921_1")
         two_prompts(store)
@@ -143,9 +160,17 @@ def test_an_id_that_comes_again_is_numbered(tmp_path):
 
 def test_flags_are_labels_and_facts_of_a_reply_are_beside_it(store):
     store.say("user", text("For the model."), seen=(False, True))
-    store.say("assistant", text("For readers."), seen=(True, False), metadata={"inference": {"requestedModel": "pear"}})
+    store.say(
+        "assistant",
+        text("For readers."),
+        seen=(True, False),
+        metadata={"inference": {"requestedModel": "pear"}},
+    )
     first, second = stories(store.path)["20260921_1"][1]
-    assert (first.labels, second.labels) == ({"visible_to_user": False}, {"visible_to_model": False})
+    assert (first.labels, second.labels) == (
+        {"visible_to_user": False},
+        {"visible_to_model": False},
+    )
     assert (second.usage.output, second.model, second.at) == (40, "pear", store.now * 1000)
 
 
@@ -157,7 +182,10 @@ def test_a_sub_agents_session_follows_from_the_one_that_asked_for_it(tmp_path):
         two_prompts(store)
     found = stories(tmp_path / "sessions.db")
     assert list(found) == ["20260921_1", "20260921_9"]
-    assert (found["20260921_9"][0].parent, found["20260921_9"][0].lineage) == ("20260921_1", "delegate")
+    assert (found["20260921_9"][0].parent, found["20260921_9"][0].lineage) == (
+        "20260921_1",
+        "delegate",
+    )
 
 
 def test_messages_that_goose_does_not_show_are_told_too(tmp_path):
@@ -178,7 +206,11 @@ def test_lines_and_exports_tell_a_session(tmp_path):
 
 def test_a_cut_export_gives_the_messages_that_are_whole(tmp_path):
     path = tmp_path / "export.json"
-    path.write_bytes(json.dumps(export(*(("user", text(f"Line {number}.")) for number in range(3)))).encode()[:-90])
+    path.write_bytes(
+        json.dumps(export(*(("user", text(f"Line {number}.")) for number in range(3)))).encode()[
+            :-90
+        ]
+    )
     found, lines = stories(path)["20260921_1"]
     assert said(lines)[:2] == ["Line 0.", "Line 1."]
     assert found.title == "Poles"
@@ -290,20 +322,34 @@ def three_calls_and_more(store):
         one_call(store)
 
 
-@given(raw=st.one_of(st.binary(max_size=400), st.text(max_size=200).map(str.encode)), kind=st.integers(0, 3))
+@given(
+    raw=st.one_of(st.binary(max_size=400), st.text(max_size=200).map(str.encode)),
+    kind=st.integers(0, 3),
+)
 @settings(max_examples=60)
 def test_any_bytes_are_read_or_refused(tmp_path_factory, raw, kind):
     path = tmp_path_factory.mktemp("any") / "store"
-    begin = (b"", b"SQLite format 3\x00", b'{"working_dir":"/","conversation":[', b'{"message_count":1}\n')[kind]
+    begin = (
+        b"",
+        b"SQLite format 3\x00",
+        b'{"working_dir":"/","conversation":[',
+        b'{"message_count":1}\n',
+    )[kind]
     path.write_bytes(begin + raw)
     recognises(path)
     read_all(path)
 
 
 values = st.one_of(
-    st.none(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.text(max_size=20), st.binary(max_size=20),
-    st.sampled_from(["[" * 5000, '[{"type":"text"}]', "[1, null]", '{"a":1}', '"\\ud800"', "[1e999]", "nul"]),
-)  # fmt: skip
+    st.none(),
+    st.integers(-(2**62), 2**62),
+    st.floats(allow_nan=False),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+    st.sampled_from(
+        ["[" * 5000, '[{"type":"text"}]', "[1, null]", '{"a":1}', '"\\ud800"', "[1e999]", "nul"]
+    ),
+)
 
 
 columns = ("message_id", "role", "content_json", "metadata_json", "created_timestamp", "tokens")
@@ -316,7 +362,13 @@ def test_any_value_in_any_column_is_told(tmp_path_factory, row):
     with GooseStore(path) as store:
         store.session("20260921_1")
         store.say("user", text("Before."))
-        store.say("user", **{name: "" if row[name] is None and name in columns[1:5] else row[name] for name in row})
+        store.say(
+            "user",
+            **{
+                name: "" if row[name] is None and name in columns[1:5] else row[name]
+                for name in row
+            },
+        )
         store.say("user", text("After."))
     lines = stories(path)["20260921_1"][1]
     assert len(lines) == 3
@@ -327,13 +379,21 @@ def test_any_value_in_any_column_is_told(tmp_path_factory, row):
 
 
 def _texts(line):
-    return [block for block in line.payload["content"] if isinstance(block, dict) and block.get("type") == "text"]
+    return [
+        block
+        for block in line.payload["content"]
+        if isinstance(block, dict) and block.get("type") == "text"
+    ]
 
 
 def test_a_large_export_is_taken_apart_message_by_message(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LINE_MAX", 100)
     path = tmp_path / "export.json"
-    path.write_text(json.dumps(export(*(("user", text(f"Line [{number}].")) for number in range(3)), schedule_id=None)))
+    path.write_text(
+        json.dumps(
+            export(*(("user", text(f"Line [{number}].")) for number in range(3)), schedule_id=None)
+        )
+    )
     story, lines = stories(path)["20260921_1"]
     assert said(lines) == ["Line [0].", "Line [1].", "Line [2]."]
     assert (story.title, story.facts["message_count"]) == ("Poles", 3)

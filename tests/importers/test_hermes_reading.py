@@ -1,4 +1,6 @@
-"""Hermes stores, read: what their sessions said, in order, once each, and nothing of the original is touched."""
+"""Hermes stores, read: what their sessions said, in order, once each, and nothing of the original
+is touched.
+"""
 
 import os
 import shutil
@@ -31,7 +33,10 @@ def _held(story: ForeignSession) -> ForeignSession:
 
 
 def texts(story: ForeignSession) -> list[str]:
-    return [line.text if isinstance(line, Summary) else str(line.payload["content"]) for line in story.lines]
+    return [
+        line.text if isinstance(line, Summary) else str(line.payload["content"])
+        for line in story.lines
+    ]
 
 
 def traces(folder: Path) -> dict[str, tuple[bytes, int, int]]:
@@ -58,7 +63,11 @@ def test_a_store_is_known_by_its_tables_and_not_by_its_name(tmp_path):
 
 def test_a_session_is_told_in_the_order_of_its_rows(tmp_path):
     story = read(healthy(tmp_path / "state.db"))["plain"]
-    assert texts(story)[:3] == ["Which berth is free tonight?", "Berth 4 is free until noon.", "Thanks."]
+    assert texts(story)[:3] == [
+        "Which berth is free tonight?",
+        "Berth 4 is free until noon.",
+        "Thanks.",
+    ]
     assert [line.role for line in story.lines] == ["user", "assistant"] * 4
     assert story.instructions == "You keep the harbour book." and story.title == "plain"
     assert story.lines[1].model == "lantern-1" and story.lines[1].at > story.lines[0].at
@@ -78,7 +87,12 @@ def test_a_compaction_in_place_is_a_summary_that_keeps_the_originals(tmp_path):
     story = read(healthy(tmp_path / "state.db"))["compacted"]
     names = {text: line.origin for text, line in zip(texts(story), story.lines, strict=True)}
     (summary,) = [line for line in story.lines if isinstance(line, Summary)]
-    kept = ["Log the ferry at 9.", "Log the yacht at 11.", "Logged, no pilot.", "Log the barge at 12. \n"]
+    kept = [
+        "Log the ferry at 9.",
+        "Log the yacht at 11.",
+        "Logged, no pilot.",
+        "Log the barge at 12. \n",
+    ]
     assert summary.text == SUMMARY
     assert summary.keeps == tuple(names[text] for text in (*kept, "Logged, two hands."))
     assert texts(story)[-3:] == [SUMMARY, "How many so far?", "Four."]
@@ -89,7 +103,12 @@ def test_a_rotation_continues_its_parent_with_a_summary_and_no_copies(tmp_path):
     stories = read(healthy(tmp_path / "state.db"))
     before, after = stories["before"], stories["after"]
     assert (after.parent, after.lineage, after.parent_origin) == ("before", "continues", None)
-    assert texts(after) == [SUMMARY, "Merle and Otter.", "Send them a note.", "Both notes are in the outbox."]
+    assert texts(after) == [
+        SUMMARY,
+        "Merle and Otter.",
+        "Send them a note.",
+        "Both notes are in the outbox.",
+    ]
     origins = [line.origin for line in before.lines]
     assert after.lines[0].keeps == (origins[0], *origins[4:])
     assert (before.ended, before.current, after.current) == ("compression", False, True)
@@ -107,7 +126,10 @@ def test_every_generation_of_a_compaction_keeps_originals(tmp_path):
 def test_what_was_taken_back_and_what_nobody_said_is_kept_and_hidden(tmp_path):
     stories = read(healthy(tmp_path / "state.db"))
     back = [line for line in stories["undone"].lines if line.labels]
-    assert [line.payload["content"] for line in back] == ["Name it after the mayor.", "Done, buoy 17 is the mayor."]
+    assert [line.payload["content"] for line in back] == [
+        "Name it after the mayor.",
+        "Done, buoy 17 is the mayor.",
+    ]
     assert all(line.labels == {"visible_to_model": False, "taken_back": True} for line in back)
     (meta,) = [line for line in stories["first"].lines if line.role == "system"]
     assert meta.labels == {"visible_to_model": False, "session_meta": True}
@@ -134,13 +156,21 @@ def test_nothing_of_a_row_is_lost(tmp_path):
     row = book.say(name, "assistant", "Berth 4.", **columns)
     (line,) = read(book.close())["one"].lines
     assert line.payload["content"] == "Berth 4." and line.payload["reasoning"] == "Look."
-    kept = {"id": row, "token_count": 7, "api_content": "exact", "reasoning_details": '[{"text": "Look."}]'}
+    kept = {
+        "id": row,
+        "token_count": 7,
+        "api_content": "exact",
+        "reasoning_details": '[{"text": "Look."}]',
+    }
     assert kept.items() <= line.payload["_hermes"].items()
     assert line.payload["_hermes"]["finish_reason"] == "stop"
 
 
 def test_contexts_made_of_any_store_are_valid_in_every_format(tmp_path):
-    paths = [healthy(tmp_path / "healthy.db"), *(damaged(tmp_path / f"{name}.db", name) for name in DAMAGE)]
+    paths = [
+        healthy(tmp_path / "healthy.db"),
+        *(damaged(tmp_path / f"{name}.db", name) for name in DAMAGE),
+    ]
     with holdfast.open(tmp_path / "own.db", durability="process") as store:
         for path in paths:
             for story in read(path).values():
@@ -148,7 +178,9 @@ def test_contexts_made_of_any_store_are_valid_in_every_format(tmp_path):
                     continue
                 session = store.session(f"{path.name} {story.id}")
                 for line in story.lines:
-                    if isinstance(line, ForeignMessage) and line.labels.get("visible_to_model", True):
+                    if isinstance(line, ForeignMessage) and line.labels.get(
+                        "visible_to_model", True
+                    ):
                         session.append(line.payload, format=line.format)
                 for format in ("openai.chat", "openai.responses", "anthropic"):
                     assert check(format, list(session.context(format))) == []
@@ -160,7 +192,10 @@ def test_the_original_keeps_its_bytes_its_times_and_its_neighbours(tmp_path):
     path = healthy(folder / "state.db")
     writer = sqlite3.connect(path)
     writer.execute("PRAGMA journal_mode = WAL")
-    writer.execute("INSERT INTO messages (session_id, role, content, timestamp) VALUES ('plain', 'user', 'New.', 2e9)")
+    writer.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('plain', 'user', "
+        "'New.', 2e9)"
+    )
     writer.commit()
     os.utime(path, ns=(10**18, 10**18))
     before = traces(folder)
@@ -180,8 +215,14 @@ def test_a_line_has_the_same_origin_however_much_the_store_grows(tmp_path):
     more = book.turn("compacted", "And the tug?", "Logged too.")
     book.compact("compacted", [], [rows[-1], *more], "[CONTEXT COMPACTION] More.")
     grown = read(book.close())["compacted"]
-    assert [line.origin for line in grown.lines][: len(small.lines)] == [line.origin for line in small.lines]
-    assert texts(grown)[len(small.lines) :] == ["And the tug?", "Logged too.", "[CONTEXT COMPACTION] More."]
+    assert [line.origin for line in grown.lines][: len(small.lines)] == [
+        line.origin for line in small.lines
+    ]
+    assert texts(grown)[len(small.lines) :] == [
+        "And the tug?",
+        "Logged too.",
+        "[CONTEXT COMPACTION] More.",
+    ]
 
 
 def _committed(book: Book) -> Path:
@@ -200,7 +241,11 @@ def test_lines_can_be_gone_through_again(tmp_path):
 @pytest.mark.parametrize("schema", [18, 19, 20, 21])
 def test_older_schemas_are_read_by_the_columns_they_have(tmp_path, schema):
     book = Book(tmp_path / "state.db", schema=schema)
-    makes = [make for make in HEALTHY if schema >= 20 or make.__name__ in ("plain", "branch", "tools", "undone")]
+    makes = [
+        make
+        for make in HEALTHY
+        if schema >= 20 or make.__name__ in ("plain", "branch", "tools", "undone")
+    ]
     for make in makes:
         make(book)
     stories = read(book.close())
@@ -222,7 +267,9 @@ def test_a_damaged_page_costs_the_rows_on_it_and_no_others(tmp_path):
     book = Book(tmp_path / "state.db")
     name = book.session("long")
     for number in range(400):
-        book.say(name, "user" if number % 2 == 0 else "assistant", f"Line {number}. " + "word " * 40)
+        book.say(
+            name, "user" if number % 2 == 0 else "assistant", f"Line {number}. " + "word " * 40
+        )
     path = book.close()
     data = bytearray(path.read_bytes())
     place = data.index(b"Line 200. word")
@@ -233,10 +280,14 @@ def test_a_damaged_page_costs_the_rows_on_it_and_no_others(tmp_path):
     (story,) = shelf.sessions()
     told = texts(story)
     assert (
-        350 < len(told) < 400 and told[0].startswith("ForeignMessage 0.") and told[-1].startswith("ForeignMessage 399.")
+        350 < len(told) < 400
+        and told[0].startswith("ForeignMessage 0.")
+        and told[-1].startswith("ForeignMessage 399.")
     )
     assert not any(text.startswith("ForeignMessage 200.") for text in told)
-    assert [problem.place for problem in shelf.unreadable() if problem.place.startswith("messages, row")]
+    assert [
+        problem.place for problem in shelf.unreadable() if problem.place.startswith("messages, row")
+    ]
     shelf.close()
 
 

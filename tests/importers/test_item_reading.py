@@ -1,4 +1,6 @@
-"""What files of Claude Code, Codex and the Agents SDK tell: every message in order, and nothing can break it."""
+"""What files of Claude Code, Codex and the Agents SDK tell: every message in order, and nothing can
+break it.
+"""
 
 import json
 import os
@@ -42,7 +44,11 @@ def told_of(program, folder, records):
 
 
 def seen(lines):
-    noted = [(line, registry.get(line.format).note(line.payload)) for line in lines if not isinstance(line, Summary)]
+    noted = [
+        (line, registry.get(line.format).note(line.payload))
+        for line in lines
+        if not isinstance(line, Summary)
+    ]
     shown = [(line, note) for line, note in noted if line.labels.get("visible_to_model", True)]
     return [
         StoredMessage(id=line.origin, seq=seq, turn=None, note=note, body=freeze(line.payload))
@@ -63,7 +69,14 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path, program):
 @programs
 def test_a_session_is_told_in_order(tmp_path, program):
     story, lines = told_of(program, tmp_path, program.records())
-    assert [line.role for line in lines] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert [line.role for line in lines] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert len({line.origin for line in lines}) == 6 and all(line.at for line in lines)
     assert story.opened_at is not None
 
@@ -92,9 +105,15 @@ def test_a_line_of_claude_code_stays_whole(tmp_path):
     story, lines = told_of(stores.Claude, tmp_path, records)
     for line, record in zip(lines, records, strict=True):
         about = line.payload["_line"]
-        message = {**about["message"], "role": line.payload["role"], "content": line.payload["content"]}
+        message = {
+            **about["message"],
+            "role": line.payload["role"],
+            "content": line.payload["content"],
+        }
         assert {**about, "message": message} == record
-    assert story.id == stores.Claude.name.removesuffix(".jsonl") and story.facts["cwd"] == "/orchard"
+    assert (
+        story.id == stores.Claude.name.removesuffix(".jsonl") and story.facts["cwd"] == "/orchard"
+    )
     assert lines[1].usage == Usage(input=10, output=5, cached=3) and lines[1].model == "claude-x"
 
 
@@ -107,7 +126,13 @@ def test_side_chains_left_branches_and_notices_are_hidden(tmp_path):
         line(4, "assistant", [{"type": "text", "text": "An old answer."}]),
         line(5, "user", "A better thought.", parentUuid="u2"),
         line(6, "user", "A subagent's task.", isSidechain=True, parentUuid=None),
-        {"type": "system", "subtype": "local_command", "content": "ls", "uuid": "u7", "timestamp": stores.at(7)},
+        {
+            "type": "system",
+            "subtype": "local_command",
+            "content": "ls",
+            "uuid": "u7",
+            "timestamp": stores.at(7),
+        },
         {"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}},
         line(8, "assistant", [{"type": "text", "text": "Done."}], parentUuid="u5"),
         {"type": "summary", "summary": "Watering", "leafUuid": "u8"},
@@ -132,12 +157,26 @@ def test_results_of_calls_side_by_side_are_one_branch(tmp_path):
 
 
 def test_a_compaction_of_claude_code_is_a_summary(tmp_path):
-    boundary = {"type": "system", "subtype": "compact_boundary", "content": "Compacted", "uuid": "b"}
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "content": "Compacted",
+        "uuid": "b",
+    }
     boundary |= {"parentUuid": None, "logicalParentUuid": "u6", "timestamp": stores.at(7)}
-    summary = stores.Claude.line(8, "user", "All rows are wet.", parentUuid="b", isCompactSummary=True)
-    records = [*stores.Claude.records(), boundary, summary, stores.Claude.line(9, "user", "Good.", parentUuid="u8")]
+    summary = stores.Claude.line(
+        8, "user", "All rows are wet.", parentUuid="b", isCompactSummary=True
+    )
+    records = [
+        *stores.Claude.records(),
+        boundary,
+        summary,
+        stores.Claude.line(9, "user", "Good.", parentUuid="u8"),
+    ]
     _, lines = told_of(stores.Claude, tmp_path, records)
-    assert lines[-2] == Summary("u8", "line 8", "All rows are wet.", (), lines[-2].at, is_shown=True)
+    assert lines[-2] == Summary(
+        "u8", "line 8", "All rows are wet.", (), lines[-2].at, is_shown=True
+    )
     assert all("left" not in line.labels for line in lines if not isinstance(line, Summary))
 
 
@@ -166,7 +205,11 @@ def test_turns_that_were_rolled_back_are_hidden(tmp_path):
 def test_the_oldest_rollouts_are_read(tmp_path):
     records = stores.Codex.records()
     items = [record["payload"] for record in records if record["type"] == "response_item"]
-    path = stores.made(stores.Codex, tmp_path, [{"id": "old", "timestamp": stores.at(0), "instructions": None}, *items])
+    path = stores.made(
+        stores.Codex,
+        tmp_path,
+        [{"id": "old", "timestamp": stores.at(0), "instructions": None}, *items],
+    )
     assert codex.recognises(path)
     [(story, lines)], _ = told("codex", path)
     assert story.id == "old" and len(lines) == 6
@@ -176,7 +219,8 @@ def test_sessions_of_the_sdk_are_told_one_by_one(tmp_path):
     path = stores.made(stores.Agents, tmp_path, stores.Agents.records())
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "INSERT INTO agent_messages (session_id, message_data) VALUES ('t', ?)", ('{"role": "user"}',)
+            "INSERT INTO agent_messages (session_id, message_data) VALUES ('t', ?)",
+            ('{"role": "user"}',),
         )
         calls = {
             "role": "assistant",
@@ -188,18 +232,28 @@ def test_sessions_of_the_sdk_are_told_one_by_one(tmp_path):
             connection.execute(query, (json.dumps(item),))
     connection.close()
     stories, unread = told("agents", path)
-    assert [(story.id, len(lines)) for story, lines in stories] == [("s", 6), ("t", 3)] and unread == []
-    assert [line.format for line in stories[1][1]] == ["openai.responses", "openai.chat", "openai.chat"]
+    assert [(story.id, len(lines)) for story, lines in stories] == [
+        ("s", 6),
+        ("t", 3),
+    ] and unread == []
+    assert [line.format for line in stories[1][1]] == [
+        "openai.responses",
+        "openai.chat",
+        "openai.chat",
+    ]
 
 
 def test_branches_of_an_advanced_session_are_hidden(tmp_path):
     path = stores.made(stores.Agents, tmp_path, stores.Agents.records())
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "CREATE TABLE message_structure (id INTEGER PRIMARY KEY, message_id INTEGER, branch_id TEXT)"
+            "CREATE TABLE message_structure (id INTEGER PRIMARY KEY, message_id INTEGER, "
+            "branch_id TEXT)"
         )
         rows = [(number, "main" if number < 5 else "branch_1") for number in range(1, 7)]
-        connection.executemany("INSERT INTO message_structure (message_id, branch_id) VALUES (?, ?)", rows)
+        connection.executemany(
+            "INSERT INTO message_structure (message_id, branch_id) VALUES (?, ?)", rows
+        )
     connection.close()
     [(_, lines)], _ = told("agents", path)
     assert [line.labels.get("left", False) for line in lines] == [False] * 4 + [True] * 2
@@ -218,17 +272,42 @@ def test_the_original_is_left_as_it_was(tmp_path, program):
 
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-NAMES = ("type", "role", "content", "message", "payload", "uuid", "parentUuid", "call_id", "tool_calls", "output", "id")
+NAMES = (
+    "type",
+    "role",
+    "content",
+    "message",
+    "payload",
+    "uuid",
+    "parentUuid",
+    "call_id",
+    "tool_calls",
+    "output",
+    "id",
+)
 WORDS = st.sampled_from(
-    ["user", "assistant", "message", "function_call", "response_item", "compacted", "event_msg", "system"]
+    [
+        "user",
+        "assistant",
+        "message",
+        "function_call",
+        "response_item",
+        "compacted",
+        "event_msg",
+        "system",
+    ]
 )
 RECORD = JUNK | st.fixed_dictionaries(
     {},
     optional={
-        name: WORDS | JUNK | st.fixed_dictionaries({}, optional={inner: WORDS | JUNK for inner in NAMES})
+        name: WORDS
+        | JUNK
+        | st.fixed_dictionaries({}, optional={inner: WORDS | JUNK for inner in NAMES})
         for name in NAMES
     },
 )
@@ -259,14 +338,18 @@ def test_a_file_cut_anywhere_is_read_up_to_there(tmp_path, program):
 @programs
 def test_deep_nesting_is_told(tmp_path, program):
     deep = b'{"type": "message", "role": "user", "content": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    [(_, lines)], [unread] = told(program.kind, stores.made(program, tmp_path, [*program.records(), deep]))
+    [(_, lines)], [unread] = told(
+        program.kind, stores.made(program, tmp_path, [*program.records(), deep])
+    )
     assert len(lines) == 6 and "deep" in unread.problem
 
 
 @programs
 def test_nesting_that_a_decoder_takes_and_nobody_else_would_is_told(tmp_path, program):
     deep = b'{"type": "message", "role": "user", "content": ' + b"[" * 300 + b"]" * 300 + b"}"
-    [(_, lines)], [unread] = told(program.kind, stores.made(program, tmp_path, [*program.records(), deep]))
+    [(_, lines)], [unread] = told(
+        program.kind, stores.made(program, tmp_path, [*program.records(), deep])
+    )
     assert len(lines) == 6 and "deep" in unread.problem
 
 

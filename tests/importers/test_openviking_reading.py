@@ -1,4 +1,6 @@
-"""What an OpenViking directory tells: each message once, in order, as OpenViking shows it; and nothing can break it."""
+"""What an OpenViking directory tells: each message once, in order, as OpenViking shows it; and
+nothing can break it.
+"""
 
 import os
 import random
@@ -25,7 +27,9 @@ def shown(lines):
     """What the model sees: the last summary, what it keeps, and what came after it."""
     at = max((index for index, line in enumerate(lines) if isinstance(line, Summary)), default=None)
     before = lines[:at] if at is not None else []
-    kept = [line for line in before if not isinstance(line, Summary) and line.origin in lines[at].keeps]
+    kept = [
+        line for line in before if not isinstance(line, Summary) and line.origin in lines[at].keeps
+    ]
     after = lines if at is None else lines[at + 1 :]
     said = [line.origin for line in (*kept, *after) if line.labels.get("visible_to_model", True)]
     return (lines[at].text if at is not None else None), said
@@ -60,7 +64,9 @@ def test_a_reset_leaves_what_came_after(tmp_path):
     assert sum(not isinstance(line, Summary) for line in lines) == 6
 
 
-@pytest.mark.parametrize("build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__)
+@pytest.mark.parametrize(
+    "build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__
+)
 def test_each_message_is_told_once_and_always_the_same_way(tmp_path, build):
     path = stores.made(build, tmp_path)
     first = told(path)
@@ -71,7 +77,10 @@ def test_each_message_is_told_once_and_always_the_same_way(tmp_path, build):
 
 
 def test_a_payload_is_the_line_as_it_was_stored(tmp_path):
-    said = [stores.message(1, peer_id="p", turn_id="t", extra={"deep": [1, None]}), stores.tool(2, duration_ms=1.5)]
+    said = [
+        stores.message(1, peer_id="p", turn_id="t", extra={"deep": [1, None]}),
+        stores.tool(2, duration_ms=1.5),
+    ]
     session = stores.Session(tmp_path, "s").live(said)
     assert [line.payload for line in told(session.path)["s"]] == said
 
@@ -147,7 +156,9 @@ def test_a_meta_cut_anywhere_stops_nothing(tmp_path):
 
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 FIELDS = ("id", "role", "parts", "content", "created_at")
@@ -156,15 +167,33 @@ LINE = st.one_of(
     st.fixed_dictionaries({}, optional={name: JUNK for name in FIELDS}),
     st.fixed_dictionaries(
         {"id": st.sampled_from(["a", "b"]), "role": st.sampled_from(["user", "assistant", "tool"])},
-        optional={"parts": st.lists(st.fixed_dictionaries({"type": st.sampled_from(["tool", "text", "x"])}, optional={
-            name: JUNK for name in ("tool_id", "tool_status", "tool_output_ref", "text", "tool_input")}), max_size=3)},
+        optional={
+            "parts": st.lists(
+                st.fixed_dictionaries(
+                    {"type": st.sampled_from(["tool", "text", "x"])},
+                    optional={
+                        name: JUNK
+                        for name in (
+                            "tool_id",
+                            "tool_status",
+                            "tool_output_ref",
+                            "text",
+                            "tool_input",
+                        )
+                    },
+                ),
+                max_size=3,
+            )
+        },
     ),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    live=st.lists(LINE, max_size=5), archived=st.lists(LINE, max_size=3), papers=st.lists(JUNK, min_size=4, max_size=4)
+    live=st.lists(LINE, max_size=5),
+    archived=st.lists(LINE, max_size=3),
+    papers=st.lists(JUNK, min_size=4, max_size=4),
 )
 def test_whatever_the_lines_say_nothing_is_raised(tmp_path_factory, live, archived, papers):
     path = tmp_path_factory.mktemp("fuzz") / "s"
@@ -182,7 +211,9 @@ def test_whatever_the_lines_say_nothing_is_raised(tmp_path_factory, live, archiv
 @given(raw=st.binary(min_size=1, max_size=300))
 def test_random_bytes_are_told_and_stop_nothing(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("fuzz") / "s"
-    stores.put(path / "messages.jsonl", b"{" + raw + b"\n" + stores.lines(stores.messages(1, 2)).encode())
+    stores.put(
+        path / "messages.jsonl", b"{" + raw + b"\n" + stores.lines(stores.messages(1, 2)).encode()
+    )
     stores.put(path / ".meta.json", raw)
     signs, stories = looked_at(path)
     assert "openviking/unreadable-record" in signs

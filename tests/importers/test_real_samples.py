@@ -1,8 +1,8 @@
-"""Files that real programs made (`tests/samples`): recognised, examined, healed, imported, and carried on as the
-program itself carries on.
+"""Files that real programs made (`tests/samples`): recognised, examined, healed, imported, and
+carried on as the program itself carries on.
 
-Beside each sample lies `sent.json`: the session, and the messages that the program sent when it was spoken to once
-more.
+Beside each sample lies `sent.json`: the session, and the messages that the program sent when it was
+spoken to once more.
 """
 
 import gzip
@@ -28,8 +28,8 @@ PROGRAMS = {
     "hermes": ("hermes-0.19.0", "openai.chat", hermes),
     "openviking": ("openviking-0.5.2", "openviking", openviking),
 }
-"""Each kind, with its folder, its wire format (where that is one), and the module that knows what the program does and
-what it says of itself.
+"""Each kind, with its folder, its wire format (where that is one), and the module that knows what
+the program does and what it says of itself.
 """
 OWN_FORMS = {"goose": "goose-json", "hermes": "hermes", "openviking": "openviking"}
 PRIVATE = re.compile(rb"(?<![\w<])/(?:tmp|root|home|work|var|Users|private)\b")
@@ -55,7 +55,11 @@ def files(kind, name, tmp_path):
 def expected(kind, name):
     """The rules that what the program did breaks."""
     did = name.partition("-")[2] if kind == "agents" else name
-    [rules] = [rules for scenario, (_, rules) in PROGRAMS[kind][2].SCENARIOS.items() if plain_name(scenario) == did]
+    [rules] = [
+        rules
+        for scenario, (_, rules) in PROGRAMS[kind][2].SCENARIOS.items()
+        if plain_name(scenario) == did
+    ]
     return rules
 
 
@@ -65,12 +69,18 @@ def sent(kind, name):
 
 
 def context(kind, format, into, session):
-    """The context of a session, in the format of its program, without what the program says of itself."""
+    """The context of a session, in the format of its program, without what the program says of
+    itself.
+    """
     with holdfast.open(into) as store:
         for info in store.sessions(limit=500):
             here = store.get(info.id)
-            if any(message.labels.get("story", {}).get("id") == session for message in here.transcript()):
-                sendable = "openai.chat" if format == "openviking" else format  # which no provider takes
+            if any(
+                message.labels.get("story", {}).get("id") == session
+                for message in here.transcript()
+            ):
+                # which no provider takes
+                sendable = "openai.chat" if format == "openviking" else format
                 assert check(sendable, json.loads(json.dumps(list(here.context(sendable))))) == []
                 return PROGRAMS[kind][2].plain(json.loads(json.dumps(list(here.context(format)))))
     raise AssertionError(f"session {session} did not come over")
@@ -84,7 +94,9 @@ def test_what_a_program_left_is_examined_and_healed(kind, name, files, tmp_path)
     assert {store["kind"] for store in told["stores"]} == {kind}
     assert told["totals"]["not_examined"] == {}
     accepts = ("--accept", f"{kind}/*")
-    assert command("doctor", files, "--heal", f"{tmp_path / 'healed'}/", *accepts, "--json").code == 0
+    assert (
+        command("doctor", files, "--heal", f"{tmp_path / 'healed'}/", *accepts, "--json").code == 0
+    )
     assert command("doctor", tmp_path / "healed").code == 0
     if kind in OWN_FORMS:
         own = (f"{tmp_path / 'own'}/", "--as", OWN_FORMS[kind])

@@ -1,4 +1,6 @@
-"""A file is known by its lines, however long the first of them is and whatever stands before those that tell."""
+"""A file is known by its lines, however long the first of them is and whatever stands before those
+that tell.
+"""
 
 import json
 
@@ -12,7 +14,9 @@ from holdfast.importers.claude import reader as claude
 from holdfast.importers.codex import reader as codex
 
 MODULES = {"claude": claude, "codex": codex}
-files = pytest.mark.parametrize("program", [stores.Claude, stores.Codex], ids=lambda program: program.kind)
+files = pytest.mark.parametrize(
+    "program", [stores.Claude, stores.Codex], ids=lambda program: program.kind
+)
 
 
 def made(program, folder, before):
@@ -30,8 +34,20 @@ def long_first_line(program, size):
     """What is piped into Claude Code, or given to Codex as instructions, stands in one line."""
     if program is stores.Claude:
         session = "11111111-2222-4333-8444-555555555555"
-        return raw({"type": "queue-operation", "operation": "enqueue", "sessionId": session, "content": "x" * size})
-    meta = {"id": "0199-session", "timestamp": stores.at(0), "cwd": "/orchard", "base_instructions": "x" * size}
+        return raw(
+            {
+                "type": "queue-operation",
+                "operation": "enqueue",
+                "sessionId": session,
+                "content": "x" * size,
+            }
+        )
+    meta = {
+        "id": "0199-session",
+        "timestamp": stores.at(0),
+        "cwd": "/orchard",
+        "base_instructions": "x" * size,
+    }
     return raw(stores.Codex.line(0, "session_meta", meta))
 
 
@@ -44,7 +60,9 @@ def test_a_long_first_line_hides_no_session(tmp_path, program, size):
 
 
 @files
-def test_a_line_that_is_not_looked_at_to_its_end_is_judged_by_its_beginning(tmp_path, program, monkeypatch):
+def test_a_line_that_is_not_looked_at_to_its_end_is_judged_by_its_beginning(
+    tmp_path, program, monkeypatch
+):
     monkeypatch.setattr(jsonl.first_values, "__kwdefaults__", {"most": 1 << 20})
     path = tmp_path / "one.jsonl"
     path.write_bytes(long_first_line(program, 3 << 20))
@@ -72,13 +90,17 @@ def test_what_stands_before_the_lines_of_a_session_hides_none(tmp_path, program,
 
 
 def test_garbage_before_the_lines_of_goose_and_openviking_hides_none(tmp_path):
-    words = goose_stores.legacy_lines(("user", goose_stores.text("Hi.")), ("assistant", goose_stores.text("Hello.")))
+    words = goose_stores.legacy_lines(
+        ("user", goose_stores.text("Hi.")), ("assistant", goose_stores.text("Hello."))
+    )
     (tmp_path / "old.jsonl").write_bytes(b"garbage\n" * 50 + words)
     assert detect.kind_of(tmp_path / "old.jsonl") == "goose"
     session = tmp_path / "tree" / "s"
     session.mkdir(parents=True)
     said = b"".join(raw(message) for message in openviking_stores.messages(1, 2))
-    (session / "messages.jsonl").write_bytes(b'{"not": "a message of role"}\n' * 50 + b"x" * (2 << 20) + b"\n" + said)
+    (session / "messages.jsonl").write_bytes(
+        b'{"not": "a message of role"}\n' * 50 + b"x" * (2 << 20) + b"\n" + said
+    )
     assert detect.kind_of(tmp_path / "tree") == "openviking"
 
 
@@ -91,12 +113,17 @@ def test_a_session_of_which_there_are_notes_alone_is_known(tmp_path):
 def test_looking_at_a_file_that_is_no_session_comes_to_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonl.first_values, "__kwdefaults__", {"most": 1 << 20})
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"type": "row", "payload": 1, "sessionId": 2}\n' * 30_000 + raw(stores.Claude.records()[0]))
+    path.write_bytes(
+        b'{"type": "row", "payload": 1, "sessionId": 2}\n' * 30_000
+        + raw(stores.Claude.records()[0])
+    )
     assert detect.kind_of(path) is None
 
 
 def test_fields_at_the_beginning_of_a_line_are_told():
-    fields = jsonl.first_fields(b'{"a": null, "b":"x\\"y" , "c":-12,"message":{"role": "user", "content": "never end')
+    fields = jsonl.first_fields(
+        b'{"a": null, "b":"x\\"y" , "c":-12,"message":{"role": "user", "content": "never end'
+    )
     assert fields == {"a": None, "b": 'x"y', "c": -12, "message": {}}
     assert jsonl.first_fields(b'{"a": "' + b"x" * 5000) == {}
     assert jsonl.first_fields(b'{"\xff": 1}') == {} and jsonl.first_fields(b"[1") == {}

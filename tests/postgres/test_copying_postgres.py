@@ -1,4 +1,6 @@
-"""Moving between a file and PostgreSQL, both ways: the sessions are the same ones, and lost answers lose nothing."""
+"""Moving between a file and PostgreSQL, both ways: the sessions are the same ones, and lost answers
+lose nothing.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -69,7 +71,9 @@ def test_what_was_accepted_before_the_move_is_not_accepted_after_it(path: Path, 
                 store.session(key).turn("once more", event_id=event)
 
 
-def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(path: Path, place: str) -> None:
+def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(
+    path: Path, place: str
+) -> None:
     copy(path, place)
     mirror = path.with_name("mirror.db")
     with holdfast.open(place) as store:
@@ -79,12 +83,16 @@ def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(path: P
             assert copy(place, mirror).in_use == (session.id,)
             with holdfast.open(mirror) as there:
                 assert there.get(session.id).info().state == "open"
-                assert "Half." not in [message.text for message in there.get(session.id).transcript()]
+                assert "Half." not in [
+                    message.text for message in there.get(session.id).transcript()
+                ]
     assert copy(place, mirror).in_use == ()
     assert told(mirror) == told(place)
 
 
-def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(path: Path, place: str) -> None:
+def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(
+    path: Path, place: str
+) -> None:
     copy(path, place)
     with holdfast.open(place) as store:
         left = store.session("parent")
@@ -98,7 +106,9 @@ def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(pat
     assert copied.added == 1
 
 
-def test_a_key_that_postgresql_can_not_hold_is_told_of_and_the_rest_is_copied(path: Path, place: str) -> None:
+def test_a_key_that_postgresql_can_not_hold_is_told_of_and_the_rest_is_copied(
+    path: Path, place: str
+) -> None:
     with holdfast.open(path, durability="process") as store:
         id = store.session("k" * 1001).id
     [difference] = copy(path, place).differences
@@ -133,7 +143,8 @@ def test_an_answer_that_is_lost_loses_nothing_and_doubles_nothing(
 ) -> None:
     """At every place with HOLDFAST_EXPLORE, at every so many in an ordinary run."""
     places = itertools.takewhile(
-        lambda nth: moved_through(fits, nth, path, databases(schema=True)), itertools.count(2, 1 if EXPLORE else step)
+        lambda nth: moved_through(fits, nth, path, databases(schema=True)),
+        itertools.count(2, 1 if EXPLORE else step),
     )
     assert len(list(places)) > 2, "the copy is long enough to be worth it"
 

@@ -1,4 +1,6 @@
-"""Connections that are cut off: by the server, by an operator, by its limits; under load, over and over."""
+"""Connections that are cut off: by the server, by an operator, by its limits; under load, over and
+over.
+"""
 
 import psycopg
 import pytest
@@ -28,9 +30,13 @@ def test_terminated_connections_lose_nothing_and_double_nothing(database):
     assert_nothing_is_wrong(database, loads)
 
 
-@pytest.mark.parametrize("limit", ["idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"])
+@pytest.mark.parametrize(
+    "limit", ["idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"]
+)
 def test_a_server_with_strict_limits_loses_nothing_and_doubles_nothing(database, limit):
-    """A transaction that the server ends between two of its statements was not done, and is done again."""
+    """A transaction that the server ends between two of its statements was not done, and is done
+    again.
+    """
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with holdfast.open(database) as store, psycopg.connect(database, autocommit=True) as operator:
         store.session("first")

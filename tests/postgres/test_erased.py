@@ -13,8 +13,12 @@ from looking import HandWorld
 def tables(place: str) -> str:
     """All that is in the tables, as the server would write it."""
     with psycopg.connect(place, autocommit=True) as connection:
-        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        return "".join(str(connection.execute(f"SELECT * FROM {name}").fetchall()) for (name,) in names)  # type: ignore[arg-type]
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
+        return "".join(
+            str(connection.execute(f"SELECT * FROM {name}").fetchall()) for (name,) in names
+        )  # type: ignore[arg-type]
 
 
 def test_blobs_of_an_erased_session_are_gone(database: str):
@@ -26,7 +30,9 @@ def test_blobs_of_an_erased_session_are_gone(database: str):
         with psycopg.connect(database, autocommit=True) as connection:
             assert connection.execute("SELECT count(*) FROM blob").fetchall() == [(2,)]
             store.erase(gone.id)
-            assert [str(id) for (id,) in connection.execute("SELECT session FROM blob")] == [kept.id]
+            assert [str(id) for (id,) in connection.execute("SELECT session FROM blob")] == [
+                kept.id
+            ]
         assert "aaaa" not in tables(database)
         assert next(kept.transcript()).text == "b" * 200_000
 
@@ -57,18 +63,25 @@ def test_vacuum_writes_the_tables_anew_without_what_was_erased(database: str):
 
 @pytest.mark.parametrize("how", HOWS)
 def test_what_was_carried_along_goes_with_the_session_that_answered_it(database: str, how: str):
-    """In every table, and in the answers of every process; the sessions it came through keep all else."""
+    """In every table, and in the answers of every process; the sessions it came through keep all
+    else.
+    """
     world = HandWorld()
     with holdfast.open(database, world=world) as store, holdfast.open(database) as far:
         session, before = carried(store, world, how)
-        assert len(store.search(CANARY)) == 3 + 2 * len(before) - (1 + len(before))  # pictures have no words
+        # pictures have no words
+        assert len(store.search(CANARY)) == 3 + 2 * len(before) - (1 + len(before))
         assert store.erase(session.id).copies == tuple(sorted(each.id for each in before))
         assert CANARY.lower() not in tables(database).lower()
         for place in (store, far):
             assert place.search(CANARY) == []
             assert [hit.session_id for hit in place.search("kept")] == [before[0].id]
-            states = [[message.state for message in place.get(each.id).transcript()] for each in before]
-            assert states == [["complete"] * (at == 0) + ["erased"] * 2 for at in range(len(before))]
+            states = [
+                [message.state for message in place.get(each.id).transcript()] for each in before
+            ]
+            assert states == [
+                ["complete"] * (at == 0) + ["erased"] * 2 for at in range(len(before))
+            ]
         assert store.erase(session.id).done and store.check() == []
         assert CANARY.lower() not in tables(database).lower()
 

@@ -1,8 +1,10 @@
-"""Fail-over: the primary is killed or restarted under load, and every promise that was made still holds.
+"""Fail-over: the primary is killed or restarted under load, and every promise that was made still
+holds.
 
-Sixteen sessions write and stream from two processes. What each was told is compared with the store afterwards: every
-acknowledged entry is there once (I-3), what was handed on is a prefix of what is stored (I-5), no turn has two ends
-(I-6). Writers that were cut off go on by themselves, or say that they could not.
+Sixteen sessions write and stream from two processes. What each was told is compared with the store
+afterwards: every acknowledged entry is there once (I-3), what was handed on is a prefix of what is
+stored (I-5), no turn has two ends (I-6). Writers that were cut off go on by themselves, or say that
+they could not.
 """
 
 import threading
@@ -24,7 +26,9 @@ def assert_nothing_is_wrong(dsn, loads):
         assert loads.wrong(store) == []
 
 
-def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(cluster: Cluster, replicated: str):
+def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
+    cluster: Cluster, replicated: str
+):
     """I-1 to I-6: twice, and the second time the first one's successor is killed."""
     with loading(replicated) as loads:
         for _ in range(2):
@@ -38,7 +42,9 @@ def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(cluster: C
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(cluster: Cluster, replicated: str, mode: str):
+def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(
+    cluster: Cluster, replicated: str, mode: str
+):
     with loading(replicated) as loads:
         for _ in range(2):
             loads.go_on()
@@ -61,7 +67,9 @@ def test_a_follower_sees_each_chunk_once_over_a_fail_over(cluster: Cluster, repl
                     for event in reader.follow(after=cursor):
                         cursor = event.cursor
                         if event.message_id is not None:
-                            heard[event.message_id] = heard.get(event.message_id, "") + (event.text or "")
+                            heard[event.message_id] = heard.get(event.message_id, "") + (
+                                event.text or ""
+                            )
                             if event.text == "one":
                                 seen.set()
                         if event.kind == "entry" and event.entry.kind == "end":
@@ -84,7 +92,9 @@ def test_a_follower_sees_each_chunk_once_over_a_fail_over(cluster: Cluster, repl
 
 
 def test_a_writer_says_so_when_no_server_comes_back(cluster: Cluster, replicated: str):
-    """I-3: it does not wait for ever, does not claim success, and goes on when there is a server again."""
+    """I-3: it does not wait for ever, does not claim success, and goes on when there is a server
+    again.
+    """
     with open_store(replicated, world=Hasty()) as store:
         session = store.session("k")
         session.append("before")

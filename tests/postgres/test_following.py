@@ -1,4 +1,6 @@
-"""Following on PostgreSQL: one poller for all who watch, hints that make it sooner, and neither is missed (I-15)."""
+"""Following on PostgreSQL: one poller for all who watch, hints that make it sooner, and neither is
+missed (I-15).
+"""
 
 import contextlib
 import json
@@ -66,7 +68,9 @@ def test_all_who_watch_are_served_by_one_query_and_only_they_are_woken(
     elsewhere, here = opening(place), opening(proxy.through(place))
     *moving, still = [opened(elsewhere, number) for number in MANY[:40]]
     third = proxy.hold(LOOKS, nth=3)  # those before it have told what was so in the beginning
-    told: dict[str, list[threading.Event]] = {session: [threading.Event() for _ in range(5)] for session in moving}
+    told: dict[str, list[threading.Event]] = {
+        session: [threading.Event() for _ in range(5)] for session in moving
+    }
     told[still] = [threading.Event()]
     for session, events in told.items():
         for event in events:
@@ -172,8 +176,12 @@ class Heard:
         return kind, text
 
 
-def follow_and_speak(store: holdfast.Store, dsn: str, how: str, between: Callable[[int], None]) -> None:
-    """A follower in another process hears each word before the next one is spoken, and each thing once."""
+def follow_and_speak(
+    store: holdfast.Store, dsn: str, how: str, between: Callable[[int], None]
+) -> None:
+    """A follower in another process hears each word before the next one is spoken, and each thing
+    once.
+    """
     session = store.session("k")
     with procs.child(FOLLOWER, dsn, session.id, how) as other:
         heard = Heard(other)
@@ -194,7 +202,9 @@ def test_a_follower_elsewhere_hears_each_thing_once_though_its_connections_are_l
     place = databases(schema=True)
     with holdfast.open(place) as store:
         cut = {1, 4, 6}
-        follow_and_speak(store, proxy.through(place), "as usual", lambda n: proxy.cut() if n in cut else None)
+        follow_and_speak(
+            store, proxy.through(place), "as usual", lambda n: proxy.cut() if n in cut else None
+        )
 
 
 def test_without_listen_and_notify_looking_serves(

@@ -1,4 +1,6 @@
-"""A client that stands still: whatever it was doing, nobody else waits for it, and it goes on where it was (I-3)."""
+"""A client that stands still: whatever it was doing, nobody else waits for it, and it goes on where
+it was (I-3).
+"""
 
 import os
 import signal
@@ -50,7 +52,9 @@ def wait_frozen(pid: int) -> None:
 
 
 def test_a_client_that_is_frozen_between_reading_and_writing_holds_nothing(database: str):
-    """It has read the session and judged its commit; others write to the same session as if it was not there."""
+    """It has read the session and judged its commit; others write to the same session as if it was
+    not there.
+    """
     with holdfast.open(database) as store:
         session = store.session("k")
         with procs.child(FREEZES, database) as frozen:
@@ -92,8 +96,8 @@ COMMITS = """
 
 
 def test_clients_frozen_in_the_middle_of_commits_hold_up_nobody(database: str):
-    """SIGSTOP at any moment, eight times; another process goes on with its own sessions and with theirs. What the
-    frozen one was told is there when it goes on.
+    """SIGSTOP at any moment, eight times; another process goes on with its own sessions and with
+    theirs. What the frozen one was told is there when it goes on.
     """
     with holdfast.open(database) as store, procs.child(COMMITS, database) as frozen:
         told: list[str] = []
@@ -112,7 +116,9 @@ def test_clients_frozen_in_the_middle_of_commits_hold_up_nobody(database: str):
         assert len(list(own.transcript())) == 80
         for line in told:
             name, number = line.split()
-            texts = [message.text for message in store.session(f"{name} {int(number) % 7}").transcript()]
+            texts = [
+                message.text for message in store.session(f"{name} {int(number) % 7}").transcript()
+            ]
             assert sum(text.startswith(f"message {number} ") for text in texts) == 1
         for listed in store.sessions(limit=100):
             store.get(listed.id).stop("its process is gone")
@@ -131,7 +137,10 @@ def held(place: str, session: str) -> Iterator[None]:
 def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, known: bool):
     """Commits of that session wait, in their order; all others go on."""
     with holdfast.open(database) as store:
-        stuck, others = store.session("stuck"), [store.session(f"other {number}") for number in range(8)]
+        stuck, others = (
+            store.session("stuck"),
+            [store.session(f"other {number}") for number in range(8)],
+        )
         done: list[str] = []
 
         def append(text: str) -> None:
@@ -150,7 +159,9 @@ def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, know
             while not store._work.engine._sidings.busy:  # type: ignore[attr-defined]
                 others[0].append("more")
                 assert time.monotonic() < began + LIMIT_S
-            tickets = [store._work.engine.submit((write(stuck, f"{number}"),)) for number in range(3)]
+            tickets = [
+                store._work.engine.submit((write(stuck, f"{number}"),)) for number in range(3)
+            ]
             for other in others:
                 other.append("still")
             assert done == [] and not any(ticket.done for ticket in tickets)

@@ -1,7 +1,9 @@
-"""Answers that are lost on the way: between COMMIT and its answer, and at every other place of the protocol (I-2, I-3).
+"""Answers that are lost on the way: between COMMIT and its answer, and at every other place of the
+protocol (I-2, I-3).
 
-A whole life is lived through a proxy that loses one message. Whoever waited for it can't know whether the commit was
-done; it is asked again with the same identity, and all that callers were told is there exactly once.
+A whole life is lived through a proxy that loses one message. Whoever waited for it can't know
+whether the commit was done; it is asked again with the same identity, and all that callers were
+told is there exactly once.
 """
 
 import itertools
@@ -33,8 +35,8 @@ class Steady(ScriptedWorkload):
 
 
 def live(place: str, fits: Fits, nth: int) -> bool:
-    """Lives a life and loses the nth message that fits, then holds the store to what was told; whether there was an
-    nth one.
+    """Lives a life and loses the nth message that fits, then holds the store to what was told;
+    whether there was an nth one.
     """
     with holdfast.open(place):
         pass  # its tables are made without losses
@@ -61,13 +63,16 @@ def test_a_message_that_is_lost_anywhere_loses_nothing_and_doubles_nothing(
 ):
     """At every place with HOLDFAST_EXPLORE, at every so many in an ordinary run."""
     places = itertools.takewhile(
-        lambda nth: live(databases(schema=True), fits, nth), itertools.count(1, 1 if EXPLORE else step)
+        lambda nth: live(databases(schema=True), fits, nth),
+        itertools.count(1, 1 if EXPLORE else step),
     )
     assert len(list(places)) > 2, "the life is long enough to be worth it"
 
 
 def test_a_server_that_goes_silent_after_a_commit_is_left(database: str):
-    """The commit was done and its answer swallowed; the connection stays up and says nothing, until it is cut."""
+    """The commit was done and its answer swallowed; the connection stays up and says nothing, until
+    it is cut.
+    """
     with proxied(database) as proxy, holdfast.open(proxy.through(database)) as store:
         session = store.session("k")
         with session.turn("question") as turn:
@@ -80,7 +85,9 @@ def test_a_server_that_goes_silent_after_a_commit_is_left(database: str):
         assert judge(store) == []
 
 
-def test_a_load_whose_answers_are_lost_over_and_over_loses_nothing_and_doubles_nothing(database: str):
+def test_a_load_whose_answers_are_lost_over_and_over_loses_nothing_and_doubles_nothing(
+    database: str,
+):
     """Each loss is in the middle of something else that eight sessions in two processes do."""
     with proxied(database) as proxy, loading(proxy.through(database), sessions=8) as loads:
         loads.go_on()

@@ -1,6 +1,8 @@
-"""Making and migrating a store from several machines at once: it is done once, and all of them find it done.
+"""Making and migrating a store from several machines at once: it is done once, and all of them find
+it done.
 
-A later version of the tables is played: processes in which one more step exists, one that can't be done twice.
+A later version of the tables is played: processes in which one more step exists, one that can't be
+done twice.
 """
 
 import os
@@ -23,7 +25,9 @@ from holdfast.testing.oracle import judge
 from servers import waiting_until
 
 STATE = "SELECT store.value, binding.epoch FROM store, binding WHERE store.name = 'format'"
-SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+SLEEPING = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+)
 
 MIGRATES = """
     import holdfast.engine.postgres.engine
@@ -71,7 +75,9 @@ def ask(where: str, query: str) -> list[Any]:
 
 
 def test_machines_that_make_a_store_at_once_make_one(database: str):
-    """Each in a process of its own, through `store migrate`'s own way; and running it again changes nothing."""
+    """Each in a process of its own, through `store migrate`'s own way; and running it again changes
+    nothing.
+    """
     now = str(SCHEMA_VERSION)
     with machines(MIGRATES, database) as both:
         said = at_once(both)
@@ -83,7 +89,9 @@ def test_machines_that_make_a_store_at_once_make_one(database: str):
 
 
 def test_machines_that_migrate_a_store_at_once_do_each_step_once(database: str):
-    """What the store holds stays; a release that knows only the version before then refuses it, and changes nothing."""
+    """What the store holds stays; a release that knows only the version before then refuses it, and
+    changes nothing.
+    """
     with holdfast.open(database) as store:
         store.session("k").append("before")
     with machines(LATER + MIGRATES, database) as both:
@@ -97,7 +105,9 @@ def test_machines_that_migrate_a_store_at_once_do_each_step_once(database: str):
     assert ask(database, "SELECT count(*) FROM entry WHERE kind = 'message'") == [(1,)]
 
 
-def test_a_migration_that_is_killed_leaves_the_store_as_it_was(database: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_migration_that_is_killed_leaves_the_store_as_it_was(
+    database: str, monkeypatch: pytest.MonkeyPatch
+):
     """The next one does it whole."""
     with holdfast.open(database) as store:
         store.session("k")
@@ -118,12 +128,16 @@ def test_a_migration_that_is_killed_leaves_the_store_as_it_was(database: str, mo
 
 @pytest.fixture
 def rows_only(database: str) -> Iterator[str]:
-    """The address for a role that may read and write rows of a store that is there, and nothing else."""
+    """The address for a role that may read and write rows of a store that is there, and nothing
+    else.
+    """
     role, parts = f"rows_only_{os.getpid()}", psycopg.conninfo.conninfo_to_dict(database)
     holdfast.open(database).close()
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
-        owner.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+        owner.execute(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+        )
         yield f"postgresql:///?{urlencode({**parts, 'user': role, 'password': role}, quote_via=quote)}"
         owner.execute(f"DROP OWNED BY {role}")
         owner.execute(f"DROP ROLE {role}")
@@ -148,7 +162,9 @@ ADDS = f"""
 
 
 def test_a_release_works_on_beside_the_next_one_if_that_says_so(database: str):
-    """A rolling upgrade: the tables are of the next version, which lets programs of this one work on."""
+    """A rolling upgrade: the tables are of the next version, which lets programs of this one work
+    on.
+    """
     with holdfast.open(database) as store:
         store.session("k").append("before")
         with procs.child(ADDS + MIGRATES, database) as later:
@@ -160,7 +176,11 @@ def test_a_release_works_on_beside_the_next_one_if_that_says_so(database: str):
                 again.session("k").append("after")
             later.tell("end")
             later.end()
-        assert [message.text for message in store.session("k").transcript()] == ["before", "during", "after"]
+        assert [message.text for message in store.session("k").transcript()] == [
+            "before",
+            "during",
+            "after",
+        ]
 
 
 OF_VERSION_1 = """
@@ -174,13 +194,15 @@ def test_programs_of_the_version_before_are_refused_before_they_harm(database: s
         connection.execute(migrating.MIGRATIONS[1])  # type: ignore[arg-type]
         connection.execute("INSERT INTO store VALUES ('format', '1')")
         connection.execute(
-            "INSERT INTO session (tenant, id, key, epoch, head, fence, opened_at, active_at, last_at, stamp) "
+            "INSERT INTO session (tenant, id, key, epoch, head, fence, opened_at, active_at, "
+            "last_at, stamp) "
             "VALUES ('default', gen_random_uuid(), 'k', 1, 1, 0, 3, 3, 3, 3)"
         )
         connection.execute("INSERT INTO binding SELECT tenant, key, id, 1 FROM session")
         opened = '{"key":"k","epoch":1}'
         connection.execute(
-            f"INSERT INTO entry SELECT tenant, id, 1, 'opened', NULL, '\\x01', 3, '{opened}', '' FROM session"  # type: ignore[arg-type]
+            f"INSERT INTO entry SELECT tenant, id, 1, 'opened', NULL, '\\x01', 3, '{opened}', '' "
+            "FROM session"  # type: ignore[arg-type]
         )
         with holdfast.open(database) as store:
             assert [listed.key for listed in store.sessions()] == ["k"]
@@ -194,14 +216,19 @@ def test_programs_of_the_version_before_are_refused_before_they_harm(database: s
 def test_a_fork_of_the_version_before_knows_its_parent(database: str):
     """One whose first note can't be read knows none, and keeps nobody from migrating."""
     ids = [f"{number}1111111-0000-4000-8000-000000000000" for number in range(3)]
-    notes = ['{"key":"\\"parent\\":\\"' + ids[2] + '"}', '{"parent":"' + ids[0] + '","parent_seq":1}', '{"parent":\xff']
+    notes = [
+        '{"key":"\\"parent\\":\\"' + ids[2] + '"}',
+        '{"parent":"' + ids[0] + '","parent_seq":1}',
+        '{"parent":\xff',
+    ]
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(migrating.MIGRATIONS[1])  # type: ignore[arg-type]
         connection.execute("INSERT INTO store VALUES ('format', '1')")
         for id, note in zip(ids, notes, strict=True):
             origin = int(id != ids[0])
             connection.execute(
-                "INSERT INTO session (tenant, id, epoch, head, origin, fence, opened_at, active_at, last_at, stamp) "
+                "INSERT INTO session (tenant, id, epoch, head, origin, fence, opened_at, "
+                "active_at, last_at, stamp) "
                 "VALUES ('default', %s, 1, %s, %s, 0, 3, 3, 3, 3)",
                 [id, origin + 1, origin],
             )

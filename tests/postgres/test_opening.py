@@ -1,4 +1,6 @@
-"""Opening a store while its servers change: who can be waited for is waited for, and who refuses is told at once."""
+"""Opening a store while its servers change: who can be waited for is waited for, and who refuses is
+told at once.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +27,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::holdfast.errors.WeaklyReplicate
 
 
 class Waiting(RealWorld):
-    """A world that tells when somebody has tried in vain and throws the dice for how long to wait."""
+    """A world that tells when somebody has tried in vain and throws the dice for how long
+    to wait.
+    """
 
     def __init__(self) -> None:
         self.waits = threading.Event()
@@ -54,7 +58,9 @@ def migrate(where: str, world: RealWorld) -> tuple[int, int]:
     return bring_up(where, tick=world.tick, chance=world.chance)
 
 
-def test_opening_and_migrating_wait_through_a_fail_over(cluster: Cluster, replicated: str, pool: ThreadPoolExecutor):
+def test_opening_and_migrating_wait_through_a_fail_over(
+    cluster: Cluster, replicated: str, pool: ThreadPoolExecutor
+):
     """The primary is dead, and nobody has taken over yet."""
     with holdfast.open(replicated) as store:
         store.session("k").append("before")
@@ -70,8 +76,12 @@ def test_opening_and_migrating_wait_through_a_fail_over(cluster: Cluster, replic
         assert [message.text for message in store.session("k").transcript()] == ["before"]
 
 
-def test_a_standby_that_lags_behind_does_not_speak_for_the_others(cluster: Cluster, pool: ThreadPoolExecutor):
-    """It has not heard of the database yet, and is asked first; the one that has is not promoted yet."""
+def test_a_standby_that_lags_behind_does_not_speak_for_the_others(
+    cluster: Cluster, pool: ThreadPoolExecutor
+):
+    """It has not heard of the database yet, and is asked first; the one that has is not promoted
+    yet.
+    """
     behind, ahead = cluster.standbys
     cluster.mute(behind)
     cluster.primary.ask("CREATE DATABASE newly_made TEMPLATE template0 STRATEGY wal_log")
@@ -87,8 +97,12 @@ def test_a_standby_that_lags_behind_does_not_speak_for_the_others(cluster: Clust
     opening.result(LIMIT_S).close()
 
 
-def test_a_server_that_only_reads_is_waited_for(cluster: Cluster, replicated: str, pool: ThreadPoolExecutor):
-    """Though the address says that any will do: a store can't be made there, until it is promoted."""
+def test_a_server_that_only_reads_is_waited_for(
+    cluster: Cluster, replicated: str, pool: ThreadPoolExecutor
+):
+    """Though the address says that any will do: a store can't be made there, until it is
+    promoted.
+    """
     standby, other = cluster.standbys
     world = Waiting()
     name = str(psycopg.conninfo.conninfo_to_dict(replicated)["dbname"])
@@ -117,19 +131,26 @@ def test_that_there_is_no_server_is_told_at_once():
     for act in (lambda: open_store(where, world=Impatient()), lambda: migrate(where, Impatient())):
         with pytest.raises(StoreUnavailable, match="nobody listens there") as told:
             act()
-        assert f"me@127.0.0.1:{port}/x" in told.value.where and "Check host and port" in told.value.remedy
+        assert (
+            f"me@127.0.0.1:{port}/x" in told.value.where
+            and "Check host and port" in told.value.remedy
+        )
         assert "secret" not in str(told.value)
 
 
 @pytest.fixture
 def guarded(cluster: Cluster) -> Callable[..., str]:
-    """The primary's address for somebody who needs a password there. The next test finds nothing of it."""
+    """The primary's address for somebody who needs a password there. The next test finds nothing of
+    it.
+    """
     cluster.primary.ask("DROP ROLE IF EXISTS guarded")
     cluster.primary.ask("CREATE ROLE guarded LOGIN PASSWORD 'right'")
     rules = cluster.primary.data / "pg_hba.conf"
     rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
     cluster.primary.reload()
-    cluster.primary.wait_until("SELECT count(*) > 0 FROM pg_hba_file_rules WHERE user_name = '{guarded}'")
+    cluster.primary.wait_until(
+        "SELECT count(*) > 0 FROM pg_hba_file_rules WHERE user_name = '{guarded}'"
+    )
 
     def address(user: str, database: str) -> str:
         return f"postgresql://{user}@127.0.0.1:{cluster.primary.port}/{database}"
@@ -147,7 +168,9 @@ def guarded(cluster: Cluster) -> Callable[..., str]:
     ],
     ids=["a wrong password", "no password", "no such role", "no such database"],
 )
-def test_who_is_not_let_in_is_told_at_once(guarded: Callable[..., str], user: str, database: str, said: str):
+def test_who_is_not_let_in_is_told_at_once(
+    guarded: Callable[..., str], user: str, database: str, said: str
+):
     where = guarded(user, database)
     for act in (lambda: open_store(where, world=Impatient()), lambda: migrate(where, Impatient())):
         with pytest.raises(StoreUnavailable, match=said):

@@ -53,12 +53,16 @@ def test_every_table_is_distributed_by_a_column_of_each_of_its_keys(owner):
     distributed = dict(re.findall(r"create_distributed_table\('(\w+)', '(\w+)'", block("citus")))
     everywhere = set(re.findall(r"create_reference_table\('(\w+)'\)", block("citus")))
     assert {*distributed, *everywhere} == set(TABLES) == {table for table, *_ in keys}
-    together = set(re.findall(r"\('(\w+)', '\w+', colocate_with => 'session'\)", block("citus"))) | {"session"}
+    together = set(
+        re.findall(r"\('(\w+)', '\w+', colocate_with => 'session'\)", block("citus"))
+    ) | {"session"}
     for table, columns, types in keys:
         if table in distributed:
             assert distributed[table] in columns, f"{table} has a key without {distributed[table]}"
         if table in together:
-            assert types[columns.index(distributed[table])] == "uuid", f"{table} can't lie beside session"
+            assert types[columns.index(distributed[table])] == "uuid", (
+                f"{table} can't lie beside session"
+            )
 
 
 def test_a_dump_that_is_restored_is_the_same_store(cluster: Cluster, replicated: str):
@@ -67,15 +71,22 @@ def test_a_dump_that_is_restored_is_the_same_store(cluster: Cluster, replicated:
             turn.say("hi")
         session = store.session("k")
         told = [(message.id, message.text) for message in session.transcript()]
-    name, file = f"{replicated.partition('?')[0].rpartition('/')[2]}_again", cluster.primary.folder / "agents.dump"
+    name, file = (
+        f"{replicated.partition('?')[0].rpartition('/')[2]}_again",
+        cluster.primary.folder / "agents.dump",
+    )
     cluster.primary.ask(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY wal_log")
     there = cluster.dsn(name)
     for command in re.findall(r"^(pg_dump|pg_restore) (.*)$", PAGE, re.MULTILINE):
         words = command[1].replace("agents.dump", str(file)).split()
         words = [re.sub(r"postgresql://agent@\S+", replicated, word) for word in words]
-        cluster.primary.run(command[0], *[re.sub(r"postgresql://owner@\S+", there, word) for word in words])
+        cluster.primary.run(
+            command[0], *[re.sub(r"postgresql://owner@\S+", there, word) for word in words]
+        )
     with holdfast.open(there) as store:
-        assert [(message.id, message.text) for message in store.get(session.id).transcript()] == told
+        assert [
+            (message.id, message.text) for message in store.get(session.id).transcript()
+        ] == told
         assert judge(store) == []
 
 

@@ -1,7 +1,7 @@
 """Commits wait for a quorum: one whose wait is cut short is in doubt, never done and never failed.
 
-PostgreSQL lets a cancelled client go with its commit visible on the primary and on no other server. Whoever is told of
-such a commit is told of something that the next fail-over takes back.
+PostgreSQL lets a cancelled client go with its commit visible on the primary and on no other server.
+Whoever is told of such a commit is told of something that the next fail-over takes back.
 """
 
 import asyncio
@@ -24,10 +24,21 @@ from holdfast.testing.conformance.builders import did, drafts, opened
 from pooling_proxy import PoolingProxy
 from servers import waiting_until
 
-WAITING = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'holdfast'"
-WAITERS = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'holdfast'"
-CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast' AND datname = %s"
-LOOKING = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'holdfast' AND query ~ 'SyncRep'"
+WAITING = (
+    "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND "
+    "application_name = 'holdfast'"
+)
+WAITERS = (
+    "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = "
+    "'holdfast'"
+)
+CONNECTIONS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast' AND datname = %s"
+)
+LOOKING = (
+    "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'holdfast' AND "
+    "query ~ 'SyncRep'"
+)
 LIMIT_S = 60
 
 
@@ -78,7 +89,9 @@ def test_a_cancelled_caller_does_not_cancel_the_wait_for_the_quorum(cluster, rep
             waiters = cluster.primary.ask(WAITERS)
             task.cancel()
             done, _ = await asyncio.wait([task], timeout=0.2)
-            assert not done and cluster.primary.ask(WAITERS) == waiters, "the server was told to stop waiting"
+            assert not done and cluster.primary.ask(WAITERS) == waiters, (
+                "the server was told to stop waiting"
+            )
             cluster.unmute()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -88,8 +101,12 @@ def test_a_cancelled_caller_does_not_cancel_the_wait_for_the_quorum(cluster, rep
 
 
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
-def test_a_wait_that_an_operator_cuts_short_is_no_acknowledgement(cluster, alone, replicated, pool, how):
-    """The row is visible on the primary and nowhere else: the caller goes on waiting until a second server has it."""
+def test_a_wait_that_an_operator_cuts_short_is_no_acknowledgement(
+    cluster, alone, replicated, pool, how
+):
+    """The row is visible on the primary and nowhere else: the caller goes on waiting until a second
+    server has it.
+    """
     _, session = alone
     appending: Future[str] = pool.submit(session.append, "meanwhile")
     cluster.primary.wait_until(WAITING)
@@ -105,8 +122,12 @@ def test_a_wait_that_an_operator_cuts_short_is_no_acknowledgement(cluster, alone
     assert texts(replicated) == ["before", "meanwhile"]
 
 
-def test_what_only_the_dead_primary_had_is_written_again_on_its_successor(cluster, alone, replicated, pool):
-    """I-2, I-3: the commit was in doubt when its server died; it is there once, whether a standby had heard of it."""
+def test_what_only_the_dead_primary_had_is_written_again_on_its_successor(
+    cluster, alone, replicated, pool
+):
+    """I-2, I-3: the commit was in doubt when its server died; it is there once, whether a standby
+    had heard of it.
+    """
     _, session = alone
     appending = pool.submit(session.append, "meanwhile")
     cluster.primary.wait_until(WAITING)
@@ -171,10 +192,13 @@ def hasty(replicated: str) -> Iterator[PostgresEngine]:
         yield engine
 
 
-def test_waits_that_are_given_up_do_not_eat_up_the_connections_of_the_server(cluster, replicated, hasty):
-    """A wait goes on at the server when nobody waits for it any more: another one for each commit, and within minutes
-    there is no connection left for anybody. So the first is remembered and told; nothing is acknowledged, and nothing
-    begun, until it is over. Then all goes on by itself, and what waited is there once.
+def test_waits_that_are_given_up_do_not_eat_up_the_connections_of_the_server(
+    cluster, replicated, hasty
+):
+    """A wait goes on at the server when nobody waits for it any more: another one for each commit,
+    and within minutes there is no connection left for anybody. So the first is remembered and told;
+    nothing is acknowledged, and nothing begun, until it is over. Then all goes on by itself, and
+    what waited is there once.
     """
     sessions = [opened(hasty, number) for number in range(1, 5)]
     given = {session: drafts() for session in sessions}
@@ -191,7 +215,9 @@ def test_waits_that_are_given_up_do_not_eat_up_the_connections_of_the_server(clu
     for session in sessions[1:]:
         assert did(hasty, Write(session, drafts=given[session])).seq == 2
     for session in sessions:
-        assert [entry.id for entry in hasty.entries(session, after=1)] == [draft.id for draft in given[session]]
+        assert [entry.id for entry in hasty.entries(session, after=1)] == [
+            draft.id for draft in given[session]
+        ]
 
 
 def test_waits_that_are_given_up_behind_a_pooler_do_not_eat_them_up_either(cluster, replicated):
@@ -207,11 +233,17 @@ def test_waits_that_are_given_up_behind_a_pooler_do_not_eat_them_up_either(clust
                 did(engine, Write(session, drafts=drafts()))
             assert len(cluster.primary.ask(waiting, name)) == 1
         cluster.unmute()
-        assert [did(engine, Write(session, drafts=drafts())).seq for session in sessions] == [3, 2, 2]
+        assert [did(engine, Write(session, drafts=drafts())).seq for session in sessions] == [
+            3,
+            2,
+            2,
+        ]
 
 
 def test_a_process_that_starts_while_others_wait_in_vain_adds_no_wait(cluster, replicated, hasty):
-    """It reads, and says why it can't write: a service that is restarted over and over would use up the server too."""
+    """It reads, and says why it can't write: a service that is restarted over and over would use up
+    the server too.
+    """
     session = opened(hasty, 1)
     cluster.mute()
     with pytest.raises(StoreUnavailable):
@@ -236,7 +268,9 @@ def test_a_commit_goes_on_by_itself_when_the_quorum_is_back(cluster, replicated)
         assert not ticket.done
         cluster.unmute()
         assert isinstance(ticket.result(LIMIT_S), Written)
-        assert [entry.id for entry in engine.entries(session, after=1)] == [draft.id for draft in given]
+        assert [entry.id for entry in engine.entries(session, after=1)] == [
+            draft.id for draft in given
+        ]
 
 
 def test_a_store_that_is_made_while_the_quorum_is_away_is_waited_for_and_told(cluster, replicated):
@@ -264,14 +298,24 @@ def configured(cluster: Cluster, replicated: str) -> Callable[..., None]:
     "settings, said",
     [
         ({"synchronous_standby_names": ""}, "Set synchronous_standby_names on every server"),
-        ({"synchronous_standby_names": "ANY 1 (x, y)"}, "none is there to answer. Bring a standby back"),
-        ({"synchronous_commit": "local"}, "synchronous_commit is local.* Set synchronous_commit to on"),
+        (
+            {"synchronous_standby_names": "ANY 1 (x, y)"},
+            "none is there to answer. Bring a standby back",
+        ),
+        (
+            {"synchronous_commit": "local"},
+            "synchronous_commit is local.* Set synchronous_commit to on",
+        ),
         ({"synchronous_commit": "remote_write"}, "synchronous_commit is remote_write"),
     ],
     ids=["nobody is waited for", "nobody answers", "local", "remote_write"],
 )
-def test_a_cluster_that_is_weaker_than_it_was_meant_is_told_at_the_opening(replicated, configured, settings, said):
-    """I-3: in a warning with a code and fields, in the check, and in what the store tells of itself."""
+def test_a_cluster_that_is_weaker_than_it_was_meant_is_told_at_the_opening(
+    replicated, configured, settings, said
+):
+    """I-3: in a warning with a code and fields, in the check, and in what the store tells of
+    itself.
+    """
     holdfast.open(replicated).close()
     configured(**settings)
     with pytest.warns(WeaklyReplicated, match=said) as warned, holdfast.open(replicated) as store:
@@ -288,13 +332,19 @@ def test_a_role_that_may_not_see_the_standbys_is_told_nothing_wrong(cluster, rep
     holdfast.open(replicated).close()
     with psycopg.connect(replicated, autocommit=True) as connection:
         connection.execute("CREATE ROLE small LOGIN")
-        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO small")
+        connection.execute(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO small"
+        )
     with holdfast.open(replicated.replace("postgres@", "small@")) as store:
         store.session("k").append("hello")
         assert store.check() == []
-    assert [str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)] == []
+    assert [
+        str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)
+    ] == []
 
 
 def test_a_synchronous_cluster_is_opened_without_a_word(cluster, replicated, recwarn):
     holdfast.open(replicated).close()
-    assert [str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)] == []
+    assert [
+        str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)
+    ] == []

@@ -1,4 +1,6 @@
-"""Search on PostgreSQL: the words lie in a table beside the log, read in idle time and before each search (I-17)."""
+"""Search on PostgreSQL: the words lie in a table beside the log, read in idle time and before each
+search (I-17).
+"""
 
 import contextlib
 import itertools
@@ -30,7 +32,12 @@ def place(databases: Callable[..., str]) -> str:
 
 @contextlib.contextmanager
 def at(place: str, **options: Any) -> Iterator[PostgresEngine]:
-    usual: dict[str, Any] = {"durability": "process", "tick": Ticks(), "chance": os.urandom, "words_of": words_of}
+    usual: dict[str, Any] = {
+        "durability": "process",
+        "tick": Ticks(),
+        "chance": os.urandom,
+        "words_of": words_of,
+    }
     engine = PostgresEngine(place, **{**usual, **options})
     try:
         yield engine
@@ -56,7 +63,9 @@ questions = st.one_of(
     texts,
     texts.map('"{}"'.format),
 )
-stories = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["user", "assistant"]), texts), max_size=16)
+stories = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["user", "assistant"]), texts), max_size=16
+)
 
 
 @pytest.fixture
@@ -65,8 +74,15 @@ def engine(place: str) -> Iterator[PostgresEngine]:
         yield made
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(story=stories, asks=st.lists(questions, min_size=1, max_size=5), role=st.sampled_from([None, "user"]))
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    story=stories,
+    asks=st.lists(questions, min_size=1, max_size=5),
+    role=st.sampled_from([None, "user"]),
+)
 def test_it_finds_what_a_plain_look_at_every_message_finds(
     engine: PostgresEngine, story: list[tuple[int, str, str]], asks: list[str], role: str | None
 ) -> None:
@@ -147,7 +163,10 @@ def test_machines_that_search_and_write_at_once_each_find_all_of_their_own(place
             except BaseException as trouble:
                 troubles.append(trouble)
 
-        workers = [threading.Thread(target=work, args=(engine, n)) for n, engine in enumerate((one, two, one, two), 1)]
+        workers = [
+            threading.Thread(target=work, args=(engine, n))
+            for n, engine in enumerate((one, two, one, two), 1)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:

@@ -1,4 +1,6 @@
-"""What an operator is told: at once where waiting would not help, and in the log, without a word of what is stored."""
+"""What an operator is told: at once where waiting would not help, and in the log, without a word of
+what is stored.
+"""
 
 import logging
 import time
@@ -32,13 +34,17 @@ def test_a_role_that_only_reads_is_told_at_once(database: str):
     holdfast.open(database).close()
     with psycopg.connect(database, autocommit=True) as connection:
         name = connection.info.dbname
-        connection.execute(f"ALTER ROLE postgres IN DATABASE {name} SET default_transaction_read_only = on")  # type: ignore[arg-type]
+        connection.execute(
+            f"ALTER ROLE postgres IN DATABASE {name} SET default_transaction_read_only = on"
+        )  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable, match="only reads"):
         open_store(database, world=Impatient())
 
 
 def test_trouble_is_logged_without_what_is_stored(database: str, caplog: pytest.LogCaptureFixture):
-    """A row that somebody holds, and a connection that is cut: both are told, and neither tells a key or a word."""
+    """A row that somebody holds, and a connection that is cut: both are told, and neither tells a
+    key or a word.
+    """
     caplog.set_level(logging.INFO, logger="holdfast")
     with holdfast.open(database, tenant="acme-secret") as store:
         session = store.session("key-secret")
@@ -56,7 +62,10 @@ def test_trouble_is_logged_without_what_is_stored(database: str, caplog: pytest.
 
 def failing(database: str, statement: str) -> psycopg.Error:
     """The error that the server answers a statement with."""
-    with psycopg.connect(database, autocommit=True) as connection, pytest.raises(psycopg.Error) as caught:
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
+        pytest.raises(psycopg.Error) as caught,
+    ):
         connection.execute(statement)  # type: ignore[arg-type]
     return caught.value
 
@@ -71,14 +80,18 @@ def tries(error: psycopg.Error, times: int = 6) -> None:
 
 
 def test_writers_that_meet_are_no_trouble(database: str, caplog: pytest.LogCaptureFixture):
-    """A guard that finds a session changed divides by zero: the next try comes, and nobody is alarmed."""
+    """A guard that finds a session changed divides by zero: the next try comes, and nobody is
+    alarmed.
+    """
     caplog.set_level(logging.INFO, logger="holdfast")
     tries(failing(database, "SELECT 1 / 0"))
     assert {record.levelno for record in caplog.records} == {logging.INFO}
     assert "other programs write the same rows" in caplog.text and "22012" not in caplog.text
 
 
-def test_a_connection_that_is_lost_is_told_in_words(database: str, caplog: pytest.LogCaptureFixture):
+def test_a_connection_that_is_lost_is_told_in_words(
+    database: str, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.INFO, logger="holdfast")
     tries(failing(database, "SELECT pg_terminate_backend(pg_backend_pid())"))
     [warning, done] = caplog.records

@@ -1,4 +1,6 @@
-"""Two machines, one store: processes that share nothing but the database agree on keys, events, turns and chunks."""
+"""Two machines, one store: processes that share nothing but the database agree on keys, events,
+turns and chunks.
+"""
 
 from collections.abc import Iterator
 
@@ -95,7 +97,9 @@ SPEAKS = """
 """
 
 
-def test_a_follower_on_one_machine_sees_chunks_written_on_the_other_as_they_are_written(database, store):
+def test_a_follower_on_one_machine_sees_chunks_written_on_the_other_as_they_are_written(
+    database, store
+):
     """I-5, I-15: each before the next is spoken, while the turn runs."""
     with procs.child(SPEAKS, database) as other:
         other.wait_for("running")
@@ -126,7 +130,9 @@ ELSEWHERE = """
 
 
 @pytest.mark.parametrize("ahead_s", [3600, -3600])
-def test_machines_whose_clocks_are_an_hour_apart_agree_on_who_holds_a_turn(database, store, ahead_s):
+def test_machines_whose_clocks_are_an_hour_apart_agree_on_who_holds_a_turn(
+    database, store, ahead_s
+):
     """I-6: leases are the database's business; neither clock makes a running turn look dead."""
     with procs.child(ELSEWHERE, database, ahead_s) as other:
         running = other.wait_for("running")
@@ -144,7 +150,9 @@ def test_machines_whose_clocks_are_an_hour_apart_agree_on_who_holds_a_turn(datab
 
 
 def test_a_machine_that_stands_still_loses_its_turn_when_its_lease_is_over(database, store):
-    """I-6, I-7: the other one goes on; what it had shown is kept, and it learns that it was overtaken."""
+    """I-6, I-7: the other one goes on; what it had shown is kept, and it learns that it was
+    overtaken.
+    """
     with procs.child(STANDS_STILL, database) as other:
         other.wait_for("shown")
         other.freeze()
@@ -190,7 +198,9 @@ def test_an_accepted_message_is_known_to_both(database, store):
 
 
 def test_a_writer_that_was_stopped_elsewhere_stores_no_further_chunk(database, store):
-    """I-7: one chunk after the other, each a statement of its own; another machine stops the turn between two."""
+    """I-7: one chunk after the other, each a statement of its own; another machine stops the turn
+    between two.
+    """
     session = store.session("k")
     with holdfast.open(database) as elsewhere, pytest.raises(TurnInterrupted):
         with session.turn("go on") as turn:

@@ -1,7 +1,8 @@
-"""An old primary that comes back and was not told that it has been replaced: nobody follows it (I-3, I-6).
+"""An old primary that comes back and was not told that it has been replaced: nobody follows it
+(I-3, I-6).
 
-It takes connections and calls itself writable, and it is the first in the address. What it does not know was
-acknowledged by its successor.
+It takes connections and calls itself writable, and it is the first in the address. What it does not
+know was acknowledged by its successor.
 """
 
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ ANSWER_S = 2.0
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is alone never answers a commit; stores that are opened now wait less long for it than by
-    themselves.
+    """A server that is alone never answers a commit; stores that are opened now wait less long for
+    it than by themselves.
     """
     hasty = partial(PostgresEngine, answer_s=ANSWER_S)
     monkeypatch.setattr("holdfast.engine.postgres.engine.PostgresEngine", hasty)
@@ -62,7 +63,9 @@ def first(server: Server, cluster: Cluster, place: str) -> str:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_nobody_follows_a_primary_that_was_replaced(cluster: Cluster, replicated: str, old: list[Server]):
+def test_nobody_follows_a_primary_that_was_replaced(
+    cluster: Cluster, replicated: str, old: list[Server]
+):
     """Neither a store that is opened now, nor one that was open all the time."""
     address = first(cluster.primary, cluster, replicated)
     with holdfast.open(address) as store:
@@ -74,8 +77,16 @@ def test_nobody_follows_a_primary_that_was_replaced(cluster: Cluster, replicated
         with holdfast.open(address) as fresh:
             again = fresh.session("k")
             again.append("from another")
-            assert [message.text for message in again.transcript()] == ["before", "after", "from another"]
-        assert [message.text for message in session.transcript()] == ["before", "after", "from another"]
+            assert [message.text for message in again.transcript()] == [
+                "before",
+                "after",
+                "from another",
+            ]
+        assert [message.text for message in session.transcript()] == [
+            "before",
+            "after",
+            "from another",
+        ]
 
 
 HOLDS = """
@@ -99,7 +110,9 @@ HOLDS = """
 def test_a_turn_that_is_settled_after_a_fail_over_keeps_all_that_was_shown(
     cluster: Cluster, replicated: str, old: list[Server]
 ):
-    """I-5, I-6: its writer went on at the new primary and was killed; the old one knows only the beginning."""
+    """I-5, I-6: its writer went on at the new primary and was killed; the old one knows only the
+    beginning.
+    """
     address = first(cluster.primary, cluster, replicated)
     with procs.child(HOLDS, address, ANSWER_S) as writer, holdfast.open(address) as store:
         writer.wait_for("ready")
@@ -128,7 +141,9 @@ def test_loads_go_on_and_nothing_is_wrong_with_an_unfenced_primary_about(
 
 
 def test_a_server_that_knows_less_than_was_acknowledged_is_refused(database: str):
-    """One server, brought back to an earlier moment: nothing tells it from its successor but what it knows."""
+    """One server, brought back to an earlier moment: nothing tells it from its successor but what
+    it knows.
+    """
     with open_store(database, world=Hasty()) as store:
         session = store.session("k")
         session.append("one")

@@ -1,4 +1,6 @@
-"""What is wrong with a store in PostgreSQL is told, with its place and a remedy, and nothing is written (I-18)."""
+"""What is wrong with a store in PostgreSQL is told, with its place and a remedy, and nothing is
+written (I-18).
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +21,9 @@ def store(place: str) -> Iterator[holdfast.Store]:
     with holdfast.open(place) as opened:
         session = opened.session("k")
         for number in range(3):
-            with session.turn(f"question {number}", event_id=f"event {number}", reply_to="42") as turn:
+            with session.turn(
+                f"question {number}", event_id=f"event {number}", reply_to="42"
+            ) as turn:
                 list(turn.deliver(["answer ", f"{number}"]))
                 turn.result(turn.call("look", {"n": number}), "seen")
         session.compact("They talked.", keep_turns=1)
@@ -44,15 +48,23 @@ BROKEN = {
     "a gap": (f"DELETE FROM entry WHERE session = {FIRST} AND seq = 5", "I-1"),
     "no beginning": (f"DELETE FROM entry WHERE session = {FIRST} AND seq = 1", "I-1"),
     "an id twice": (f"UPDATE entry SET id = 'aa' WHERE session = {FIRST} AND seq IN (4, 6)", "I-2"),
-    "no end": (f"UPDATE entry SET kind = 'call' WHERE kind = 'end' AND session = {FIRST} AND turn = 1", "I-6"),
-    "an end of the running turn": (f"UPDATE session SET turn = fence, holder = 'x' WHERE id = {FIRST}", "I-6"),
+    "no end": (
+        f"UPDATE entry SET kind = 'call' WHERE kind = 'end' AND session = {FIRST} AND turn = 1",
+        "I-6",
+    ),
+    "an end of the running turn": (
+        f"UPDATE session SET turn = fence, holder = 'x' WHERE id = {FIRST}",
+        "I-6",
+    ),
     "another key's session": ("UPDATE binding SET epoch = 99 WHERE key = 'k'", "I-8"),
     "a large part that is gone": ("DELETE FROM blob", "I-14"),
 }
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_invariant_is_found_with_its_place(store: holdfast.Store, place: str, what: str) -> None:
+def test_a_broken_invariant_is_found_with_its_place(
+    store: holdfast.Store, place: str, what: str
+) -> None:
     statement, invariant = BROKEN[what]
     with psycopg.connect(place, autocommit=True) as other:
         other.execute(statement)  # type: ignore[arg-type]

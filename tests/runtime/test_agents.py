@@ -25,7 +25,10 @@ class Agent:
         self.closed = 0
 
     def answer(self, text: str) -> None:
-        self.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": f"re: {text}"}]
+        self.messages += [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": f"re: {text}"},
+        ]
         self.session.record(self.messages)
 
     def close(self) -> None:
@@ -54,8 +57,12 @@ def said(session: Session) -> list[str]:
     return [message.text for message in session.transcript()]
 
 
-def test_hermes_3210_a_cached_agent_does_not_write_to_the_session_its_chat_has_left(store: Store) -> None:
-    """C1: a chat is reset, a cached agent still holds the old session; the next turn must be in the new one only."""
+def test_hermes_3210_a_cached_agent_does_not_write_to_the_session_its_chat_has_left(
+    store: Store,
+) -> None:
+    """C1: a chat is reset, a cached agent still holds the old session; the next turn must be in the
+    new one only.
+    """
     cache = AgentCache(Agent)
     first = cache.get(store.session("telegram:dm:42"))
     first.answer("remember this")
@@ -82,7 +89,9 @@ def test_an_agent_is_made_once_for_its_session_and_configuration(store: Store) -
     one = cache.get(store.session("k"))
     assert cache.get(store.session("k")) is one
     assert cache.get(store.session("k"), config=("gpt", 0.1)) is not one
-    assert cache.get(store.session("k"), config=("gpt", 0.1)) is cache.get(store.session("k"), config=("gpt", 0.1))
+    assert cache.get(store.session("k"), config=("gpt", 0.1)) is cache.get(
+        store.session("k"), config=("gpt", 0.1)
+    )
     assert cache.get(store.session("other")) is not one
     assert cache.get(store.session("k")) is one
     assert one.closed == 0
@@ -116,7 +125,9 @@ def test_the_cache_is_bounded_and_closes_what_leaves_it(store: Store) -> None:
     assert [agent.closed for agent in agents] == [1, 1, 0, 0, 0]
     assert cache.get(store.session("k2")) is agents[2]
     cache.get(store.session("k5"))
-    assert [agent.closed for agent in agents] == [1, 1, 0, 1, 0], "the least recently used one leaves"
+    assert [agent.closed for agent in agents] == [1, 1, 0, 1, 0], (
+        "the least recently used one leaves"
+    )
 
 
 def test_an_agent_that_nobody_used_for_long_is_closed_and_made_anew(store: Store) -> None:
@@ -135,7 +146,9 @@ def test_an_agent_that_nobody_used_for_long_is_closed_and_made_anew(store: Store
     assert len(cache) == 1
 
 
-def test_dropping_a_key_closes_all_its_agents_and_closing_the_cache_closes_all(store: Store) -> None:
+def test_dropping_a_key_closes_all_its_agents_and_closing_the_cache_closes_all(
+    store: Store,
+) -> None:
     cache = AgentCache(Agent)
     one, two = cache.get(store.session("k")), cache.get(store.session("k"), config="other")
     three = cache.get(store.session("other"))
@@ -207,7 +220,9 @@ def test_threads_that_want_the_same_agent_get_the_same_one(store: Store) -> None
     assert got == made * 8
 
 
-def test_an_agent_being_made_keeps_nobody_else_waiting_and_is_not_handed_out_closed(store: Store) -> None:
+def test_an_agent_being_made_keeps_nobody_else_waiting_and_is_not_handed_out_closed(
+    store: Store,
+) -> None:
     """A slow factory, and a cache too small for both: whoever asked gets a living agent."""
     started, go_on = threading.Event(), threading.Event()
     got: list[Agent] = []
@@ -261,7 +276,8 @@ def test_many_threads_and_resets_never_meet_an_agent_of_another_epoch(store: Sto
     assert len(cache) <= 4
 
 
-# asyncio -------------------------------------------------------------------------------------------------------------
+# asyncio
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_tasks_that_want_the_same_agent_get_the_same_one(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Any text goes in and comes out, wherever it is given; what can't be kept is refused with its place (FAULTS H7, K9).
+"""Any text goes in and comes out, wherever it is given; what can't be kept is refused with its
+place (FAULTS H7, K9).
 
-Stored bytes are data, never code (I-20): whatever a payload looks like, it comes back as the plain data it was.
+Stored bytes are data, never code (I-20): whatever a payload looks like, it comes back as the plain
+data it was.
 """
 
 import json
@@ -40,7 +42,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("texts") / "agent.db"
 
 
-def tells(path: Path, said: Callable[[Store, Session], Any], asked: Callable[[Store, Session], Any]) -> Any:
+def tells(
+    path: Path, said: Callable[[Store, Session], Any], asked: Callable[[Store, Session], Any]
+) -> Any:
     """What one handle says, as another one reads it."""
     with holdfast.open(path, durability="process") as store:
         session = store.reset("k")
@@ -62,13 +66,23 @@ def test_any_text_comes_back_as_it_was_said(shared: Path, text: str) -> None:
             turn.say(text)
             assert "".join(turn.deliver([text, "|", text])) == f"{text}|{text}"
 
-    found = tells(shared, said, lambda _, session: [message.text for message in session.transcript()])
-    assert [joined(each) for each in found] == [joined(each) for each in (text, text, text, text, f"{text}|{text}")]
+    found = tells(
+        shared, said, lambda _, session: [message.text for message in session.transcript()]
+    )
+    assert [joined(each) for each in found] == [
+        joined(each) for each in (text, text, text, text, f"{text}|{text}")
+    ]
 
 
 @settings(max_examples=40)
-@given(name=ANY_TEXT, arguments=st.dictionaries(ANY_TEXT, st.one_of(ANY_TEXT, st.lists(ANY_TEXT))), content=ANY_TEXT)
-def test_any_text_comes_back_from_a_tool(shared: Path, name: str, arguments: dict[str, Any], content: str) -> None:
+@given(
+    name=ANY_TEXT,
+    arguments=st.dictionaries(ANY_TEXT, st.one_of(ANY_TEXT, st.lists(ANY_TEXT))),
+    content=ANY_TEXT,
+)
+def test_any_text_comes_back_from_a_tool(
+    shared: Path, name: str, arguments: dict[str, Any], content: str
+) -> None:
     """H7: its name, its arguments, what it answered and the id of the call."""
 
     def said(_: Store, session: Session) -> None:
@@ -109,7 +123,12 @@ def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> 
 
     def asked(store: Store, session: Session) -> Any:
         first = next(iter(session.transcript()))
-        return [session.instructions(), first.labels, first.event_id, list(session.transcript())[3].reply_to]
+        return [
+            session.instructions(),
+            first.labels,
+            first.event_id,
+            list(session.transcript())[3].reply_to,
+        ]
 
     found = tells(shared, said, asked)
     assert joined(found) == joined([text, {text: text}, text, text])
@@ -118,7 +137,9 @@ def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> 
 @settings(max_examples=40)
 @given(text=ANY_TEXT)
 def test_a_name_that_can_not_be_compared_is_refused_with_its_place(shared: Path, text: str) -> None:
-    """H7: keys and tenants are found, sorted and compared by the engine; whatever is accepted is found again."""
+    """H7: keys and tenants are found, sorted and compared by the engine; whatever is accepted is
+    found again.
+    """
     is_name = text.encode("utf-8", "ignore").decode() == text
     for place, attempt in (
         ("key", lambda: holdfast.open(shared, durability="process")),
@@ -148,7 +169,8 @@ def test_an_error_about_odd_text_can_be_printed(tmp_path: Path) -> None:
             assert str(caught.value).encode()
 
 
-# Data, never code ----------------------------------------------------------------------------------------------------
+# Data, never code
+# ----------------------------------------------------------------------------------------------------
 
 
 class Evil:
@@ -160,10 +182,33 @@ class Evil:
 
 CRAFTED: list[Any] = [
     {"role": "user", "content": "x", "__reduce__": ["os.system", "true"]},
-    {"role": "user", "content": "x", "__class__": "Evil", "__dict__": {"a": 1}, "__proto__": {"b": 2}},
-    {"role": "user", "content": "x", "py/object": "builtins.eval", "py/reduce": [{"py/type": "os.system"}, ["true"]]},
-    {"role": "user", "content": "x", "lc": 1, "type": "constructor", "id": ["langchain", "x"], "kwargs": {"a": 1}},
-    {"role": "user", "content": "x", "$type": "System.Object", "!!python/object/apply:os.system": ["true"]},
+    {
+        "role": "user",
+        "content": "x",
+        "__class__": "Evil",
+        "__dict__": {"a": 1},
+        "__proto__": {"b": 2},
+    },
+    {
+        "role": "user",
+        "content": "x",
+        "py/object": "builtins.eval",
+        "py/reduce": [{"py/type": "os.system"}, ["true"]],
+    },
+    {
+        "role": "user",
+        "content": "x",
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "x"],
+        "kwargs": {"a": 1},
+    },
+    {
+        "role": "user",
+        "content": "x",
+        "$type": "System.Object",
+        "!!python/object/apply:os.system": ["true"],
+    },
     {"role": "user", "content": [{"type": "call", "id": "a", "name": "b", "arguments": "c"}]},
     {"role": "user", "content": pickle.dumps(Evil()).decode("latin-1")},
     {"role": "user", "content": "{{7*7}} ${7*7} %(a)s {0.__class__}"},

@@ -37,7 +37,14 @@ def test_a_call_that_waits_is_shown_as_waiting_and_stays_open(session, path):
         assert theirs.context()[-1]["content"] == "[waiting for approval]"
         for format in FORMATS:
             assert check(format, theirs.context(format)) == []
-    assert [entry.kind for entry in session.entries()] == ["opened", "message", "turn", "message", "ask", "end"]
+    assert [entry.kind for entry in session.entries()] == [
+        "opened",
+        "message",
+        "turn",
+        "message",
+        "ask",
+        "end",
+    ]
 
 
 def test_a_process_that_dies_while_a_call_waits_leaves_it_waiting(path):
@@ -90,7 +97,11 @@ def test_a_call_that_waits_is_not_run_by_leaving_out_the_question(session):
 
 
 def test_a_call_that_the_model_made_can_wait(session):
-    call = {"id": "c7", "type": "function", "function": {"name": "rm", "arguments": '{"path":"/x"}'}}
+    call = {
+        "id": "c7",
+        "type": "function",
+        "function": {"name": "rm", "arguments": '{"path":"/x"}'},
+    }
     with session.turn("Delete it.") as turn:
         turn.add({"role": "assistant", "content": None, "tool_calls": [call]})
         assert turn.call("rm", '{"path":"/x"}', call_id="c7", needs_approval=True).waiting
@@ -122,9 +133,14 @@ def test_a_compaction_covers_no_call_that_waits(session):
     assert session.compact("All of it.", keep_turns=0) is not None
 
 
-def test_an_approved_call_that_runs_in_a_later_turn_is_shown_as_running_until_that_ends(session, path):
+def test_an_approved_call_that_runs_in_a_later_turn_is_shown_as_running_until_that_ends(
+    session, path
+):
     """I-10: it was asked for in another turn; no outcome yet is not interrupted."""
-    two = [{"id": id, "type": "function", "function": {"name": "rm", "arguments": "{}"}} for id in ("c1", "c2")]
+    two = [
+        {"id": id, "type": "function", "function": {"name": "rm", "arguments": "{}"}}
+        for id in ("c1", "c2")
+    ]
     with session.turn("Delete them.") as turn:
         turn.add({"role": "assistant", "content": None, "tool_calls": two})
         turn.call("rm", "{}", call_id="c1", needs_approval=True)
@@ -157,16 +173,27 @@ def test_a_fork_does_not_show_what_runs_in_its_parent_as_running(session):
 
 
 def test_a_call_tells_its_arguments_as_they_were_said(session, path):
-    """So that an approved one can be run by whoever finds it; after a compaction, from pages of the log."""
+    """So that an approved one can be run by whoever finds it; after a compaction, from pages of the
+    log.
+    """
     said = [
-        {"id": "c1", "type": "function", "function": {"name": "rm", "arguments": '{"path":  "/x"}'}},
+        {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "rm", "arguments": '{"path":  "/x"}'},
+        },
         {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": ""}},
     ]
     with session.turn("Look.") as turn:
         turn.add({"role": "assistant", "content": "Now:", "tool_calls": said})
         turn.call("rm", {"path": "/y", "force": True})
-        turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "rm", "input": {"a": 1}}]},
-                 format="anthropic")  # fmt: skip
+        turn.add(
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t1", "name": "rm", "input": {"a": 1}}],
+            },
+            format="anthropic",
+        )
     arguments = ['{"path":  "/x"}', "", '{"path":"/y","force":true}', '{"a":1}']
     assert [call.arguments for call in session.calls()] == arguments
     for number in range(3):
@@ -178,7 +205,9 @@ def test_a_call_tells_its_arguments_as_they_were_said(session, path):
 
 
 def test_a_call_that_waits_where_no_load_looks_can_be_decided(session, path):
-    """It was hidden, or rewound away, before a compaction; `calls` lists it, so it can be answered."""
+    """It was hidden, or rewound away, before a compaction; `calls` lists it, so it can be
+    answered.
+    """
     ask(session)
     session.label(list(session.transcript())[1].id, visible_to_model=False)
     for number in range(3):

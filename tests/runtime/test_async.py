@@ -1,4 +1,5 @@
-"""The asyncio face: the same store, the same laws, and what only an event loop can do to a turn (I-3, I-5, I-6).
+"""The asyncio face: the same store, the same laws, and what only an event loop can do to a turn
+(I-3, I-5, I-6).
 
 Fault classes A1, A3, F7, I7, I8 of FAULTS.md.
 """
@@ -81,7 +82,11 @@ def test_a_store_can_be_awaited_or_entered(where):
 
 @pytest.mark.parametrize(
     "error, end",
-    [(ValueError("broke"), "failed"), (TimeoutError(), "interrupted"), (asyncio.CancelledError(), "interrupted")],
+    [
+        (ValueError("broke"), "failed"),
+        (TimeoutError(), "interrupted"),
+        (asyncio.CancelledError(), "interrupted"),
+    ],
     ids=["failed", "timeout", "cancelled"],
 )
 def test_an_exception_ends_the_turn_once_and_is_raised_on(where, eye, error, end):
@@ -101,7 +106,9 @@ def test_an_exception_ends_the_turn_once_and_is_raised_on(where, eye, error, end
 
 
 def test_a_task_cancelled_in_the_middle_of_a_stream_keeps_what_was_shown(where, eye):
-    """I-5, I-6, FAULTS A1: the task waits for its source; the source is told, and closed in its own task."""
+    """I-5, I-6, FAULTS A1: the task waits for its source; the source is told, and closed in its own
+    task.
+    """
     shown, closed = [], []
 
     async def source():
@@ -132,7 +139,10 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_keeps_what_was_shown(where, 
 
     play(scene())
     session = eye.session("k")
-    assert told(session) == [("user", "Count.", "complete"), ("assistant", "".join(shown), "partial")]
+    assert told(session) == [
+        ("user", "Count.", "complete"),
+        ("assistant", "".join(shown), "partial"),
+    ]
     assert ends(eye, session.id) == {1: ["interrupted"]}
     [note] = end_notes(eye, session.id)
     assert note.reason == "CancelledError"
@@ -140,7 +150,9 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_keeps_what_was_shown(where, 
 
 @pytest.mark.parametrize("instant", range(0, 40, 3))
 def test_a_task_cancelled_at_any_instant_leaves_one_end_and_a_prefix(where, eye, instant):
-    """I-5, I-6: however many steps of the loop it had; the turn is not left running, and the session is free."""
+    """I-5, I-6: however many steps of the loop it had; the turn is not left running, and the
+    session is free.
+    """
     shown = []
 
     async def agent(store):
@@ -170,7 +182,9 @@ def test_a_task_cancelled_at_any_instant_leaves_one_end_and_a_prefix(where, eye,
 
 
 def test_a_start_that_is_cancelled_while_it_is_being_committed_leaves_no_turn_running(where, eye):
-    """I-6, FAULTS I8: the commit is seen through; nobody got the turn, so it is over, and its message is given back."""
+    """I-6, FAULTS I8: the commit is seen through; nobody got the turn, so it is over, and its
+    message is given back.
+    """
     for fresh in (True, False):
 
         async def scene():
@@ -189,7 +203,10 @@ def test_a_start_that_is_cancelled_while_it_is_being_committed_leaves_no_turn_ru
 
         play(scene())
         session = eye.session("k")
-        assert told(session)[-2:] == [("user", "Hi", "complete"), ("assistant", "Hello.", "complete")], fresh
+        assert told(session)[-2:] == [
+            ("user", "Hi", "complete"),
+            ("assistant", "Hello.", "complete"),
+        ], fresh
         assert [len(each) for each in ends(eye, session.id).values()] == [1] * (2 if fresh else 4)
 
 
@@ -300,7 +317,9 @@ def test_a_fast_source_is_coalesced_on_a_loop_too(where, eye):
 
 
 def test_a_message_is_frozen_before_the_first_wait(where, eye):
-    """I-3, FAULTS F7: between the call and the await its owner changes it; what was given is what is stored."""
+    """I-3, FAULTS F7: between the call and the await its owner changes it; what was given is what
+    is stored.
+    """
 
     async def scene():
         async with holdfast.open_async(where) as store:
@@ -319,7 +338,11 @@ def test_a_message_is_frozen_before_the_first_wait(where, eye):
             await appending
 
     play(scene())
-    assert [text for _, text, _ in told(eye.session("k"))] == ["as it was", "as it was too", "and this"]
+    assert [text for _, text, _ in told(eye.session("k"))] == [
+        "as it was",
+        "as it was too",
+        "and this",
+    ]
 
 
 def test_many_tasks_on_one_session_do_not_interleave(where, eye):
@@ -338,7 +361,10 @@ def test_many_tasks_on_one_session_do_not_interleave(where, eye):
     session = eye.session("k")
     context = [payload["content"] for payload in session.context()]
     assert sorted(context[::2]) == sorted(f"q{number}" for number in range(40))
-    assert all(answer == f"a{question[1:]} and so on" for question, answer in zip(*[iter(context)] * 2, strict=True))
+    assert all(
+        answer == f"a{question[1:]} and so on"
+        for question, answer in zip(*[iter(context)] * 2, strict=True)
+    )
     assert [each for each in ends(eye, session.id).values()] == [["completed"]] * 40
 
 
@@ -364,7 +390,10 @@ def test_refusing_and_taking_over_between_tasks(where, eye):
     play(scene())
     session = eye.session("k")
     assert list(ends(eye, session.id).values()) == [["interrupted"], ["completed"]]
-    assert [(message.text, message.late) for message in session.transcript()][-2:] == [("late", True), ("Two.", False)]
+    assert [(message.text, message.late) for message in session.transcript()][-2:] == [
+        ("late", True),
+        ("Two.", False),
+    ]
 
 
 def test_stop_from_a_thread_ends_an_async_turn(where, eye):
@@ -376,7 +405,9 @@ def test_stop_from_a_thread_ends_an_async_turn(where, eye):
 
             async def source():
                 yield "One "
-                await asyncio.get_running_loop().run_in_executor(None, lambda: eye.session("k").stop("enough"))
+                await asyncio.get_running_loop().run_in_executor(
+                    None, lambda: eye.session("k").stop("enough")
+                )
                 gate.set()
                 yield "two"
 
@@ -391,7 +422,9 @@ def test_stop_from_a_thread_ends_an_async_turn(where, eye):
 
 
 def test_the_loop_runs_on_while_a_commit_waits(where, eye):
-    """One hop, no blocking: another process holds the lock, and other tasks are not held up by that."""
+    """One hop, no blocking: another process holds the lock, and other tasks are not held up by
+    that.
+    """
 
     async def scene():
         async with holdfast.open_async(where) as store:
@@ -424,7 +457,9 @@ def test_two_loops_on_two_threads_share_a_store_file(where, eye):
     for thread in threads:
         thread.join(LIMIT_S)
     context = [payload["content"] for payload in eye.session("k").context()]
-    assert len(context) == 40 and all(said == f"to {asked}" for asked, said in zip(*[iter(context)] * 2, strict=True))
+    assert len(context) == 40 and all(
+        said == f"to {asked}" for asked, said in zip(*[iter(context)] * 2, strict=True)
+    )
 
 
 def test_a_source_that_raises_is_raised_on(where, eye):

@@ -6,11 +6,18 @@ import holdfast
 from holdfast.engine import blobs as codec
 from looking import other_handle
 
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 20_000}}
+IMAGE = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 20_000},
+}
 
 
 def blobs(path):
-    return apsw.Connection(str(path)).execute("SELECT count(*), ifnull(sum(length(body)), 0) FROM blob").fetchone()
+    return (
+        apsw.Connection(str(path))
+        .execute("SELECT count(*), ifnull(sum(length(body)), 0) FROM blob")
+        .fetchone()
+    )
 
 
 def test_a_large_part_comes_back_as_it_was_given(session, path):
@@ -49,7 +56,12 @@ def test_a_long_tool_output_in_a_turn_is_a_blob_and_its_pair_is_whole(session, p
     assert blobs(path)[0] == 1
     [result] = [message for message in session.transcript() if message.role == "tool"]
     assert result.parts[0].content == output
-    assert [payload["role"] for payload in session.context()] == ["user", "assistant", "tool", "assistant"]
+    assert [payload["role"] for payload in session.context()] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 def test_a_blob_that_is_gone_is_said_to_be_missing_and_the_next_request_is_valid(session, path):
@@ -65,7 +77,9 @@ def test_a_blob_that_is_gone_is_said_to_be_missing_and_the_next_request_is_valid
 
 
 def test_a_page_of_large_messages_ends_early_and_nothing_is_left_out(session, path):
-    """Twenty messages of four megabytes are more than a page holds; contexts, transcripts, followers get all."""
+    """Twenty messages of four megabytes are more than a page holds; contexts, transcripts,
+    followers get all.
+    """
     texts = [f"{number:04d}" * 1_000_000 for number in range(20)]
     for number, text in enumerate(texts):
         session.append({"role": "assistant" if number % 2 else "user", "content": text})
@@ -74,30 +88,42 @@ def test_a_page_of_large_messages_ends_early_and_nothing_is_left_out(session, pa
     with other_handle(path) as far:
         fresh = far.get(session.id)
         assert [message.text[:4] for message in fresh.transcript()] == [text[:4] for text in texts]
-        assert [message["content"][:4] for message in fresh.context()] == [text[:4] for text in texts]
+        assert [message["content"][:4] for message in fresh.context()] == [
+            text[:4] for text in texts
+        ]
         events = fresh.follow()
         told = [event.text[:4] for event in (next(events) for _ in range(21)) if event.text]
         assert told == [text[:4] for text in texts]
 
 
 def test_one_part_that_a_provider_refuses_can_be_taken_out_of_the_view_and_is_kept(session, path):
-    """FAULTS J1: the picture is too large for the provider; the words beside it go on, with a note in its place."""
+    """FAULTS J1: the picture is too large for the provider; the words beside it go on, with a note
+    in its place.
+    """
     words = {"type": "text", "text": "look at this"}
     session.append({"role": "user", "content": [words, IMAGE]})
     session.append({"role": "assistant", "content": "I can't."})
     view = session.context()
-    view[0] = {"role": "user", "content": [words, {"type": "text", "text": "[a picture was too large]"}]}
+    view[0] = {
+        "role": "user",
+        "content": [words, {"type": "text", "text": "[a picture was too large]"}],
+    }
     session.record(view)
     session.append("then without it")
     with other_handle(path) as far:
         shown = list(far.get(session.id).context())
-        assert [part.get("text") for part in shown[0]["content"]] == ["look at this", "[a picture was too large]"]
+        assert [part.get("text") for part in shown[0]["content"]] == [
+            "look at this",
+            "[a picture was too large]",
+        ]
         assert shown[-1]["content"] == "then without it"
         assert next(far.get(session.id).transcript()).payload["content"][1] == IMAGE
 
 
 def test_another_part_of_the_same_name_is_not_taken_for_it(where, monkeypatch):
-    """Names are short digests: that two parts have one is next to impossible, and harmless. Here all have one."""
+    """Names are short digests: that two parts have one is next to impossible, and harmless. Here
+    all have one.
+    """
     monkeypatch.setattr(codec, "name_of", lambda part: 7)
     said = ["x" * 40_000, "y" * 40_000, "x" * 40_000]
     with holdfast.open(where, durability="process") as store:
@@ -105,5 +131,8 @@ def test_another_part_of_the_same_name_is_not_taken_for_it(where, monkeypatch):
         store.session("k").append({"role": "user", "content": "z" * 40_000})
         store.session("other").append({"role": "user", "content": "y" * 40_000})
     with holdfast.open(where, durability="process") as store:
-        assert [message.text for message in store.session("k").transcript()] == [*said, "z" * 40_000]
+        assert [message.text for message in store.session("k").transcript()] == [
+            *said,
+            "z" * 40_000,
+        ]
         assert [message.text for message in store.session("other").transcript()] == ["y" * 40_000]

@@ -1,4 +1,6 @@
-"""The border (I-25): whatever a public call is given, it does it or says in our words why not, and nothing breaks."""
+"""The border (I-25): whatever a public call is given, it does it or says in our words why not, and
+nothing breaks.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +52,9 @@ def test_every_call_does_what_it_was_asked_or_says_why_not(
 
 
 def test_every_call_on_postgres(databases: Callable[..., str], tmp_path: Path) -> None:
-    """Text that SQLite takes and PostgreSQL does not: NUL, long names, numbers of more than 64 bits."""
+    """Text that SQLite takes and PostgreSQL does not: NUL, long names, numbers of more than 64
+    bits.
+    """
     odd = [2**70, "", "\x00", "\ud800", "x" * 70_000, object()]
 
     async def life() -> bordering.Walk:
@@ -118,14 +122,19 @@ def test_a_rule_gives_a_value_of_a_plain_class_or_refuses_it(name: str) -> None:
             assert type(passed) in (str, int, float, bool), odd
 
 
-TAKEN_AS_THEY_ARE = {name for name, rule in border.RULES.items() if rule is anything} | {"config", "session"}
+TAKEN_AS_THEY_ARE = {name for name, rule in border.RULES.items() if rule is anything} | {
+    "config",
+    "session",
+}
 
 
 def test_every_public_parameter_has_a_rule_and_both_faces_the_same() -> None:
     for face, method, _ in CALLS:
         if face not in ("Owed", "AgentCache"):
             for kind in (face, f"Async{face}"):
-                assert hasattr(getattr(getattr(holdfast, kind), method), "__wrapped__"), f"{kind}.{method}"
+                assert hasattr(getattr(getattr(holdfast, kind), method), "__wrapped__"), (
+                    f"{kind}.{method}"
+                )
 
 
 def test_a_method_with_a_parameter_that_nobody_checks_can_not_be_imported() -> None:
@@ -167,7 +176,11 @@ def test_ids_of_platforms_may_be_integers_and_are_kept_as_text(store: holdfast.S
     ("call", "parameter", "words"),
     [
         (lambda s: s.context("claude"), "format", ["openai.chat", "anthropic", "'claude'"]),
-        (lambda s: s.turn("x", on_busy="queue"), "on_busy", ['"wait"', '"interrupt"', '"refuse"', "'queue'"]),
+        (
+            lambda s: s.turn("x", on_busy="queue"),
+            "on_busy",
+            ['"wait"', '"interrupt"', '"refuse"', "'queue'"],
+        ),
         (lambda s: s.compact(5), "summary", ["text", "function", "not 5"]),
         (lambda s: s.turn("x", lease_s=float("nan")), "lease_s", ["seconds", "nan"]),
         (lambda s: s.turn("x", format="claude"), "format", ["holdfast", "openai.responses"]),
@@ -178,7 +191,10 @@ def test_ids_of_platforms_may_be_integers_and_are_kept_as_text(store: holdfast.S
     ],
 )
 def test_a_wrong_argument_is_named_with_what_it_takes_and_what_was_given(
-    session: holdfast.Session, call: Callable[[holdfast.Session], Any], parameter: str, words: list[str]
+    session: holdfast.Session,
+    call: Callable[[holdfast.Session], Any],
+    parameter: str,
+    words: list[str],
 ) -> None:
     head = session.head()
     with pytest.raises(BadArgument) as told:
@@ -189,9 +205,18 @@ def test_a_wrong_argument_is_named_with_what_it_takes_and_what_was_given(
     assert session.head() == head
 
 
-def test_opening_with_a_wrong_argument_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_with_a_wrong_argument_makes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for wrong in ({"durability": "full"}, {"tenant": ""}, {"tenant": 5}, {"where": None}, {"where": 5}, {"where": ""}):
+    for wrong in (
+        {"durability": "full"},
+        {"tenant": ""},
+        {"tenant": 5},
+        {"where": None},
+        {"where": 5},
+        {"where": ""},
+    ):
         for open in (holdfast.open, holdfast.open_async):
             with pytest.raises(BadArgument, match=next(iter(wrong))):
                 open(**{"where": "a.db", **wrong})  # type: ignore[operator]
@@ -244,13 +269,17 @@ def test_a_temporary_store_is_a_real_one_and_leaves_nothing_behind() -> None:
         (lambda: holdfast.copy("a.db", "b.db", progress=5), "progress"),  # type: ignore[arg-type]
     ],
 )
-def test_policies_caches_and_copies_take_what_they_can_use(make: Callable[[], Any], parameter: str) -> None:
+def test_policies_caches_and_copies_take_what_they_can_use(
+    make: Callable[[], Any], parameter: str
+) -> None:
     with pytest.raises(BadArgument) as told:
         make()
     assert told.value.parameter == parameter
 
 
-def test_an_agent_for_a_configuration_that_can_not_be_told_apart_is_refused(session: holdfast.Session) -> None:
+def test_an_agent_for_a_configuration_that_can_not_be_told_apart_is_refused(
+    session: holdfast.Session,
+) -> None:
     with pytest.raises(BadArgument, match="config"):
         holdfast.AgentCache(lambda _: object()).get(session, config={"model": "m"})  # type: ignore[arg-type]
 
@@ -259,7 +288,15 @@ def test_a_forged_cursor_is_refused_as_one(store: holdfast.Store) -> None:
     import base64
     import json
 
-    for mark in ([2**70, "a"], [-1, "a"], [1, "\x00"], [1, "a", 2], [1.5, "a"], [1, "'; drop table entry"], {}):
+    for mark in (
+        [2**70, "a"],
+        [-1, "a"],
+        [1, "\x00"],
+        [1, "a", 2],
+        [1.5, "a"],
+        [1, "'; drop table entry"],
+        {},
+    ):
         forged = base64.urlsafe_b64encode(json.dumps(mark).encode()).decode().rstrip("=")
         with pytest.raises(BadArgument, match="after"):
             store.sessions(after=forged)
@@ -288,7 +325,14 @@ def test_what_a_message_holds_is_judged_as_a_message(session: holdfast.Session) 
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    for wrong in (deep, 5, b"x", None, {"role": "user", "content": deep}, {"role": "user", "content": b"x"}):
+    for wrong in (
+        deep,
+        5,
+        b"x",
+        None,
+        {"role": "user", "content": deep},
+        {"role": "user", "content": b"x"},
+    ):
         with pytest.raises(InvalidMessage):
             session.append(wrong)
         with pytest.raises(InvalidMessage):

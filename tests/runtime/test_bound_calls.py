@@ -1,4 +1,6 @@
-"""A call id that somebody was asked about is bound: it runs once, as it was approved, or not at all (I-22)."""
+"""A call id that somebody was asked about is bound: it runs once, as it was approved, or not at all
+(I-22).
+"""
 
 import asyncio
 import contextlib
@@ -66,7 +68,10 @@ def refused(turn, euros=80):
 
 def made(*calls):
     """An assistant's message with these calls, each an id and its arguments."""
-    tool_calls = [{"id": id, "type": "function", "function": {"name": "pay", "arguments": text}} for id, text in calls]
+    tool_calls = [
+        {"id": id, "type": "function", "function": {"name": "pay", "arguments": text}}
+        for id, text in calls
+    ]
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
@@ -274,7 +279,9 @@ def test_of_many_threads_of_a_turn_one_starts_a_call_that_nobody_was_asked_about
         turn.result("c1", "paid")
         assert "done" in refused(turn)
     with session.turn("Once more.") as turn:
-        assert not pay(turn).waiting, "ids are reused from turn to turn, and nobody was ever asked about this one"
+        assert not pay(turn).waiting, (
+            "ids are reused from turn to turn, and nobody was ever asked about this one"
+        )
 
 
 @pytest.mark.parametrize("spoken", ["added", "streamed"])
@@ -283,7 +290,12 @@ def test_a_call_that_the_model_makes_is_bound_like_any_other(session, spoken):
         if spoken == "added":
             turn.add(made(("c1", text)))
             return
-        function = {"index": 0, "id": "c1", "type": "function", "function": {"name": "pay", "arguments": text}}
+        function = {
+            "index": 0,
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "pay", "arguments": text},
+        }
         chunks = [
             {"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": [function]}}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},

@@ -1,4 +1,6 @@
-"""Bringing over: what another store holds comes in once, in its place, with its times, however often it is brought."""
+"""Bringing over: what another store holds comes in once, in its place, with its times, however
+often it is brought.
+"""
 
 import hashlib
 import os
@@ -33,7 +35,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def line(number: int, text: str | None = None, **more: Any) -> ForeignMessage:
     role = "user" if number % 2 == 0 else "assistant"
     payload = {"role": role, "content": text or f"words {number}", "_row": {"as": "found"}}
-    return ForeignMessage(str(number), f"row {number}", role, payload, "openai.chat", at=START + number * 1000, **more)
+    return ForeignMessage(
+        str(number), f"row {number}", role, payload, "openai.chat", at=START + number * 1000, **more
+    )
 
 
 def story(*lines: ForeignMessage | Summary, id: str = "20260101_1", **facts: Any) -> ForeignSession:
@@ -56,15 +60,23 @@ def texts(session: holdfast.Session) -> list[str]:
 def test_a_story_comes_over_with_its_payloads_and_its_times(store: Store) -> None:
     """I-14."""
     told = [replace(line(0), usage=Usage(input=3, output=4), model="m"), line(1)]
-    brought = bring(store, [story(*told, instructions="Be kind.", title="A trip", facts={"cwd": "/home"})])
+    brought = bring(
+        store, [story(*told, instructions="Be kind.", title="A trip", facts={"cwd": "/home"})]
+    )
     assert (brought.sessions, brought.new, brought.messages) == (1, 1, 2)
     session = only(store)
     first, second = session.transcript()
     assert first.payload == told[0].payload and second.payload == told[1].payload
-    assert [entry.at for entry in session.entries() if entry.kind == "message"] == [START, START + 1000]
+    assert [entry.at for entry in session.entries() if entry.kind == "message"] == [
+        START,
+        START + 1000,
+    ]
     assert session.instructions() == "Be kind."
     assert session.info().usage == Usage(input=3, output=4)
-    assert first.labels["story"]["facts"] == {"cwd": "/home"} and first.labels["story"]["title"] == "A trip"
+    assert (
+        first.labels["story"]["facts"] == {"cwd": "/home"}
+        and first.labels["story"]["title"] == "A trip"
+    )
 
 
 def test_bringing_again_adds_nothing(store: Store) -> None:
@@ -100,7 +112,10 @@ def test_what_the_model_does_not_see_stays_out_of_its_context(store: Store) -> N
     told = lines(4)
     told[1] = line(1, labels=HIDDEN)
     bring(store, [story(*told)])
-    assert [message["content"] for message in only(store).context()] == ["words 0\n\nwords 2", "words 3"]
+    assert [message["content"] for message in only(store).context()] == [
+        "words 0\n\nwords 2",
+        "words 3",
+    ]
     told[0] = line(0, labels=HIDDEN)
     bring(store, [story(*told)])
     assert [message["content"] for message in only(store).context()] == ["words 2", "words 3"]
@@ -115,7 +130,12 @@ def test_generations_are_compactions_not_copies(store: Store) -> None:
     bring(store, [story(*told)])
     assert texts(only(store)) == [f"words {number}" for number in range(9)]
     shown = [message["content"] for message in only(store).context()]
-    assert "the first two parts" in shown[0] and shown[1:] == ["words 5", "words 6", "words 7", "words 8"]
+    assert "the first two parts" in shown[0] and shown[1:] == [
+        "words 5",
+        "words 6",
+        "words 7",
+        "words 8",
+    ]
 
 
 def test_a_summary_of_nothing_that_is_here_is_words_like_others(store: Store) -> None:
@@ -127,18 +147,26 @@ def test_a_session_that_goes_on_from_another_shares_its_past(store: Store) -> No
     parent = story(*lines(4), id="a")
     child = story(line(10), line(11), id="b", parent="a", lineage="branch", parent_origin="1")
     bring(store, [parent, child])
-    forked = next(store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin)
+    forked = next(
+        store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin
+    )
     assert texts(forked) == ["words 0", "words 1", "words 10", "words 11"]
     again = bring(store, [parent, replace(child, lines=(*child.lines, line(12)))])
     assert (again.new, again.messages) == (0, 1)
 
 
-def test_a_session_that_goes_on_after_a_compaction_covers_the_past_that_it_shares(store: Store) -> None:
+def test_a_session_that_goes_on_after_a_compaction_covers_the_past_that_it_shares(
+    store: Store,
+) -> None:
     """I-11: each message once, in the context or under one summary."""
     parent = story(*lines(4), id="a")
     summary = Summary("s", "row s", "what was", keeps=("3",), at=START + 5000)
-    bring(store, [parent, story(summary, line(10), line(11), id="b", parent="a", lineage="continues")])
-    session = next(store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin)
+    bring(
+        store, [parent, story(summary, line(10), line(11), id="b", parent="a", lineage="continues")]
+    )
+    session = next(
+        store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin
+    )
     assert texts(session) == ["words 0", "words 1", "words 2", "words 3", "words 10", "words 11"]
     shown = [message["content"] for message in session.context()]
     assert "what was" in shown[0] and shown[1:] == ["words 3", "words 10", "words 11"]
@@ -169,16 +197,27 @@ def test_a_session_that_is_carried_on_here_keeps_what_was_said_here(store: Store
     with store.session("k").turn("and now?") as turn:
         turn.say("now this")
     bring(store, [story(*lines(4), key="k")])
-    assert texts(store.session("k")) == ["words 0", "words 1", "and now?", "now this", "words 2", "words 3"]
+    assert texts(store.session("k")) == [
+        "words 0",
+        "words 1",
+        "and now?",
+        "now this",
+        "words 2",
+        "words 3",
+    ]
 
 
 def test_what_no_format_can_read_is_kept_and_hidden(store: Store) -> None:
-    odd = ForeignMessage("9", "row 9", "user", {"role": "wizard", "spell": [1, 2]}, "openai.chat", at=START)
+    odd = ForeignMessage(
+        "9", "row 9", "user", {"role": "wizard", "spell": [1, 2]}, "openai.chat", at=START
+    )
     brought = bring(store, [story(odd, line(1))])
     assert brought.opaque == 1
     first = next(iter(only(store).transcript()))
     assert first.payload["found"] == odd.payload and first.labels["visible_to_model"] is False
-    assert [message["content"] for message in only(store).context() if message["role"] == "assistant"] == ["words 1"]
+    assert [
+        message["content"] for message in only(store).context() if message["role"] == "assistant"
+    ] == ["words 1"]
 
 
 def test_sessions_of_one_name_in_two_stores_stay_two(store: Store) -> None:
@@ -222,7 +261,9 @@ with holdfast.open(sys.argv[1]) as store:
 
 def test_a_killed_import_is_resumed_by_importing_again(tmp_path: Path) -> None:
     for at in (1200, 3700, 9999):
-        done = subprocess.run([sys.executable, "-c", MORTAL, str(tmp_path / "into.db"), str(at)], env=os.environ)
+        done = subprocess.run(
+            [sys.executable, "-c", MORTAL, str(tmp_path / "into.db"), str(at)], env=os.environ
+        )
         assert done.returncode == (0 if at == 9999 else -signal.SIGKILL)
     with holdfast.open(tmp_path / "into.db") as store:
         assert texts(only(store)) == [f"words {number}" for number in range(5000)]
@@ -238,7 +279,11 @@ def own(path: Path, tenant: str) -> dict[str, list[str]]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """A place for a store of each engine."""
-    return tmp_path / "shared.db" if request.param == "sqlite" else request.getfixturevalue("databases")(schema=True)
+    return (
+        tmp_path / "shared.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("databases")(schema=True)
+    )
 
 
 def test_two_tenants_who_bring_the_same_store_each_get_their_own(place: Path) -> None:
@@ -262,7 +307,12 @@ def test_a_story_never_goes_on_from_another_tenant_s_session(place: Path) -> Non
     with holdfast.open(place, tenant="mallory") as store:
         brought = bring(store, [story(line(0, "hi")), goes_on])
         assert brought.new == 2
-        assert not [text for one in store.sessions() for text in texts(store.get(one.id)) if "secret" in text]
+        assert not [
+            text
+            for one in store.sessions()
+            for text in texts(store.get(one.id))
+            if "secret" in text
+        ]
 
 
 def test_sessions_that_begin_alike_are_as_many_as_their_store_has(store: Store) -> None:
@@ -297,7 +347,11 @@ def test_what_was_erased_here_does_not_come_back(store: Store) -> None:
     bring(store, [story(*lines(3))])
     store.erase(only(store).id)
     brought = bring(store, [story(*lines(5))])
-    assert (brought.new, brought.grown, brought.messages) == (0, 0, 0) and "was erased here" in brought.notes[0]
+    assert (brought.new, brought.grown, brought.messages) == (
+        0,
+        0,
+        0,
+    ) and "was erased here" in brought.notes[0]
 
 
 @pytest.mark.parametrize("used", ["append", "record", "label", "turn"])
@@ -321,7 +375,9 @@ def test_a_key_goes_on_to_the_next_session_while_nobody_uses_it_here(store: Stor
     told = (*lines(2), Summary("s", "row s", "what was said"), line(6, labels=HIDDEN))
     first = story(*told, key="k", instructions="Be kind.")
     bring(store, [first])
-    bring(store, [replace(first, current=False), story(line(0, "another one"), id="other", key="k")])
+    bring(
+        store, [replace(first, current=False), story(line(0, "another one"), id="other", key="k")]
+    )
     assert texts(store.session("k")) == ["another one"]
 
 
@@ -330,7 +386,13 @@ def test_a_branch_that_the_program_went_back_to_is_shown_again(store: Store) -> 
     bring(store, [story(line(0), line(1), line(2, labels=left), line(3, labels=left), line(4))])
     assert [one["content"] for one in only(store).context()] == ["words 0", "words 1", "words 4"]
     bring(store, [story(line(0), line(1), line(2), line(3), line(4, labels=left), line(6))])
-    assert [one["content"] for one in only(store).context()] == ["words 0", "words 1", "words 2", "words 3", "words 6"]
+    assert [one["content"] for one in only(store).context()] == [
+        "words 0",
+        "words 1",
+        "words 2",
+        "words 3",
+        "words 6",
+    ]
     again = bring(store, [story(line(0), line(1), line(2), line(3), line(4, labels=left), line(6))])
     assert (again.messages, again.labels) == (0, 0)
 
@@ -340,12 +402,22 @@ def test_what_a_person_hid_stays_hidden_however_often_it_is_brought(store: Store
     session = only(store)
     session.label(list(session.transcript())[2].id, visible_to_model=False)
     bring(store, [story(*lines(4))])
-    assert "words 2" not in str(list(only(store).context())) and "words 3" in str(list(only(store).context()))
+    assert "words 2" not in str(list(only(store).context())) and "words 3" in str(
+        list(only(store).context())
+    )
 
 
 def test_a_summary_stands_where_the_program_shows_it(store: Store) -> None:
     """I-11."""
-    shown = Summary("s", "row s", "It was sunny.", ("0", "2"), START + 4000, shows=("0", "s", "2"), is_shown=True)
+    shown = Summary(
+        "s",
+        "row s",
+        "It was sunny.",
+        ("0", "2"),
+        START + 4000,
+        shows=("0", "s", "2"),
+        is_shown=True,
+    )
     told = [*lines(4), shown, line(6)]
     bring(store, [story(*told)])
     context = only(store).context("openai.responses")

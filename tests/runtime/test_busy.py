@@ -1,4 +1,5 @@
-"""Two who want the same session: waiting, taking over, refusing, stopping; from threads and from processes (I-7, I-16).
+"""Two who want the same session: waiting, taking over, refusing, stopping; from threads and from
+processes (I-7, I-16).
 
 Fault classes F1, F4, A8, I7 of FAULTS.md.
 """
@@ -36,7 +37,9 @@ def valid_everywhere(session):
 
 
 def in_thread(work):
-    """Runs this on a thread; gives a function that waits for it and returns what it returned, or raises."""
+    """Runs this on a thread; gives a function that waits for it and returns what it returned, or
+    raises.
+    """
     box = {}
 
     def run():
@@ -84,7 +87,9 @@ async def given_up(starting, session):
 
 
 def test_who_waits_gets_its_own_turn_after_the_running_one(store):
-    """F1: the message is in the inbox meanwhile (I-4), for everybody to see, and turns do not interleave."""
+    """F1: the message is in the inbox meanwhile (I-4), for everybody to see, and turns do not
+    interleave.
+    """
     session = store.session("k")
     first = session.turn("one")
 
@@ -97,7 +102,9 @@ def test_who_waits_gets_its_own_turn_after_the_running_one(store):
     when(session, lambda: session.pending())
     [pending] = session.pending()
     assert (pending.text, pending.state, pending.turn) == ("two", "pending", None)
-    assert first.context() == [{"role": "user", "content": "one"}], "what waits is not in the running turn's context"
+    assert first.context() == [{"role": "user", "content": "one"}], (
+        "what waits is not in the running turn's context"
+    )
     with first:
         first.say("One.")
     assert waiting() != first.id
@@ -145,7 +152,9 @@ def test_a_waiter_in_another_process_gets_its_turn(store, where):
 
 
 def test_many_waiters_each_get_one_turn_with_their_own_message(store):
-    """F1, I-4: nothing is lost, nothing is answered twice, no turn takes the message of another's living caller."""
+    """F1, I-4: nothing is lost, nothing is answered twice, no turn takes the message of another's
+    living caller.
+    """
     session = store.session("k")
     blocker = session.turn("first")
 
@@ -162,7 +171,10 @@ def test_many_waiters_each_get_one_turn_with_their_own_message(store):
         each()
     context = [payload["content"] for payload in session.context()][2:]
     assert sorted(context[::2]) == [f"question {number}" for number in range(6)]
-    assert all(answer == f"answer to {question}" for question, answer in zip(context[::2], context[1::2], strict=True))
+    assert all(
+        answer == f"answer to {question}"
+        for question, answer in zip(context[::2], context[1::2], strict=True)
+    )
     assert [len(each) for each in ends(store, session.id).values()] == [1] * 7
 
 
@@ -186,7 +198,9 @@ def test_a_waiter_that_is_cancelled_leaves_its_message_in_the_inbox(store, where
 
 @pytest.mark.parametrize("instant", range(12))
 def test_a_waiter_that_is_cancelled_at_any_instant_leaves_its_message_free(where, instant):
-    """I-4, FAULTS A8: wherever the cancellation lands, nobody is left waiting with a message that no turn may take."""
+    """I-4, FAULTS A8: wherever the cancellation lands, nobody is left waiting with a message that
+    no turn may take.
+    """
 
     async def scene():
         async with holdfast.open_async(where) as mine:
@@ -208,7 +222,9 @@ def test_a_waiter_that_is_cancelled_at_any_instant_leaves_its_message_free(where
     asyncio.run(scene())
 
 
-def test_a_waiter_that_is_cancelled_while_its_message_is_being_accepted_leaves_it_free(store, where):
+def test_a_waiter_that_is_cancelled_while_its_message_is_being_accepted_leaves_it_free(
+    store, where
+):
     """I-4, FAULTS A8: the commit is seen through, and the message is the next turn's."""
 
     async def scene():
@@ -313,7 +329,9 @@ def test_the_same_event_is_known_while_its_first_caller_still_waits(store):
 
 
 def test_what_waits_in_the_inbox_goes_on_in_the_key_s_next_session(store, where):
-    """I-4, I-8: its caller has gone, then the key is reset; the next turn takes it, and the event names where."""
+    """I-4, I-8: its caller has gone, then the key is reset; the next turn takes it, and the event
+    names where.
+    """
 
     async def leave_a_message():
         async with holdfast.open_async(where) as mine:
@@ -335,18 +353,26 @@ def test_what_waits_in_the_inbox_goes_on_in_the_key_s_next_session(store, where)
 
 
 def test_who_waits_through_a_reset_gets_its_turn_in_the_new_session(store):
-    """I-4, I-8: a running turn and its session end in one transaction; no turn slips in to be ended at once."""
+    """I-4, I-8: a running turn and its session end in one transaction; no turn slips in to be ended
+    at once.
+    """
     for number in range(10):
         key = f"k{number}"
         old = store.session(key)
         running = old.turn("one")
-        waiting = [in_thread(lambda key=key, text=text: answered(store, key, text)) for text in ("two", "three")]
+        waiting = [
+            in_thread(lambda key=key, text=text: answered(store, key, text))
+            for text in ("two", "three")
+        ]
         when(old, lambda old=old: len(old.pending()) == 2)
         new = store.reset(key)
         assert running.stopped is True
         for each in waiting:
             each()
-        assert told(old) == [("user", "one", "complete"), *[("user", text, "complete") for text in moved(old)]]
+        assert told(old) == [
+            ("user", "one", "complete"),
+            *[("user", text, "complete") for text in moved(old)],
+        ]
         assert list(ends(store, old.id).values()) == [["interrupted"]]
         assert sorted(text for _, text, _ in told(new)) == ["three", "to three", "to two", "two"]
         assert list(ends(store, new.id).values()) == [["completed"], ["completed"]]
@@ -358,7 +384,9 @@ def answered(store, key, text):
 
 
 def moved(session):
-    """What waited in a session when it was reset: it stays in that session's transcript, and goes on in the next."""
+    """What waited in a session when it was reset: it stays in that session's transcript, and goes
+    on in the next.
+    """
     return [message.text for message in session.transcript() if message.text != "one"]
 
 
@@ -396,7 +424,9 @@ TOLD = {
 
 @pytest.mark.parametrize("call", TOLD)
 def test_a_superseded_writer_is_told_at_its_next_call(store, where, call):
-    """I-7, FAULTS F1, F4: whatever that call is, it raises, and the turn that took over is untouched."""
+    """I-7, FAULTS F1, F4: whatever that call is, it raises, and the turn that took over is
+    untouched.
+    """
     session = store.session("k")
     old = session.turn("one")
     old.add({"role": "assistant", "content": "On it.", "tool_calls": [CALL]})
@@ -416,7 +446,9 @@ def test_a_superseded_writer_is_told_at_its_next_call(store, where, call):
 
 
 def test_a_superseded_writer_delivers_nothing_more(store, where):
-    """I-5, I-7, FAULTS F4: in the middle of its stream; what was shown is kept, under its own turn, as partial."""
+    """I-5, I-7, FAULTS F4: in the middle of its stream; what was shown is kept, under its own turn,
+    as partial.
+    """
     session = store.session("k")
     shown, asked = [], []
 
@@ -425,7 +457,10 @@ def test_a_superseded_writer_delivers_nothing_more(store, where):
             asked.append(number)
             yield f"{number} "
             if number == 2:
-                with other_handle(where) as other, other.session("k").turn("two", on_busy="interrupt") as new:
+                with (
+                    other_handle(where) as other,
+                    other.session("k").turn("two", on_busy="interrupt") as new,
+                ):
                     new.say("Two.")
 
     with pytest.raises(TurnInterrupted):
@@ -440,7 +475,9 @@ def test_a_superseded_writer_delivers_nothing_more(store, where):
 
 
 def test_a_writer_that_another_handle_has_stopped_delivers_nothing_more(store, where):
-    """I-7: the chunk is judged by the session as it is now, not by what its engine remembers of it."""
+    """I-7: the chunk is judged by the session as it is now, not by what its engine
+    remembers of it.
+    """
     session = store.session("k")
     with pytest.raises(TurnInterrupted), session.turn("Hi") as turn:
         stream = turn.deliver(iter(["shown", "never"]))
@@ -452,7 +489,9 @@ def test_a_writer_that_another_handle_has_stopped_delivers_nothing_more(store, w
 
 
 def test_what_a_superseded_writer_had_finished_is_kept_late_and_takes_its_place(store):
-    """I-7, I-10, FAULTS F4, E1: the tool's outcome and a finished message stand in their own turn, marked late."""
+    """I-7, I-10, FAULTS F4, E1: the tool's outcome and a finished message stand in their own turn,
+    marked late.
+    """
     session = store.session("k")
     old = session.turn("one")
     call = old.call("look", {"at": "sky"})
@@ -473,7 +512,10 @@ def test_what_a_superseded_writer_had_finished_is_kept_late_and_takes_its_place(
         ("assistant", "Two."),
     ]
     late = [message for message in session.transcript() if message.late]
-    assert [(message.role, message.turn) for message in late] == [("tool", old.id), ("assistant", old.id)]
+    assert [(message.role, message.turn) for message in late] == [
+        ("tool", old.id),
+        ("assistant", old.id),
+    ]
     assert list(ends(store, session.id).values()) == [["interrupted"], ["completed"]]
     valid_everywhere(session)
 
@@ -491,7 +533,9 @@ def test_a_late_outcome_is_kept_in_a_session_that_has_ended(store):
 
 
 def test_taking_over_from_another_process_tells_the_old_one(store, where):
-    """I-7, FAULTS F1: two real processes, one session; the old one hears of it at its next chunk."""
+    """I-7, FAULTS F1: two real processes, one session; the old one hears of it at its
+    next chunk.
+    """
     script = """
         import holdfast
         from holdfast.errors import TurnInterrupted
@@ -534,13 +578,18 @@ def test_of_many_who_take_over_at_once_each_turn_ends_once_and_the_last_one_wins
             except TurnInterrupted:
                 return "interrupted"
 
-        outcomes = [each() for each in [in_thread(lambda number=number: grab(number)) for number in range(8)]]
+        outcomes = [
+            each()
+            for each in [in_thread(lambda number=number: grab(number)) for number in range(8)]
+        ]
     found = list(ends(store, session.id).values())
     assert [len(each) for each in found] == [1] * 8
     assert sorted(each[0] for each in found) == sorted(outcomes)
     assert found[-1] == ["completed"], "nobody took over from the last"
     texts = [text for _, text, _ in told(session)]
-    assert sorted(text for text in texts if text.startswith("q")) == [f"q{number}" for number in range(8)]
+    assert sorted(text for text in texts if text.startswith("q")) == [
+        f"q{number}" for number in range(8)
+    ]
     valid_everywhere(session)
 
 
@@ -548,7 +597,9 @@ def test_of_many_who_take_over_at_once_each_turn_ends_once_and_the_last_one_wins
 
 
 def test_stop_from_another_process_ends_the_turn(store, where):
-    """I-16, FAULTS I7: an explicit act, told to the writer at its next call, with the reason in the record."""
+    """I-16, FAULTS I7: an explicit act, told to the writer at its next call, with the reason in the
+    record.
+    """
     session = store.session("k")
     turn = session.turn("one")
     stream = turn.deliver(iter(["a ", "b ", "c "]))
@@ -570,7 +621,9 @@ def test_stop_from_another_process_ends_the_turn(store, where):
 
 
 def test_a_stop_is_a_stop_whoever_looks_meanwhile(store, where):
-    """I-6, I-16: others look all the time; none of them takes the stopped turn for one whose writer has died."""
+    """I-6, I-16: others look all the time; none of them takes the stopped turn for one whose writer
+    has died.
+    """
     done = threading.Event()
     session = store.session("k")
 
@@ -629,7 +682,9 @@ def test_stop_ends_only_the_session_it_names(store):
 
 
 def test_a_running_turn_takes_what_came_in_meanwhile(store, where):
-    """I-4, FAULTS A8, E5: steering; a caller that does not wait leaves its message for `inbox()`."""
+    """I-4, FAULTS A8, E5: steering; a caller that does not wait leaves its message for
+    `inbox()`.
+    """
     session = store.session("k")
 
     async def leave_a_message():
@@ -644,13 +699,20 @@ def test_a_running_turn_takes_what_came_in_meanwhile(store, where):
         assert (steer.text, steer.turn) == ("and a window seat", turn.id)
         assert session.pending() == [] and turn.inbox() == []
         turn.result(call, "done")
-        assert [payload["role"] for payload in turn.context()] == ["user", "assistant", "tool", "user"]
+        assert [payload["role"] for payload in turn.context()] == [
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
         turn.say("Done, by the window.")
     valid_everywhere(session)
 
 
 def test_a_waiter_is_not_told_of_its_own_message_when_another_one_was_taken(path):
-    """Between its look at the inbox and its start, a turn came and went that took what waited beside its message."""
+    """Between its look at the inbox and its start, a turn came and went that took what waited
+    beside its message.
+    """
     with holdfast.open(path) as first, holdfast.open(path) as second, holdfast.open(path) as third:
         running = first.session("k").turn("running")
         first.accept("k", "beside")
@@ -666,7 +728,9 @@ def test_a_waiter_is_not_told_of_its_own_message_when_another_one_was_taken(path
         started = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "submit", submit_late)
-            waiter = threading.Thread(target=lambda: started.append(second.session("k").turn("mine")))
+            waiter = threading.Thread(
+                target=lambda: started.append(second.session("k").turn("mine"))
+            )
             waiter.start()
             while len(first.session("k").pending()) < 2:
                 time.sleep(0.01)

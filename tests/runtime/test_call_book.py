@@ -1,11 +1,15 @@
-"""What a turn knows of its calls: of several threads one starts a call, and an outcome finds its own (I-22)."""
+"""What a turn knows of its calls: of several threads one starts a call, and an outcome finds its
+own (I-22).
+"""
 
 from holdfast.domain.message import CallNote, MessageNote
 from holdfast.runtime.turns.turn_calls import CallBook
 
 
 def made(*ids: str) -> MessageNote:
-    return MessageNote(role="assistant", plain=False, calls=tuple(CallNote(id, "pay") for id in ids))
+    return MessageNote(
+        role="assistant", plain=False, calls=tuple(CallNote(id, "pay") for id in ids)
+    )
 
 
 def test_of_two_who_start_a_call_at_once_one_does() -> None:

@@ -22,12 +22,17 @@ def chat(*calls):
 
 MADE = {
     "openai.chat": chat(function("c1")),
-    "openai.responses": [{"type": "function_call", "call_id": "c1", "name": "pay", "arguments": TEXT, "id": "fc_1"}],
+    "openai.responses": [
+        {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": TEXT, "id": "fc_1"}
+    ],
     "anthropic": {
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "c1", "name": "pay", "input": ARGUMENTS}],
     },
-    "holdfast": {"role": "assistant", "parts": [{"type": "call", "id": "c1", "name": "pay", "arguments": TEXT}]},
+    "holdfast": {
+        "role": "assistant",
+        "parts": [{"type": "call", "id": "c1", "name": "pay", "arguments": TEXT}],
+    },
     "goose": {
         "role": "assistant",
         "created": 0,
@@ -154,8 +159,18 @@ def test_a_call_that_was_retracted_or_cut_off_is_not_given(session):
         turn.add(chat(function("c1")))
         turn.retract("empty answer")
         assert turn.calls() == []
-        begun = {"index": 0, "id": "c2", "type": "function", "function": {"name": "pay", "arguments": '{"euros'}}
-        list(turn.deliver([{"choices": [{"index": 0, "delta": {"tool_calls": [begun]}}]}], format="openai.chat"))
+        begun = {
+            "index": 0,
+            "id": "c2",
+            "type": "function",
+            "function": {"name": "pay", "arguments": '{"euros'},
+        }
+        list(
+            turn.deliver(
+                [{"choices": [{"index": 0, "delta": {"tool_calls": [begun]}}]}],
+                format="openai.chat",
+            )
+        )
         assert turn.calls() == []
         turn.say("No.")
 
@@ -170,7 +185,11 @@ def test_ids_that_repeat_are_given_once_for_each_call(session):
     """FAULTS E4."""
     ran = []
     with session.turn("Pay.") as turn:
-        loop(turn, [chat(function("call_0"), function("call_0")), chat(function("call_0")), None], ran)
+        loop(
+            turn,
+            [chat(function("call_0"), function("call_0")), chat(function("call_0")), None],
+            ran,
+        )
     assert ran == ["call_0"] * 3
     assert [call.state for call in session.calls()] == ["done"] * 3
 

@@ -1,10 +1,12 @@
-"""Cancelling any await at any point leaves a consistent store and usable handles (I-3 to I-7, FAULTS A3, I7, I8).
+"""Cancelling any await at any point leaves a consistent store and usable handles (I-3 to I-7,
+FAULTS A3, I7, I8).
 
-A life is a script of steps over the asyncio face. It is run as a task and cancelled at the first place where it waits,
-then, in a session of its own, at the second, and so on until it runs clean; `cutting` says how. After each cancellation
-the same handles on the same loop must go on at once, and a judge looks: what was acknowledged is there once and in
-order, what was handed on is a prefix of what is stored, every turn has one end, contexts are valid and another handle
-computes the same, no task and no thread is left, and nobody complains of an error that was never retrieved.
+A life is a script of steps over the asyncio face. It is run as a task and cancelled at the first
+place where it waits, then, in a session of its own, at the second, and so on until it runs clean;
+`cutting` says how. After each cancellation the same handles on the same loop must go on at once,
+and a judge looks: what was acknowledged is there once and in order, what was handed on is a prefix
+of what is stored, every turn has one end, contexts are valid and another handle computes the same,
+no task and no thread is left, and nobody complains of an error that was never retrieved.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ LIMIT_S = 60
 
 
 class Life:
-    """One session of one store, lived step by step. What was acknowledged is noted only after the await returned."""
+    """One session of one store, lived step by step. What was acknowledged is noted only after the
+    await returned.
+    """
 
     def __init__(self, store, key):
         self.store, self.key = store, key
@@ -55,13 +59,17 @@ class Life:
 
     async def known(self):
         """The id of a message of the session."""
-        return self.messages[0] if self.messages else await self.session.append(self.word("appended"))
+        return (
+            self.messages[0] if self.messages else await self.session.append(self.word("appended"))
+        )
 
     def heard(self, text, session=None):
         self.said.append(((session or self.session).id, text))
 
     async def prepare(self):
-        """A past: two whole turns, a call that waits for approval, a message in the inbox, a reply that is owed."""
+        """A past: two whole turns, a call that waits for approval, a message in the inbox, a reply
+        that is owed.
+        """
         self.session = await self.store.session(self.key)
         async with self.session.turn(question := self.word("question"), reply_to="ann") as turn:
             await turn.say(answer := self.word("answer"))
@@ -74,7 +82,8 @@ class Life:
         self.messages = [message.id async for message in self.session.transcript()]
 
 
-# The steps of a life -------------------------------------------------------------------------------------------------
+# The steps of a life
+# -------------------------------------------------------------------------------------------------
 
 
 async def take_a_turn(life):
@@ -163,14 +172,19 @@ async def take_over(life):
 
 
 async def forget_a_turn(life):
-    """Without a block, a turn is its caller's to end; one that is forgotten is ended when somebody looks."""
+    """Without a block, a turn is its caller's to end; one that is forgotten is ended when somebody
+    looks.
+    """
     life.forgets = True
-    turn = await life.session.turn(life.word("question"), lease_s=0.3)  # so that the keeper looks often
+    # so that the keeper looks often
+    turn = await life.session.turn(life.word("question"), lease_s=0.3)
     life.heard(await turn.say(life.word("said")))
 
 
 async def wait_for_a_turn(life):
-    """Another task is in a turn, and leaves it when this one waits with its message in the inbox."""
+    """Another task is in a turn, and leaves it when this one waits with its message in
+    the inbox.
+    """
     begun, let_go = asyncio.Event(), asyncio.Event()
 
     async def hold():
@@ -191,7 +205,9 @@ async def wait_for_a_turn(life):
 
 
 async def accept(life):
-    receipt = await life.store.accept(life.key, text := life.word("accepted"), event_id=text, reply_to="cas")
+    receipt = await life.store.accept(
+        life.key, text := life.word("accepted"), event_id=text, reply_to="cas"
+    )
     life.said.append((receipt.session_id, text))
     again = await life.store.accept(life.key, "another text", event_id=text)
     assert again.again and again.message_id == receipt.message_id
@@ -266,7 +282,9 @@ async def label(life):
     await life.session.label(id, mark=(mark := life.word("mark")))
 
     async def holds(session=life.session):
-        return [message.labels.get("mark") async for message in session.transcript() if message.id == id] == [mark]
+        return [
+            message.labels.get("mark") async for message in session.transcript() if message.id == id
+        ] == [mark]
 
     life.holds("label", holds)
 
@@ -344,10 +362,31 @@ async def look_around(life):
 
 
 STEPS = [
-    take_a_turn, leave_a_stream, try_again_and_fail, interrupt, be_stopped, be_stopped_while_speaking, take_over,
-    forget_a_turn, wait_for_a_turn, accept, send_what_is_owed, append, record, compact, rewind, fork, label, instruct,
-    decide, read, reset, end, erase, look_around,
-]  # fmt: skip
+    take_a_turn,
+    leave_a_stream,
+    try_again_and_fail,
+    interrupt,
+    be_stopped,
+    be_stopped_while_speaking,
+    take_over,
+    forget_a_turn,
+    wait_for_a_turn,
+    accept,
+    send_what_is_owed,
+    append,
+    record,
+    compact,
+    rewind,
+    fork,
+    label,
+    instruct,
+    decide,
+    read,
+    reset,
+    end,
+    erase,
+    look_around,
+]
 
 
 async def live(life, steps):
@@ -355,16 +394,21 @@ async def live(life, steps):
         await step(life)
 
 
-# The judge -----------------------------------------------------------------------------------------------------------
+# The judge
+# -----------------------------------------------------------------------------------------------------------
 
 
 async def judge(life, eye):
     """What must hold after a life, cut short or not."""
-    told = {id: await transcript(life, id) for id in {id for id, _ in life.said} | {life.session.id}}
+    told = {
+        id: await transcript(life, id) for id in {id for id, _ in life.said} | {life.session.id}
+    }
     for id, messages in told.items():
         texts = [text_of(message) for message in messages]
         once = [text for at, text in life.said if at == id]
-        assert [text for text in once if texts.count(text) != 1] == [], "acknowledged, and not there once"
+        assert [text for text in once if texts.count(text) != 1] == [], (
+            "acknowledged, and not there once"
+        )
         assert once == sorted(once, key=texts.index), "acknowledged, and not in order"
         assert len(set(texts)) == len(texts), "said twice"
         found = ends(eye, id)
@@ -375,7 +419,9 @@ async def judge(life, eye):
         await judge_contexts(life, eye, id)
     stored = [text_of(message) for messages in told.values() for message in messages]
     for shown in life.shown.values():
-        assert any(text.startswith(shown) for text in stored), f"{shown!r} was handed on, and is not stored"
+        assert any(text.startswith(shown) for text in stored), (
+            f"{shown!r} was handed on, and is not stored"
+        )
     for what, holds in life.facts.items():
         assert await holds(), what
 
@@ -385,7 +431,11 @@ async def transcript(life, id):
 
 
 def text_of(message):
-    return message.text or "".join(getattr(part, "content", "") for part in message.parts) or message.id
+    return (
+        message.text
+        or "".join(getattr(part, "content", "") for part in message.parts)
+        or message.id
+    )
 
 
 async def judge_contexts(life, eye, id):
@@ -420,7 +470,9 @@ async def left_over(before):
     if tasks:
         _, tasks = await asyncio.wait(tasks, timeout=LIMIT_S)
     threads = [
-        thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("holdfast-reader")
+        thread
+        for thread in set(threading.enumerate()) - before
+        if not thread.name.startswith("holdfast-reader")
     ]
     for thread in threads:
         await asyncio.to_thread(thread.join, LIMIT_S)
@@ -429,7 +481,9 @@ async def left_over(before):
 
 @contextlib.contextmanager
 def no_complaints():
-    """Neither the loop nor the interpreter complains: of errors never retrieved, of coroutines never awaited."""
+    """Neither the loop nor the interpreter complains: of errors never retrieved, of coroutines
+    never awaited.
+    """
     heard: list[str] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -439,7 +493,9 @@ def no_complaints():
 
 
 def run_cut(where, scenes):
-    """Runs `scenes(store, eye)` on a loop of its own, with an eye on the store; then looks at the whole store."""
+    """Runs `scenes(store, eye)` on a loop of its own, with an eye on the store; then looks at the
+    whole store.
+    """
 
     async def run(complain, eye):
         asyncio.get_running_loop().set_exception_handler(complain)
@@ -452,7 +508,9 @@ def run_cut(where, scenes):
 
 
 async def cut_at_every_place(store, eye, lives):
-    """`lives` gives, again and again, a prepared life and what it is to do; each is cut a place later than the last."""
+    """`lives` gives, again and again, a prepared life and what it is to do; each is cut a place
+    later than the last.
+    """
     for when in MOMENTS:
         for at in itertools.count(1):
             life, doing = await lives(f"{when} {at}")
@@ -467,7 +525,9 @@ async def cut_at(life, eye, doing, *, at, when):
     task = asyncio.create_task(cut.drive(doing))
     await asyncio.wait([task])
     try:
-        assert task.cancelled() == cut.reached, f"the cancellation was swallowed or replaced: {task}"
+        assert task.cancelled() == cut.reached, (
+            f"the cancellation was swallowed or replaced: {task}"
+        )
         if not task.cancelled():
             task.result()
         if life.others:
@@ -484,7 +544,8 @@ async def cut_at(life, eye, doing, *, at, when):
     return cut.reached
 
 
-# The laws ------------------------------------------------------------------------------------------------------------
+# The laws
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
@@ -501,7 +562,9 @@ def test_each_call_can_be_cancelled_wherever_it_waits(tmp_path, step):
 
 
 @given(
-    steps=st.lists(st.sampled_from(STEPS), min_size=2, max_size=6), at=st.integers(1, 60), when=st.sampled_from(MOMENTS)
+    steps=st.lists(st.sampled_from(STEPS), min_size=2, max_size=6),
+    at=st.integers(1, 60),
+    when=st.sampled_from(MOMENTS),
 )
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_a_whole_life_can_be_cancelled_anywhere(steps, at, when):
@@ -559,8 +622,9 @@ CALLS = [take_from_the_inbox, look, use_a_tool, ask_for_approval, say, add, retr
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
-    """A caller that waits no longer for one call (a time limit) has a turn all the same. What the turn took from the
-    inbox it owes an answer to, whether or not the one who took it was still there (I-23).
+    """A caller that waits no longer for one call (a time limit) has a turn all the same. What the
+    turn took from the inbox it owes an answer to, whether or not the one who took it was still
+    there (I-23).
     """
 
     async def scenes(store, eye):
@@ -583,7 +647,9 @@ def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
                     await turn.inbox()
                     life.heard(await turn.say(life.word("said")))
                 life.ended[turn.id] = "completed"
-                assert [owed.reply_to for owed in await store.outbox(10_000) if owed.turn_id == turn.id] == ["dan"]
+                assert [
+                    owed.reply_to for owed in await store.outbox(10_000) if owed.turn_id == turn.id
+                ] == ["dan"]
                 await go_on(life)
                 await judge(life, eye)
                 if not cut.reached:
@@ -594,7 +660,9 @@ def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
 
 @pytest.mark.parametrize("when", MOMENTS)
 def test_opening_and_closing_can_be_cancelled_and_leave_no_thread(tmp_path, when):
-    """A store that nobody got is closed; one whose closing nobody waits for is closed all the same."""
+    """A store that nobody got is closed; one whose closing nobody waits for is closed all
+    the same.
+    """
 
     async def open_and_close(at):
         async with holdfast.open_async(tmp_path / f"{when}{at}.db") as store:

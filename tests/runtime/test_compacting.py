@@ -1,4 +1,6 @@
-"""Compaction: one entry, nothing lost, the same view for everybody (I-11, I-13, FAULTS D1-D10, B5)."""
+"""Compaction: one entry, nothing lost, the same view for everybody (I-11, I-13, FAULTS
+D1-D10, B5).
+"""
 
 import asyncio
 import random
@@ -31,7 +33,11 @@ def work(session: Session, name: object) -> None:
 
 def bodies(session: Session) -> list[tuple[int, bytes, bytes, bytes]]:
     """The messages of the log as they lie in the store."""
-    return [(entry.seq, entry.id, entry.note, entry.body) for entry in session.entries() if entry.kind == "message"]
+    return [
+        (entry.seq, entry.id, entry.note, entry.body)
+        for entry in session.entries()
+        if entry.kind == "message"
+    ]
 
 
 def assert_valid(session: Session) -> None:
@@ -46,7 +52,9 @@ def assert_same_everywhere(path: Path, session: Session) -> None:
 
 
 def covered_by(session: Session) -> dict[int, list[int]]:
-    """For each message or summary, the compactions whose summaries stand for it, from the entries alone."""
+    """For each message or summary, the compactions whose summaries stand for it, from the entries
+    alone.
+    """
     found: dict[int, list[int]] = {}
     natural: list[int] = []
     for entry in session.entries():
@@ -60,7 +68,8 @@ def covered_by(session: Session) -> dict[int, list[int]]:
     return found
 
 
-# One entry -----------------------------------------------------------------------------------------------------------
+# One entry
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_compaction_is_one_entry_and_the_originals_stay_byte_for_byte(session: Session) -> None:
@@ -106,7 +115,9 @@ def test_the_summariser_is_told_exactly_what_will_be_covered(session: Session) -
 def test_every_message_is_shown_or_covered_by_exactly_one_summary_after_ten_compactions(
     path: Path, session: Session
 ) -> None:
-    """I-11, D3: a later compaction covers the earlier summary, so that what that one covers is covered once."""
+    """I-11, D3: a later compaction covers the earlier summary, so that what that one covers is
+    covered once.
+    """
     summaries = []
     for n in range(10):
         talk(session, f"{n}a")
@@ -125,12 +136,14 @@ def test_every_message_is_shown_or_covered_by_exactly_one_summary_after_ten_comp
         assert_valid(session)
         assert_same_everywhere(path, session)
     assert len(bodies(session)) == 10 * (2 + 4 + 1 + 2)
-    assert [message.text for message in session.transcript() if message.text.startswith("aside")] == [
-        f"aside {n}" for n in range(10)
-    ]
+    assert [
+        message.text for message in session.transcript() if message.text.startswith("aside")
+    ] == [f"aside {n}" for n in range(10)]
 
 
-def test_the_session_keeps_its_id_however_often_it_is_compacted(store: Store, session: Session) -> None:
+def test_the_session_keeps_its_id_however_often_it_is_compacted(
+    store: Store, session: Session
+) -> None:
     """D8."""
     for n in range(5):
         talk(session, n, f"{n}b")
@@ -140,7 +153,8 @@ def test_the_session_keeps_its_id_however_often_it_is_compacted(store: Store, se
     assert again.info().messages == 20
 
 
-# Where it is cut -----------------------------------------------------------------------------------------------------
+# Where it is cut
+# -----------------------------------------------------------------------------------------------------
 
 SPOKEN: dict[str, Callable[[int], dict[str, Any]]] = {
     "u": lambda n: {"role": "user", "content": f"ask {n}"},
@@ -173,7 +187,9 @@ def test_no_cut_splits_a_tool_pair_wherever_it_stands(store: Store, path: Path, 
         assert_valid(session)
 
 
-def test_a_call_without_an_outcome_is_covered_and_its_late_result_breaks_nothing(path: Path, session: Session) -> None:
+def test_a_call_without_an_outcome_is_covered_and_its_late_result_breaks_nothing(
+    path: Path, session: Session
+) -> None:
     """D2: the call is open, a compaction, the result, another compaction."""
     turn = session.turn("ask")
     turn.call("look", {}, call_id="c1")
@@ -191,7 +207,9 @@ def test_a_call_without_an_outcome_is_covered_and_its_late_result_breaks_nothing
     assert_same_everywhere(path, session)
 
 
-def test_a_late_answer_of_a_covered_turn_stands_at_the_same_place_for_everybody(path: Path, session: Session) -> None:
+def test_a_late_answer_of_a_covered_turn_stands_at_the_same_place_for_everybody(
+    path: Path, session: Session
+) -> None:
     """I-9, I-7: it was said after the cut, in a turn from before it."""
     early = session.turn("the first question")
     session.stop()
@@ -209,13 +227,16 @@ def test_a_late_answer_of_a_covered_turn_stands_at_the_same_place_for_everybody(
         for n, covered in enumerate((3, 0, 4)):
             talk(fresh, n)
             done = fresh.compact(f"summary {n}", keep_turns=3 + n % 2)
-            assert len(done.covered if done else ()) == covered, "the late answer is kept, kept, and covered"
+            assert len(done.covered if done else ()) == covered, (
+                "the late answer is kept, kept, and covered"
+            )
             assert_same_everywhere(path, fresh)
     assert_valid(session)
     assert_same_everywhere(path, session)
 
 
-# What changes nothing ------------------------------------------------------------------------------------------------
+# What changes nothing
+# ------------------------------------------------------------------------------------------------
 
 
 class Broken(Exception):
@@ -228,7 +249,10 @@ def raises(messages: list[Any]) -> str:
 
 @pytest.mark.parametrize(
     ("summary", "error"),
-    [(raises, Broken), *((lambda _, said=said: said, InvalidMessage) for said in (None, "", " \n\t", 7, b"text"))],
+    [
+        (raises, Broken),
+        *((lambda _, said=said: said, InvalidMessage) for said in (None, "", " \n\t", 7, b"text")),
+    ],
 )
 def test_a_summariser_that_raises_or_says_nothing_changes_nothing(
     session: Session, summary: Callable[[list[Any]], Any], error: type[Exception]
@@ -289,7 +313,8 @@ def test_a_session_that_ends_while_the_summariser_runs_is_not_compacted(session:
     assert [entry.kind for entry in session.entries()][-1] == "closed"
 
 
-# Meanwhile -----------------------------------------------------------------------------------------------------------
+# Meanwhile
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_said_while_the_summariser_runs_stays(path: Path, session: Session) -> None:
@@ -327,7 +352,9 @@ def test_of_two_compactions_of_the_same_messages_one_is_made(session: Session, p
     assert "the other was first" in texts(session)[0]
 
 
-def test_a_compaction_waits_for_the_running_turn_and_both_are_kept(session: Session, path: Path) -> None:
+def test_a_compaction_waits_for_the_running_turn_and_both_are_kept(
+    session: Session, path: Path
+) -> None:
     """D9."""
     talk(session, *range(4))
     turn = session.turn("a long one")
@@ -341,7 +368,9 @@ def test_a_compaction_waits_for_the_running_turn_and_both_are_kept(session: Sess
         return found
 
     room.state = looking  # type: ignore[method-assign]
-    background = threading.Thread(target=lambda: done.append(session.compact("a summary", keep_turns=1)))
+    background = threading.Thread(
+        target=lambda: done.append(session.compact("a summary", keep_turns=1))
+    )
     background.start()
     assert looked.wait(LIMIT_S)
     turn.call("look", {}, call_id="c1")
@@ -382,7 +411,9 @@ def test_a_turn_that_starts_while_the_summariser_runs_is_waited_for(session: Ses
     assert "found" in str(session.context())
 
 
-def test_a_message_in_the_inbox_is_neither_covered_nor_lost(session: Session, path: Path, store: Store) -> None:
+def test_a_message_in_the_inbox_is_neither_covered_nor_lost(
+    session: Session, path: Path, store: Store
+) -> None:
     """I-4: it was accepted before the cut, and is taken after it."""
     talk(session, *range(3))
     store.accept("k", "waiting for an answer")
@@ -398,7 +429,8 @@ def test_a_message_in_the_inbox_is_neither_covered_nor_lost(session: Session, pa
         assert contexts(fresh) == contexts(session)
 
 
-# In another process --------------------------------------------------------------------------------------------------
+# In another process
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_new_handle_reads_what_is_shown_and_not_the_history(path: Path, session: Session) -> None:
@@ -425,12 +457,18 @@ def test_a_new_handle_reads_what_is_shown_and_not_the_history(path: Path, sessio
         assert len(list(fresh.transcript())) == 302
 
 
-def test_a_view_from_before_the_compaction_does_not_make_a_load_read_the_history(path: Path, session: Session) -> None:
+def test_a_view_from_before_the_compaction_does_not_make_a_load_read_the_history(
+    path: Path, session: Session
+) -> None:
     """An agent that records its own trimmed list leaves views in the turns that are kept."""
     talk(session, *range(100))
     listed = list(session.context())
     for n in range(6):
-        listed = [listed[0], *listed[3:], *({"role": role, "content": f"{role} {n}"} for role in ("user", "assistant"))]
+        listed = [
+            listed[0],
+            *listed[3:],
+            *({"role": role, "content": f"{role} {n}"} for role in ("user", "assistant")),
+        ]
         session.record(listed)
     assert session.compact("a long story", keep_turns=3) is not None
     with other_handle(path) as other:
@@ -440,7 +478,9 @@ def test_a_view_from_before_the_compaction_does_not_make_a_load_read_the_history
     assert_valid(session)
 
 
-def test_recording_the_context_and_a_new_message_adds_that_one(path: Path, session: Session) -> None:
+def test_recording_the_context_and_a_new_message_adds_that_one(
+    path: Path, session: Session
+) -> None:
     """I-12, with the warm handle and with a new one."""
     talk(session, *range(6))
     session.compact("a summary", keep_turns=2)
@@ -459,8 +499,9 @@ def test_recording_the_context_and_a_new_message_adds_that_one(path: Path, sessi
 
 
 def test_openviking_1487_a_lost_clear_can_not_be_expressed(path: Path, session: Session) -> None:
-    """D6: the archive is the clear. Once the one entry is there, no process shows what it covers as live, and there is
-    no second write that could be lost: the process that compacted is killed right after.
+    """D6: the archive is the clear. Once the one entry is there, no process shows what it covers as
+    live, and there is no second write that could be lost: the process that compacted is killed
+    right after.
     """
     talk(session, *range(4))
     warm = contexts(session)
@@ -505,14 +546,19 @@ def test_killed_inside_the_summariser_nothing_has_changed(path: Path, session: S
     assert session.compact("a summary", keep_turns=1) is not None
 
 
-def test_goose_7785_a_label_is_not_undone_by_a_writer_with_an_older_view(path: Path, session: Session) -> None:
-    """I-13, B5: the other goes on recording its whole list, appending and compacting, and knows nothing of the
-    label.
+def test_goose_7785_a_label_is_not_undone_by_a_writer_with_an_older_view(
+    path: Path, session: Session
+) -> None:
+    """I-13, B5: the other goes on recording its whole list, appending and compacting, and knows
+    nothing of the label.
     """
     with other_handle(path, durability="process") as other:
         older = other.session("k")
-        listed = [{"role": "user", "content": "keep this from the model"}, {"role": "assistant", "content": "noted"},
-                  {"role": "user", "content": "and now?"}]  # fmt: skip
+        listed = [
+            {"role": "user", "content": "keep this from the model"},
+            {"role": "assistant", "content": "noted"},
+            {"role": "user", "content": "and now?"},
+        ]
         older.record(listed)
         hidden = next(iter(session.transcript()))
         labels = {"visible_to_model": False, "colour": "red"}
@@ -533,7 +579,9 @@ def test_goose_7785_a_label_is_not_undone_by_a_writer_with_an_older_view(path: P
     assert [message.text for message in session.transcript()].count("keep this from the model") == 1
 
 
-def test_a_message_hidden_before_a_compaction_can_be_shown_after_it(path: Path, session: Session) -> None:
+def test_a_message_hidden_before_a_compaction_can_be_shown_after_it(
+    path: Path, session: Session
+) -> None:
     """I-11: it is of the turns that were kept, so it is not covered, and must not be lost."""
     talk(session, *range(4))
     question = next(message for message in session.transcript() if message.text == "ask 3")
@@ -545,8 +593,12 @@ def test_a_message_hidden_before_a_compaction_can_be_shown_after_it(path: Path, 
     assert_same_everywhere(path, session)
 
 
-def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(path: Path, session: Session) -> None:
-    """I-11: the summariser was not told of it, so no summary stands for it; in every handle, over compactions."""
+def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(
+    path: Path, session: Session
+) -> None:
+    """I-11: the summariser was not told of it, so no summary stands for it; in every handle, over
+    compactions.
+    """
     talk(session, *range(4))
     question = named(session, "ask 0")
     session.label(question.id, visible_to_model=False)
@@ -560,7 +612,9 @@ def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(path:
         second = began.compact("another", keep_turns=2)
         assert second is not None
         assert question.id not in second.covered
-        assert began._work.room.log().since > 1, "the hidden message doesn't make a load read the history"
+        assert began._work.room.log().since > 1, (
+            "the hidden message doesn't make a load read the history"
+        )
         for handle in (session, began):
             assert "ask 0" not in str(contexts(handle))
         session.label(question.id, visible_to_model=True)
@@ -579,7 +633,9 @@ def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(path:
     assert_same_everywhere(path, session)
 
 
-def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(path: Path, session: Session) -> None:
+def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(
+    path: Path, session: Session
+) -> None:
     """I-11: it was shown when the summary was made, and the summary stands for it."""
     talk(session, *range(30))
     session.compact("a summary", keep_turns=2)
@@ -593,11 +649,14 @@ def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(path:
             assert fresh._work.room.log().since > 1
 
 
-# All of it together ---------------------------------------------------------------------------------------------------
+# All of it together
+# ---------------------------------------------------------------------------------------------------
 
 
 class Life:
-    """Anything that can be done to a view, by dice: sessions and their forks, each held by two stores."""
+    """Anything that can be done to a view, by dice: sessions and their forks, each held by two
+    stores.
+    """
 
     def __init__(self, seed: int, *stores: Store) -> None:
         self.dice, self.stores = random.Random(seed), stores
@@ -606,8 +665,19 @@ class Life:
 
     def step(self, n: int) -> None:
         session = self.dice.choice(self.dice.choice(self.held))
-        deed = self.dice.choice([self.talk, self.stop, self.come_late, self.compact, self.rewind, self.label, self.fork,
-                                 self.record, self.trim])  # fmt: skip
+        deed = self.dice.choice(
+            [
+                self.talk,
+                self.stop,
+                self.come_late,
+                self.compact,
+                self.rewind,
+                self.label,
+                self.fork,
+                self.record,
+                self.trim,
+            ]
+        )
         deed(session, n)
 
     def any_message(self, session: Session) -> str | None:
@@ -627,7 +697,9 @@ class Life:
         if self.stopped:
             turn, call = self.stopped.pop(self.dice.randrange(len(self.stopped)))
             with pytest.raises(holdfast.errors.TurnInterrupted):
-                turn.add(f"late {n}") if self.dice.random() < 0.5 else turn.result(call, f"late {n}")
+                turn.add(f"late {n}") if self.dice.random() < 0.5 else turn.result(
+                    call, f"late {n}"
+                )
 
     def compact(self, session: Session, n: int) -> None:
         session.compact(f"summary {n}", keep_turns=self.dice.randint(0, 3))
@@ -648,7 +720,14 @@ class Life:
             self.held.append([store.get(fork.id) for store in self.stores])
 
     def record(self, session: Session, n: int) -> None:
-        assert len(session.record([*session.context(), {"role": "user", "content": f"recorded {n}"}]).new) == 1
+        assert (
+            len(
+                session.record(
+                    [*session.context(), {"role": "user", "content": f"recorded {n}"}]
+                ).new
+            )
+            == 1
+        )
 
     def trim(self, session: Session, n: int) -> None:
         listed = list(session.context())
@@ -657,8 +736,12 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_handle_computes_the_same_valid_context_whatever_was_done(path: Path, store: Store, seed: int) -> None:
-    """I-9, I-11: compactions, rewinds, forks, labels, recordings and late words in any order, by two stores."""
+def test_every_handle_computes_the_same_valid_context_whatever_was_done(
+    path: Path, store: Store, seed: int
+) -> None:
+    """I-9, I-11: compactions, rewinds, forks, labels, recordings and late words in any order, by
+    two stores.
+    """
     with other_handle(path, durability="process") as other:
         life = Life(seed, store, other)
         for n in range(16):
@@ -670,7 +753,8 @@ def test_every_handle_computes_the_same_valid_context_whatever_was_done(path: Pa
             assert_same_everywhere(path, one)
 
 
-# Async ---------------------------------------------------------------------------------------------------------------
+# Async
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def play(scene: Any) -> Any:
@@ -695,7 +779,9 @@ def test_an_async_summariser_is_awaited(path: Path, session: Session) -> None:
     assert "6 messages" in texts(session)[0]
 
 
-def test_a_cancelled_summariser_changes_nothing_and_the_handle_goes_on(path: Path, session: Session) -> None:
+def test_a_cancelled_summariser_changes_nothing_and_the_handle_goes_on(
+    path: Path, session: Session
+) -> None:
     """D4."""
     talk(session, *range(4))
     log = list(session.entries())

@@ -1,8 +1,10 @@
-"""The context, through the public names: valid for every log that can exist, and the same wherever it is computed.
+"""The context, through the public names: valid for every log that can exist, and the same wherever
+it is computed.
 
-Hypothesis tells random stories of turns (I-9, I-10): streams cut at every point, turns stopped, superseded, dropped and
-failed, parallel calls, late and doubled results, reused ids, blanks, provider switches. After every step the context is
-valid for all four formats (FAULTS E), equal to what a fresh handle computes, and nobody's scribbling shows in it.
+Hypothesis tells random stories of turns (I-9, I-10): streams cut at every point, turns stopped,
+superseded, dropped and failed, parallel calls, late and doubled results, reused ids, blanks,
+provider switches. After every step the context is valid for all four formats (FAULTS E), equal to
+what a fresh handle computes, and nobody's scribbling shows in it.
 """
 
 import contextlib
@@ -16,7 +18,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import holdfast
 from holdfast.domain.message import freeze
@@ -27,7 +35,9 @@ from holdfast.testing.strategies import FORMATS
 from looking import ends, other_handle
 from procs import run
 
-STORIES = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+STORIES = settings(
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 formats = st.sampled_from(FORMATS)
 messages = formats.flatmap(lambda name: st.tuples(st.just(name), strategies.payloads(name)))
@@ -174,7 +184,9 @@ class Stories(RuleBasedStateMachine):
             self.other.session("k").stop()
         else:  # nobody holds it any more: what the keeper does for a turn that was dropped
             number = self.turn._work.number
-            self.session._work.room.submit(fence=number, seize=True, renew_s=0, ended_too=True).result()
+            self.session._work.room.submit(
+                fence=number, seize=True, renew_s=0, ended_too=True
+            ).result()
             self.session.info()
         self.over()
 
@@ -187,11 +199,17 @@ class Stories(RuleBasedStateMachine):
 
     @invariant()
     def a_warm_handle_computes_what_a_fresh_one_does(self):
-        """I-9: incremental on the one, from nothing on the other; and scribbling in the result changes nothing."""
+        """I-9: incremental on the one, from nothing on the other; and scribbling in the result
+        changes nothing.
+        """
         for format in FORMATS:
             mine = self.session.context(format)
             fresh = self.other.session("k").context(format)
-            assert list(mine) == list(fresh) and mine.instructions == fresh.instructions and mine.head == fresh.head
+            assert (
+                list(mine) == list(fresh)
+                and mine.instructions == fresh.instructions
+                and mine.head == fresh.head
+            )
             scribble(list(mine))
             scribble(mine[:])
             assert list(self.session.context(format)) == list(fresh)
@@ -199,7 +217,11 @@ class Stories(RuleBasedStateMachine):
     @invariant()
     def every_payload_is_stored_as_it_was_given(self):
         """I-1, I-14: byte for byte, whatever the view makes of it."""
-        bodies = {entry.id.hex(): entry.body for entry in self.session.entries() if entry.kind == "message"}
+        bodies = {
+            entry.id.hex(): entry.body
+            for entry in self.session.entries()
+            if entry.kind == "message"
+        }
         assert all(bodies[id] == body for id, body in self.stored.items())
 
     @invariant()
@@ -321,7 +343,9 @@ def test_a_context_that_was_made_before_is_not_given_again_when_its_beginning_ha
 
 @pytest.mark.parametrize("way", WAYS)
 def test_changing_what_a_context_gave_changes_nothing_else(store, way):
-    """I-9, FAULTS F7: a harness adds cache marks, trims and edits in place; the next context is as if it had not."""
+    """I-9, FAULTS F7: a harness adds cache marks, trims and edits in place; the next context is as
+    if it had not.
+    """
     session = store.session("k")
     talk(session)
     clean = copy.deepcopy(list(store.session("k").context()))
@@ -346,12 +370,18 @@ def test_a_context_is_a_list_that_encoders_take(store):
     assert session.context("anthropic").instructions == "Be brief."
 
 
-@given(payload=st.sampled_from(FORMATS).flatmap(lambda name: st.tuples(st.just(name), strategies.payloads(name))))
+@given(
+    payload=st.sampled_from(FORMATS).flatmap(
+        lambda name: st.tuples(st.just(name), strategies.payloads(name))
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_payloads_come_back_byte_for_byte(tmp_path_factory, payload):
     """I-14: in their own format, from the transcript, whatever they hold."""
     format, given_payload = payload
-    with holdfast.open(tmp_path_factory.mktemp("bytes") / "agent.db", durability="process") as store:
+    with holdfast.open(
+        tmp_path_factory.mktemp("bytes") / "agent.db", durability="process"
+    ) as store:
         session = store.session("k")
         with session.turn("Hi") as turn:
             turn.add(given_payload, format=format)
@@ -365,7 +395,9 @@ def test_a_message_that_was_hidden_while_it_waited_is_hidden_when_it_is_taken(st
     with session.turn("kept") as turn:
         turn.say("Yes.")
     dropped = session.turn("hidden")
-    session._work.room.submit(fence=dropped._work.number, seize=True, renew_s=0, ended_too=True).result()
+    session._work.room.submit(
+        fence=dropped._work.number, seize=True, renew_s=0, ended_too=True
+    ).result()
     [waiting] = session.pending()
     session.label(waiting.id, visible_to_model=False)
     assert [payload["content"] for payload in session.context()] == ["kept", "Yes."]
@@ -376,7 +408,9 @@ def test_a_message_that_was_hidden_while_it_waited_is_hidden_when_it_is_taken(st
 
 
 def test_what_is_stored_is_not_changed_to_please_a_provider(store, where):
-    """I-1, FAULTS E10, E11: blanks, doubled roles and open calls are in the log as they came, and in no context."""
+    """I-1, FAULTS E10, E11: blanks, doubled roles and open calls are in the log as they came, and
+    in no context.
+    """
     session = store.session("k")
     said = [
         {"role": "user", "content": ""},
@@ -386,7 +420,9 @@ def test_what_is_stored_is_not_changed_to_please_a_provider(store, where):
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "", "type": "function", "function": {"name": "a b", "arguments": '{"x": '}}],
+            "tool_calls": [
+                {"id": "", "type": "function", "function": {"name": "a b", "arguments": '{"x": '}}
+            ],
         },
     ]
     for payload in said:

@@ -63,12 +63,16 @@ def words_before(session):
 
 @pytest.mark.parametrize("begin", [own_turn, late_approval, cut_answer, words_before])
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_running_turn_s_context_never_ends_with_the_model_s_own_message(session, where, begin, format):
+def test_a_running_turn_s_context_never_ends_with_the_model_s_own_message(
+    session, where, begin, format
+):
     with begin(session) as turn:
         context = turn.context(format)
         assert is_request(format, context) and CONTINUE in json.dumps(context[-1])
         with holdfast.open(where) as other:
-            assert list(other.get(session.id).context(format)) == list(context), "every process computes the same"
+            assert list(other.get(session.id).context(format)) == list(context), (
+                "every process computes the same"
+            )
         going_on = turn.context(format, prefill=True)
         assert list(going_on) == list(context)[:-1] and check(format, going_on) == []
         assert not is_request(format, going_on)
@@ -81,7 +85,9 @@ def test_between_turns_a_context_is_the_history_that_the_next_message_follows(se
         turn.say("Hello!")
     assert CONTINUE not in json.dumps(session.context(format))
     with session.turn("And?") as turn:
-        assert CONTINUE not in json.dumps(turn.context(format)) and is_request(format, turn.context(format))
+        assert CONTINUE not in json.dumps(turn.context(format)) and is_request(
+            format, turn.context(format)
+        )
 
 
 def test_what_is_appended_to_a_context_takes_the_place_of_the_word_to_continue(session):
@@ -98,7 +104,9 @@ def test_what_is_appended_to_a_context_takes_the_place_of_the_word_to_continue(s
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_list_with_the_word_to_continue_can_be_recorded_and_nobody_has_said_it(session, where, format):
+def test_a_list_with_the_word_to_continue_can_be_recorded_and_nobody_has_said_it(
+    session, where, format
+):
     """I-12: an agent that keeps its own list takes it from the context of its own turn."""
     with own_turn(session) as turn:
         messages = list(turn.context(format))
@@ -115,7 +123,10 @@ def test_the_async_faces_ask_alike(where):
             async with session.turn("Hi.") as turn:
                 await turn.say("Hello!")
             async with session.turn() as turn:
-                for context in (await turn.context("anthropic"), await session.context("anthropic")):
+                for context in (
+                    await turn.context("anthropic"),
+                    await session.context("anthropic"),
+                ):
                     assert is_request("anthropic", context)
                 for context in (
                     await turn.context("anthropic", prefill=True),
@@ -127,10 +138,22 @@ def test_the_async_faces_ask_alike(where):
 
 
 def test_a_turn_that_anthropic_paused_goes_on_where_it_was(session):
-    """With `prefill` the use of the provider's own tool is the end of the request; without, it is left out."""
-    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+    """With `prefill` the use of the provider's own tool is the end of the request; without, it is
+    left out.
+    """
+    use = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "q"},
+    }
     said = {"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, use]}
     with session.turn("Search.", format="anthropic") as turn:
         turn.add(said)
-        assert turn.context(prefill=True)[-1] == said and check("anthropic", turn.context(prefill=True)) == []
-        assert is_request("anthropic", turn.context()) and "srvtoolu_1" not in json.dumps(turn.context())
+        assert (
+            turn.context(prefill=True)[-1] == said
+            and check("anthropic", turn.context(prefill=True)) == []
+        )
+        assert is_request("anthropic", turn.context()) and "srvtoolu_1" not in json.dumps(
+            turn.context()
+        )

@@ -1,8 +1,10 @@
-"""Whole conversations through the providers' own clients, against a server that refuses what the providers refuse.
+"""Whole conversations through the providers' own clients, against a server that refuses what the
+providers refuse.
 
-Ten turns, with reasoning, parallel calls, a refusal, answers cut off by their limit, an empty one, one whose connection
-broke, an agent's own turn, and a change of provider in the middle. A request that breaks a rule is answered with 400,
-and the client raises. The same server then cuts each stream at each of its events.
+Ten turns, with reasoning, parallel calls, a refusal, answers cut off by their limit, an empty one,
+one whose connection broke, an agent's own turn, and a change of provider in the middle. A request
+that breaks a rule is answered with 400, and the client raises. The same server then cuts each
+stream at each of its events.
 """
 
 import asyncio
@@ -46,8 +48,8 @@ def broken(events):
 
 
 def conversation(format, other):
-    """The turns: what is asked, with which provider, and what it answers, stream by stream. A stream that is broken off
-    is marked; its turn is interrupted.
+    """The turns: what is asked, with which provider, and what it answers, stream by stream. A
+    stream that is broken off is marked; its turn is interrupted.
     """
     return [
         ("One.", format, [(script(format, ["Hel", "lo."], thinking=["Hm", "m."]), False)]),
@@ -62,8 +64,21 @@ def conversation(format, other):
         ("Three.", other, [(script(other, [], **REFUSAL[other]), False)]),
         ("Four.", other, [(script(other, [], calls=CALLS), False), (script(other, []), False)]),
         ("Five.", format, [(script(format, ["Half an", " ans"], **LIMIT[format]), False)]),
-        ("Six.", format, [(script(format, [], calls=[("call_1", "look", ['{"at": "s'])], **LIMIT[format]), False)]),
-        ("Seven.", other, [(broken(script(other, ["Hel", "lo."], thinking=["Hm"], calls=CALLS)), True)]),
+        (
+            "Six.",
+            format,
+            [
+                (
+                    script(format, [], calls=[("call_1", "look", ['{"at": "s'])], **LIMIT[format]),
+                    False,
+                )
+            ],
+        ),
+        (
+            "Seven.",
+            other,
+            [(broken(script(other, ["Hel", "lo."], thinking=["Hm"], calls=CALLS)), True)],
+        ),
         ("Eight.", format, [(script(format, ["Again", "."]), False)]),
         (None, other, [(script(other, ["By my", "self."]), False)]),
         ("Nine.", format, [(script(format, ["The", " end."]), False)]),
@@ -106,11 +121,21 @@ async def converse_async(provider, clients, session, turns):
 
 
 def judge(session, where, format, other):
-    """What every conversation comes to: all that was said is there, in every format, for every handle."""
+    """What every conversation comes to: all that was said is there, in every format, for every
+    handle.
+    """
     said = [message.text for message in session.transcript() if message.role == "user"]
     assert said == ["One.", "Two.", "Three.", "Four.", "Five.", "Six.", "Seven.", "Eight.", "Nine."]
     words = "\n".join(message.text for message in session.transcript())
-    for text in ("Hello.", "It is blue.", "I cannot.", "Half an ans", "Again.", "By myself.", "The end."):
+    for text in (
+        "Hello.",
+        "It is blue.",
+        "I cannot.",
+        "Half an ans",
+        "Again.",
+        "By myself.",
+        "The end.",
+    ):
         assert text in words
     assert words.count("result of look") >= 2
     with holdfast.open(where) as fresh:
@@ -125,7 +150,9 @@ PAIRS = [(format, other) for format in PATHS for other in PATHS]
 
 
 @pytest.mark.parametrize(("format", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_a_conversation_is_accepted_from_its_first_request_to_its_last(provider, where, format, other):
+def test_a_conversation_is_accepted_from_its_first_request_to_its_last(
+    provider, where, format, other
+):
     with holdfast.open(where) as store:
         session = store.session("k")
         converse(provider, Clients(provider), session, conversation(format, other))
@@ -133,11 +160,15 @@ def test_a_conversation_is_accepted_from_its_first_request_to_its_last(provider,
 
 
 @pytest.mark.parametrize(("format", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_a_conversation_in_asyncio_is_accepted_from_its_first_request_to_its_last(provider, where, format, other):
+def test_a_conversation_in_asyncio_is_accepted_from_its_first_request_to_its_last(
+    provider, where, format, other
+):
     async def scene():
         async with holdfast.open_async(where) as store:
             session = await store.session("k")
-            await converse_async(provider, AsyncClients(provider), session, conversation(format, other))
+            await converse_async(
+                provider, AsyncClients(provider), session, conversation(format, other)
+            )
 
     asyncio.run(scene())
     with holdfast.open(where) as store:
@@ -147,7 +178,11 @@ def test_a_conversation_in_asyncio_is_accepted_from_its_first_request_to_its_las
 def cuts(format):
     """A rich stream, cut at each of its events: broken off, and quietly ended."""
     events = script(format, ["Hel", "lo."], thinking=["Hm", "m."], calls=CALLS)
-    return [(f"{at}-{how}", events[:at], how == "broken") for at in range(len(events)) for how in ("broken", "quiet")]
+    return [
+        (f"{at}-{how}", events[:at], how == "broken")
+        for at in range(len(events))
+        for how in ("broken", "quiet")
+    ]
 
 
 def whole(format):
@@ -185,7 +220,9 @@ def test_after_a_cut_at_any_event_the_next_request_is_accepted(provider, where, 
 
 @pytest.mark.parametrize("format", PATHS)
 def test_after_a_cut_the_same_turn_may_ask_again(provider, where, format):
-    """What a retrying agent does: the answer was cut, and the next request goes out in the same turn."""
+    """What a retrying agent does: the answer was cut, and the next request goes out in the same
+    turn.
+    """
     clients = Clients(provider)
     with holdfast.open(where, durability="process") as store:
         for name, events, is_broken in cuts(format):
@@ -236,8 +273,16 @@ def test_the_strict_server_refuses_what_it_should(provider):
     clients = Clients(provider)
     for format in PATHS:
         provider.script(PATHS[format], whole(format))
-        asked, answered = {"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}
-        for wrong in ([asked, answered], [{**asked, "surprise": 1}], [{**asked, "content": " "}], []):
+        asked, answered = (
+            {"role": "user", "content": "Hi."},
+            {"role": "assistant", "content": "Hello."},
+        )
+        for wrong in (
+            [asked, answered],
+            [{**asked, "surprise": 1}],
+            [{**asked, "content": " "}],
+            [],
+        ):
             with pytest.raises(REFUSED):
                 clients.ask(format, wrong)
         list(clients.ask(format, [asked, answered, asked]))

@@ -1,4 +1,6 @@
-"""Copying a store: the sessions are the same ones there, whatever happens on the way, and nothing there is lost."""
+"""Copying a store: the sessions are the same ones there, whatever happens on the way, and nothing
+there is lost.
+"""
 
 import sqlite3
 import threading
@@ -49,14 +51,20 @@ def texts(where: Path, id: str) -> list[str]:
 
 
 def test_a_copied_store_is_the_same_store(path: Path, target: Path) -> None:
-    """Entries byte for byte, inbox, outbox, keys, epochs, forks, labels, blobs, events; ended and erased ones too."""
+    """Entries byte for byte, inbox, outbox, keys, epochs, forks, labels, blobs, events; ended and
+    erased ones too.
+    """
     fill(path)
     fill(path, tenant="acme \ud7ff\0")
     before = told(path)
     copied = copy(path, target)
     assert told(target) == before == told(path)
     assert (copied.sessions, copied.differences, copied.in_use) == (len(before["sessions"]), (), ())
-    assert copied.entries == copied.added == sum(len(each["entries"]) for each in before["sessions"].values())
+    assert (
+        copied.entries
+        == copied.added
+        == sum(len(each["entries"]) for each in before["sessions"].values())
+    )
     with holdfast.open(target) as store:
         assert (judge(store), store.check()) == ([], [])
     assert unsound(target) == []
@@ -74,7 +82,11 @@ def test_copying_again_adds_nothing(path: Path, target: Path) -> None:
     fill(path)
     first = copy(path, target)
     again = copy(path, target)
-    assert (again.sessions, again.entries, again.digest) == (first.sessions, first.entries, first.digest)
+    assert (again.sessions, again.entries, again.digest) == (
+        first.sessions,
+        first.entries,
+        first.digest,
+    )
     assert again.added == 0
 
 
@@ -102,20 +114,31 @@ def test_one_tenant_can_be_copied_alone(path: Path, target: Path) -> None:
     assert {each["state"]["tenant"] for each in told(target)["sessions"].values()} == {"acme"}
 
 
-def test_what_was_accepted_before_the_move_is_not_accepted_after_it(path: Path, target: Path) -> None:
-    """I-2: in the key's current session, in one before it, in one that was erased; of a turn without a message too."""
+def test_what_was_accepted_before_the_move_is_not_accepted_after_it(
+    path: Path, target: Path
+) -> None:
+    """I-2: in the key's current session, in one before it, in one that was erased; of a turn
+    without a message too.
+    """
     fill(path)
     copy(path, target)
     with holdfast.open(target, durability="process") as store:
         assert store.accept("telegram:dm:42", "once more", event_id="update-1").again
-        for key, event in (("reset", "life-0"), ("reset", "carried-1"), ("reset", "alone"), ("erased", "erased-1")):
+        for key, event in (
+            ("reset", "life-0"),
+            ("reset", "carried-1"),
+            ("reset", "alone"),
+            ("erased", "erased-1"),
+        ):
             with pytest.raises(AlreadyAccepted):
                 store.session(key).turn("once more", event_id=event)
         with pytest.raises(AlreadyAccepted):
             store.session("odd \U0010ffff\0").turn("once more", event_id=ODD)
 
 
-def test_an_event_whose_id_json_can_not_hold_is_known_after_the_move(path: Path, target: Path) -> None:
+def test_an_event_whose_id_json_can_not_hold_is_known_after_the_move(
+    path: Path, target: Path
+) -> None:
     """Two halves of a character side by side: entries tell of them as one."""
     with holdfast.open(path, durability="process") as store:
         store.accept("k", "once", event_id="\ud800\udfff")
@@ -157,7 +180,9 @@ def test_progress_is_told_up_to_the_end(path: Path, target: Path) -> None:
 def test_pages_and_what_is_under_way_make_no_difference(
     path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One session at a time, one entry a page, turns longer than what is held back; and all of it at once."""
+    """One session at a time, one entry a page, turns longer than what is held back; and all of it
+    at once.
+    """
     fill(path)
     monkeypatch.setattr(copy_store, "WIDTH", 1)
     monkeypatch.setattr(compare_logs, "PAGE", 1)
@@ -169,12 +194,15 @@ def test_pages_and_what_is_under_way_make_no_difference(
     assert copy(path, beside(path, "large.db")).digest == small.digest
 
 
-def test_a_target_that_does_not_keep_what_it_is_given_is_found_out(path: Path, target: Path) -> None:
+def test_a_target_that_does_not_keep_what_it_is_given_is_found_out(
+    path: Path, target: Path
+) -> None:
     left, other = say(path, "k", "One.", "Two."), say(path, "other", "One.")
     holdfast.open(target).close()
     with closing(sqlite3.connect(target)) as connection:
         connection.execute(
-            "CREATE TRIGGER t AFTER INSERT ON entry WHEN new.seq = 6 BEGIN UPDATE entry SET at = 1 WHERE n = new.n; END"
+            "CREATE TRIGGER t AFTER INSERT ON entry WHEN new.seq = 6 BEGIN UPDATE entry SET at = "
+            "1 WHERE n = new.n; END"
         )
     [difference] = copy(path, target).differences
     assert (difference.session_id, difference.seq) == (left, 6)
@@ -184,7 +212,9 @@ def test_a_target_that_does_not_keep_what_it_is_given_is_found_out(path: Path, t
 # In use
 
 
-def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(path: Path, target: Path) -> None:
+def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(
+    path: Path, target: Path
+) -> None:
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
         with session.turn("One.") as turn:
@@ -206,7 +236,9 @@ def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(path: P
     assert told(target) == told(path)
 
 
-def test_a_turn_whose_process_was_killed_does_not_keep_a_copy_from_being_whole(path: Path, target: Path) -> None:
+def test_a_turn_whose_process_was_killed_does_not_keep_a_copy_from_being_whole(
+    path: Path, target: Path
+) -> None:
     script = """
         import holdfast
         session = holdfast.open(sys.argv[1]).session("k")
@@ -224,9 +256,9 @@ def test_a_turn_whose_process_was_killed_does_not_keep_a_copy_from_being_whole(p
     assert copy(path, target).in_use == ()
     assert told(target) == told(path)
     with holdfast.open(target) as store:
-        assert [(message.text, message.state) for message in store.session("k").transcript()][1:] == [
-            ("Half an answer", "partial")
-        ]
+        assert [(message.text, message.state) for message in store.session("k").transcript()][
+            1:
+        ] == [("Half an answer", "partial")]
 
 
 def test_a_fork_of_a_running_turn_waits_for_the_turn(path: Path, target: Path) -> None:
@@ -244,7 +276,9 @@ def test_a_fork_of_a_running_turn_waits_for_the_turn(path: Path, target: Path) -
     assert told(target) == told(path)
 
 
-def test_a_store_that_is_written_all_the_while_is_caught_up_in_the_end(path: Path, target: Path) -> None:
+def test_a_store_that_is_written_all_the_while_is_caught_up_in_the_end(
+    path: Path, target: Path
+) -> None:
     say(path, "k0", "One.")
     stop, written = threading.Event(), threading.Event()
 
@@ -280,7 +314,9 @@ def test_a_store_that_is_written_all_the_while_is_caught_up_in_the_end(path: Pat
 # Two histories
 
 
-def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(path: Path, target: Path) -> None:
+def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(
+    path: Path, target: Path
+) -> None:
     left, other = say(path, "k", "One."), say(path, "other", "One.")
     copy(path, target)
     head = len(told(path)["sessions"][left]["entries"])
@@ -331,7 +367,9 @@ def test_a_key_whose_session_went_on_in_the_target_keeps_it_through_a_reset_of_t
         assert store.session("k").id == left
 
 
-def test_a_fork_of_a_session_that_differs_is_left_if_it_shares_the_difference(path: Path, target: Path) -> None:
+def test_a_fork_of_a_session_that_differs_is_left_if_it_shares_the_difference(
+    path: Path, target: Path
+) -> None:
     parent = say(path, "k", "One.")
     copy(path, target)
     with holdfast.open(path, durability="process") as store:
@@ -344,7 +382,9 @@ def test_a_fork_of_a_session_that_differs_is_left_if_it_shares_the_difference(pa
     assert texts(target, before) == texts(path, before)
 
 
-def test_an_event_that_the_target_knows_stays_as_it_is_known_there(path: Path, target: Path) -> None:
+def test_an_event_that_the_target_knows_stays_as_it_is_known_there(
+    path: Path, target: Path
+) -> None:
     for where in (path, target):
         with holdfast.open(where, durability="process") as store:
             session = store.session("k")
@@ -373,7 +413,9 @@ def test_an_erasure_is_carried_over_to_what_was_copied_before(path: Path, target
     assert told(target) == told(path)
 
 
-def test_a_session_that_was_erased_in_the_target_does_not_come_back(path: Path, target: Path) -> None:
+def test_a_session_that_was_erased_in_the_target_does_not_come_back(
+    path: Path, target: Path
+) -> None:
     id = say(path, "k", "A secret name.")
     copy(path, target)
     with holdfast.open(target, durability="process") as store:
@@ -404,7 +446,9 @@ COPY = """
 
 
 def test_a_copy_that_was_killed_is_resumed_by_copying_again(path: Path, target: Path) -> None:
-    """SIGKILL, again and again, each time a little further on. What is half there is sound, and not written again."""
+    """SIGKILL, again and again, each time a little further on. What is half there is sound, and not
+    written again.
+    """
     fill(path)
     whole = len(told(path)["sessions"])
     for place in (1, 2, 5, 12, 25):

@@ -1,6 +1,6 @@
-"""Every kind of damage, and every call that meets it (I-18, I-25): each call works, all else is there, the damage is
-told where a person would see it, and `check` names its place. On both engines, through the library and the command
-line.
+"""Every kind of damage, and every call that meets it (I-18, I-25): each call works, all else is
+there, the damage is told where a person would see it, and `check` names its place. On both engines,
+through the library and the command line.
 """
 
 import os
@@ -37,21 +37,33 @@ class Damage(NamedTuple):
 DAMAGES = {
     "a bare scalar": Damage("words of three", "body", b"5"),
     "a bare string": Damage("words of three", "body", b'"words"'),
-    "flipped bytes": Damage("words of three", "body", b'{"role":"assistant","content":"w\xff\xfe"}'),
+    "flipped bytes": Damage(
+        "words of three", "body", b'{"role":"assistant","content":"w\xff\xfe"}'
+    ),
     "half of it": Damage("words of three", "body", b'{"role":"assistant","con'),
     "another shape": Damage("words of three", "body", b'{"role":"assistant","content":{"a":1}}'),
     "nested too deep": Damage("words of three", "body", DEEP),
     "no note": Damage("words of three", "note", b"{"),
     "a note of other types": Damage("words of three", "note", b'{"role":5}'),
-    "a format of a newer release": Damage("words of three", "note", b'{"role":"assistant","format":"newer"}'),
+    "a format of a newer release": Damage(
+        "words of three", "note", b'{"role":"assistant","format":"newer"}'
+    ),
     "a kind of a newer release": Damage("label", "kind", "hologram", told=False),
     "a summary": Damage("compaction", "body", b"5", told=False),
     "a summary's note": Damage("compaction", "note", b"{", told=False),
     "instructions": Damage("instructions", "body", b"5", told=False),
-    "a label of nobody": Damage("label", "note", b'{"message":"%s"}' % NOBODY.encode(), told=False, read=True),
-    "a rewind to nobody": Damage("rewind", "note", b'{"to":"%s"}' % NOBODY.encode(), told=False, read=True),
-    "a turn that took nobody": Damage("turn", "note", b'{"takes":["%s"]}' % NOBODY.encode(), told=False, read=True),
-    "a summary of nothing": Damage("compaction", "note", b'{"covers":[[1,1]],"ranges":[[2,2]]}', told=False, read=True),
+    "a label of nobody": Damage(
+        "label", "note", b'{"message":"%s"}' % NOBODY.encode(), told=False, read=True
+    ),
+    "a rewind to nobody": Damage(
+        "rewind", "note", b'{"to":"%s"}' % NOBODY.encode(), told=False, read=True
+    ),
+    "a turn that took nobody": Damage(
+        "turn", "note", b'{"takes":["%s"]}' % NOBODY.encode(), told=False, read=True
+    ),
+    "a summary of nothing": Damage(
+        "compaction", "note", b'{"covers":[[1,1]],"ranges":[[2,2]]}', told=False, read=True
+    ),
 }
 
 
@@ -109,7 +121,15 @@ def whole(case: Case, texts: list[str]) -> None:
         assert sum(case.told in text for text in texts) == 1
 
 
-WORDS = ["kelp and salt", "words of one", "second", "words of three", "third", "kelp again", "waits for a turn"]
+WORDS = [
+    "kelp and salt",
+    "words of one",
+    "second",
+    "words of three",
+    "third",
+    "kelp again",
+    "waits for a turn",
+]
 
 
 def reads_contexts(case: Case) -> None:
@@ -165,8 +185,8 @@ def is_backed_up(case: Case) -> None:
 
 
 def is_copied(case: Case) -> None:
-    """A placeholder is copied for what is damaged, and that is told; all else is copied. A note that names a message
-    which is not there can be read, and is copied as it is.
+    """A placeholder is copied for what is damaged, and that is told; all else is copied. A note
+    that names a message which is not there can be read, and is copied as it is.
     """
     copied = holdfast.copy(case.where, case.folder / "copy.db")
     assert (copied.sessions, copied.differences) == (2, ())
@@ -174,7 +194,10 @@ def is_copied(case: Case) -> None:
     assert told == ([] if case.damage.read else [(case.bad, (int(case.told.split()[1]),))])
     with holdfast.open(case.folder / "copy.db") as copy:
         whole(case, [message.text for message in copy.get(case.bad).transcript()])
-        assert [message.text for message in copy.session("good").transcript()] == ["kelp here too", "yes"]
+        assert [message.text for message in copy.session("good").transcript()] == [
+            "kelp here too",
+            "yes",
+        ]
 
 
 def is_recorded(case: Case) -> None:
@@ -187,7 +210,8 @@ def is_recorded(case: Case) -> None:
 
 def is_forked(case: Case) -> None:
     texts = [message.text for message in case.session.fork().transcript()]
-    whole(case, [*(text for text in texts if text != WORDS[-1]), WORDS[-1]])  # what waits may stay where it is
+    # what waits may stay where it is
+    whole(case, [*(text for text in texts if text != WORDS[-1]), WORDS[-1]])
 
 
 def is_compacted(case: Case) -> None:
@@ -251,7 +275,9 @@ def test_one_bad_record_takes_away_nothing_but_itself_whatever_is_called(
     place.spoil(bad, seq, damage.column, damage.value)
     wrong = []
     with place.open() as store:
-        case = Case(store, os.fspath(place.where), bad, damage, f"Entry {seq} can't be read", tmp_path)
+        case = Case(
+            store, os.fspath(place.where), bad, damage, f"Entry {seq} can't be read", tmp_path
+        )
         for name, call in CALLS.items():
             try:
                 call(case)
@@ -260,7 +286,9 @@ def test_one_bad_record_takes_away_nothing_but_itself_whatever_is_called(
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_a_fork_names_in_the_past_that_it_shares_is_there_until_it_is_missing(place: Spoiled) -> None:
+def test_what_a_fork_names_in_the_past_that_it_shares_is_there_until_it_is_missing(
+    place: Spoiled,
+) -> None:
     with place.open() as store:
         parent = store.session("parent")
         with parent.turn("one") as turn:

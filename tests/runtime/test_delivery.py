@@ -1,4 +1,5 @@
-"""Delivery: a chunk is durable before it is handed on, delivered is a prefix of stored, always (I-5).
+"""Delivery: a chunk is durable before it is handed on, delivered is a prefix of stored, always
+(I-5).
 
 Fault classes A1 and A3 of FAULTS.md. The streams of real clients are in `test_delivery_sdk`.
 """
@@ -23,7 +24,9 @@ FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 TEXTS = ["Hel", "lo, ", "wor", "ld."]
 CALLS = [("call_1", "look", ['{"at":', ' "sky"}']), ("call_2", "wait", ["{}"])]
 LEAD_MAX = 3 * AHEAD_MAX
-"""How far a source may be ahead of what was handed on: what is read ahead, what is being stored, and the next batch."""
+"""How far a source may be ahead of what was handed on: what is read ahead, what is being stored,
+and the next batch.
+"""
 
 
 def chunks(script):
@@ -52,7 +55,9 @@ def store(where):
 
 @pytest.mark.parametrize("format", STREAMS)
 def test_each_text_is_durable_before_it_is_handed_on(store, where, format):
-    """I-5, FAULTS A1: at the moment of each yield, a handle of its own reads that text, and more, from the store."""
+    """I-5, FAULTS A1: at the moment of each yield, a handle of its own reads that text, and more,
+    from the store.
+    """
     session = store.session("k")
     shown = ""
     with other_handle(where) as eye, session.turn("Hi") as turn:
@@ -85,8 +90,12 @@ def test_each_text_is_seen_by_another_process_when_it_is_handed_on(store, where)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 40])
-def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(store, where, count):
-    """I-5, I-6, FAULTS A1: SIGKILL from inside the source, after so many chunks; those before it are stored."""
+def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(
+    store, where, count
+):
+    """I-5, I-6, FAULTS A1: SIGKILL from inside the source, after so many chunks; those before it
+    are stored.
+    """
     script = """
         import holdfast, os, signal
         def source():
@@ -102,7 +111,8 @@ def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(
     session = store.session("k")
     [answer] = [message for message in session.transcript() if message.role == "assistant"]
     assert answer.state == "partial" and answer.text.startswith(shown)
-    # While the source is asked one by one, all it gave before the kill was stored before it was asked again.
+    # While the source is asked one by one, all it gave before the kill was stored before it was
+    # asked again.
     assert count > 8 or answer.text == "".join(f"w{number} " for number in range(count))
     assert list(ends(store, session.id).values()) == [["abandoned"]]
 
@@ -131,9 +141,15 @@ def test_a_stream_cut_after_any_chunk_is_what_was_delivered_marked_partial(tmp_p
 
 @pytest.mark.parametrize("format", [format for format in STREAMS if format != "text"])
 def test_a_stream_that_ends_without_its_terminal_event_is_partial(store, format):
-    """Every cut of the provider's stream short of its mark: a proxy closed the connection and nobody raised."""
+    """Every cut of the provider's stream short of its mark: a proxy closed the connection and
+    nobody raised.
+    """
     whole = STREAMS[format]
-    marks = {"openai.chat": "stop", "openai.responses": "response.completed", "anthropic": "message_stop"}
+    marks = {
+        "openai.chat": "stop",
+        "openai.responses": "response.completed",
+        "anthropic": "message_stop",
+    }
     last = max(index for index, chunk in enumerate(whole) if marks[format] in str(chunk))
     for length in range(1, last + 1):
         session = store.session(f"{format} {length}")
@@ -170,7 +186,9 @@ def test_a_turn_that_says_something_after_a_cut_stream_completes(store):
 
 
 def test_a_source_that_raises_leaves_what_it_said_and_raises_on(store):
-    """I-5, FAULTS A1: read one by one, or ahead: what came before the error was handed on and is stored."""
+    """I-5, FAULTS A1: read one by one, or ahead: what came before the error was handed on and is
+    stored.
+    """
     for length in (3, 5000):
         session = store.session(f"k{length}")
         shown = []
@@ -191,7 +209,9 @@ def test_a_source_that_raises_leaves_what_it_said_and_raises_on(store):
 
 
 def test_a_consumer_that_raises_leaves_what_it_was_given(store):
-    """I-5: the last text given to it may not have been shown, but it is stored: a prefix, never a suffix."""
+    """I-5: the last text given to it may not have been shown, but it is stored: a prefix, never a
+    suffix.
+    """
     session = store.session("k")
     with pytest.raises(ZeroDivisionError):
         with session.turn("Hi") as turn:
@@ -220,7 +240,9 @@ class Source:
 
 @pytest.mark.parametrize("length", [3, 100_000], ids=["slow", "fast"])
 def test_a_source_is_closed_when_it_is_left(store, length):
-    """A connection is let go of at the end, when the consumer leaves, and when the turn is superseded."""
+    """A connection is let go of at the end, when the consumer leaves, and when the turn is
+    superseded.
+    """
     for leaving in ("end", "break", "raise", "stop"):
         session = store.session(f"{leaving}")
         source = Source(str(number) for number in range(30 if leaving == "end" else length))
@@ -237,7 +259,9 @@ def test_a_source_is_closed_when_it_is_left(store, length):
 
 
 def test_a_fast_source_is_coalesced(store, where):
-    """20 000 chunks are far fewer commits, and the text is whole; from a list and from an iterator."""
+    """20 000 chunks are far fewer commits, and the text is whole; from a list and from an
+    iterator.
+    """
     session = store.session("k")
     texts = [f"{number} " for number in range(20_000)]
     with other_handle(where) as eye:
@@ -290,7 +314,9 @@ def test_all_that_came_while_a_commit_was_on_its_way_is_the_next_row(store, wher
                 sizes.append(len(text))
                 handed.add(text)
             assert journal_rows(eye, session.id) == len(sizes)
-    assert sum(sizes) == 2_000 and max(sizes) >= 250, "500 chunks came during one commit: the rest of them is one row"
+    assert sum(sizes) == 2_000 and max(sizes) >= 250, (
+        "500 chunks came during one commit: the rest of them is one row"
+    )
 
 
 HOLDER = """
@@ -307,7 +333,9 @@ HOLDER = """
 
 
 def test_a_slow_disk_slows_the_source(store, where):
-    """Back-pressure: while another process holds the store's lock, the source is read ahead to a limit."""
+    """Back-pressure: while another process holds the store's lock, the source is read ahead to a
+    limit.
+    """
     session = store.session("k")
     handed, ahead, given = Handed(), threading.Event(), [0]
     with child(HOLDER, f"{where}-lock") as holder, other_handle(where) as eye:
@@ -396,7 +424,9 @@ def test_an_endless_async_source_is_slowed_too(where):
 
 
 def test_a_store_that_cannot_write_hands_nothing_on(where, monkeypatch):
-    """I-3, I-5, FAULTS A11, F8: the lock is held beyond all patience; the caller gets a typed error, not the text."""
+    """I-3, I-5, FAULTS A11, F8: the lock is held beyond all patience; the caller gets a typed
+    error, not the text.
+    """
     monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
     shown = []
     with holdfast.open(where) as store, child(HOLDER, f"{where}-lock") as holder:
@@ -431,7 +461,9 @@ RICH = {
 
 @pytest.mark.parametrize("format", RICH)
 def test_reasoning_parallel_calls_usage_and_finish_are_kept(store, where, format):
-    """One model response is one message with ordered parts (FAULTS E6), and comes back from the store whole."""
+    """One model response is one message with ordered parts (FAULTS E6), and comes back from the
+    store whole.
+    """
     session = store.session("k")
     with session.turn("Hi", format=format) as turn:
         assert "".join(turn.deliver(iter(chunks(RICH[format])), format=format)) == "Hello, world."
@@ -447,9 +479,15 @@ def test_reasoning_parallel_calls_usage_and_finish_are_kept(store, where, format
             ("call_2", "wait", {}),
         ]
         assert answer.parts[0].text == "Hmm." and answer.state == "complete"
-        assert (answer.usage.input, answer.usage.output) in ((11, 7), (15, 7)) and answer.usage.cached == 4
+        assert (answer.usage.input, answer.usage.output) in (
+            (11, 7),
+            (15, 7),
+        ) and answer.usage.cached == 4
         assert answer.finish and answer.model and answer.format == format
-        assert [(call.call_id, call.state) for call in kept.calls()] == [("call_1", "done"), ("call_2", "done")]
+        assert [(call.call_id, call.state) for call in kept.calls()] == [
+            ("call_1", "done"),
+            ("call_2", "done"),
+        ]
         for target in FORMATS:
             assert check(target, kept.context(target)) == []
         assert kept.info().usage.output == 7
@@ -461,7 +499,9 @@ def test_a_refusal_is_shown_and_kept(store, format):
     make = {"openai.chat": chat_script, "openai.responses": responses_script}[format]
     session = store.session("k")
     with session.turn("Hi") as turn:
-        shown = "".join(turn.deliver(iter(chunks(make([], refusal=["I ", "won't."]))), format=format))
+        shown = "".join(
+            turn.deliver(iter(chunks(make([], refusal=["I ", "won't."]))), format=format)
+        )
     assert shown == "I won't."
     assert told(session)[1] == ("assistant", "I won't.", "complete")
     for target in FORMATS:
@@ -470,7 +510,9 @@ def test_a_refusal_is_shown_and_kept(store, format):
 
 @pytest.mark.parametrize("format", RICH)
 def test_a_stream_killed_inside_its_calls_leaves_a_valid_context(tmp_path, format):
-    """I-9, I-10, FAULTS E1: cut after every chunk; calls whose arguments were not all said are not shown."""
+    """I-9, I-10, FAULTS E1: cut after every chunk; calls whose arguments were not all said are not
+    shown.
+    """
     with holdfast.open(tmp_path / "cuts.db") as store:
         events = chunks(RICH[format])
         for length in range(1, len(events)):
@@ -484,7 +526,9 @@ def test_a_stream_killed_inside_its_calls_leaves_a_valid_context(tmp_path, forma
 
 
 def test_two_streams_in_one_turn_are_two_messages(store):
-    """I-2: equal texts, and even interleaved; each has an id of its own, fixed before its first chunk."""
+    """I-2: equal texts, and even interleaved; each has an id of its own, fixed before its first
+    chunk.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
         one, two = turn.deliver(iter(["a", "b"])), turn.deliver(iter(["a", "b"]))
@@ -508,7 +552,8 @@ def test_text_of_any_unicode_is_handed_on_and_stored_as_it_came(store):
     with store.turn("k", "Hi") as turn:
         assert list(turn.deliver(iter(pieces))) == pieces
     [_, answer] = store.session("k").transcript()
-    utf_16 = answer.text.encode("utf-16-le", "surrogatepass")  # where the torn emoji and the whole one are the same
+    # where the torn emoji and the whole one are the same
+    utf_16 = answer.text.encode("utf-16-le", "surrogatepass")
     assert utf_16 == "".join(pieces).encode("utf-16-le", "surrogatepass")
 
 

@@ -1,4 +1,5 @@
-"""Delivery of what the real SDKs read: their own objects, from their own clients, over a real connection (I-5, I-14).
+"""Delivery of what the real SDKs read: their own objects, from their own clients, over a real
+connection (I-5, I-14).
 
 The provider is `sse_server` on loopback; the clients are `openai` and `anthropic`, sync and async.
 """
@@ -21,7 +22,11 @@ CALLS = [("call_1", "look", ['{"at":', ' "sky"}']), ("call_2", "wait", ["{}"])]
 OPTIONS = {"api_key": "none", "max_retries": 0}
 
 PATHS = {"openai.chat": "completions", "openai.responses": "responses", "anthropic": "messages"}
-SCRIPTS = {"openai.chat": chat_script, "openai.responses": responses_script, "anthropic": anthropic_script}
+SCRIPTS = {
+    "openai.chat": chat_script,
+    "openai.responses": responses_script,
+    "anthropic": anthropic_script,
+}
 LAST_WORD = {"openai.chat": 3, "openai.responses": 2, "anthropic": 2}
 """How many events at the end of a script stand between the last word and a complete stream."""
 
@@ -57,7 +62,9 @@ def ask(provider, format, context):
 async def ask_async(provider, format, context):
     if format == "anthropic":
         client = anthropic.AsyncAnthropic(base_url=provider.url, **OPTIONS)
-        return await client.messages.create(model="m", messages=list(context), stream=True, max_tokens=99)
+        return await client.messages.create(
+            model="m", messages=list(context), stream=True, max_tokens=99
+        )
     client = openai.AsyncOpenAI(base_url=provider.url, **OPTIONS)
     if format == "openai.chat":
         return await client.chat.completions.create(model="m", messages=list(context), stream=True)
@@ -95,7 +102,9 @@ def test_the_stream_of_a_real_client_is_durable_before_each_text(provider, store
 
 @pytest.mark.parametrize("format", PATHS)
 def test_a_tool_loop_with_a_real_client_sends_valid_requests(provider, store, format):
-    """I-10, I-14: two parallel calls with split arguments, answered out of order; the provider sees what it said."""
+    """I-10, I-14: two parallel calls with split arguments, answered out of order; the provider sees
+    what it said.
+    """
     session = store.session("k")
     provider.requests.clear()
     with session.turn("Hi", format=format) as turn:
@@ -109,8 +118,13 @@ def test_a_tool_loop_with_a_real_client_sends_valid_requests(provider, store, fo
     sent = provider.requests[-1]["input" if format == "openai.responses" else "messages"]
     assert check(format, sent) == []
     told = json.dumps(sent)
-    assert told.index("result of look") < told.index("result of wait"), "results stand in the order of their calls"
-    assert [(call.call_id, call.state) for call in session.calls()] == [("call_1", "done"), ("call_2", "done")]
+    assert told.index("result of look") < told.index("result of wait"), (
+        "results stand in the order of their calls"
+    )
+    assert [(call.call_id, call.state) for call in session.calls()] == [
+        ("call_1", "done"),
+        ("call_2", "done"),
+    ]
     assert [message.state for message in session.transcript()] == ["complete"] * 5
     assert session.info().usage.output == 14
     valid_everywhere(session)
@@ -118,8 +132,12 @@ def test_a_tool_loop_with_a_real_client_sends_valid_requests(provider, store, fo
 
 @pytest.mark.parametrize("format", PATHS)
 @pytest.mark.parametrize("broken", [False, True], ids=["quiet", "broken"])
-def test_a_connection_that_ends_before_the_mark_leaves_a_partial_message(provider, store, format, broken):
-    """I-5, FAULTS A1: the server stops after the last word, quietly or in the middle of the body."""
+def test_a_connection_that_ends_before_the_mark_leaves_a_partial_message(
+    provider, store, format, broken
+):
+    """I-5, FAULTS A1: the server stops after the last word, quietly or in the middle of
+    the body.
+    """
     events = script_of(format)
     provider.script(PATHS[format], events[: -LAST_WORD[format]], broken=broken)
     session = store.session("k")
@@ -158,7 +176,9 @@ def test_the_anthropic_stream_helper_is_taken_as_it_is(provider, store):
     client = anthropic.Anthropic(base_url=provider.url, **OPTIONS)
     session = store.session("k")
     with session.turn("Hi", format="anthropic") as turn:
-        with client.messages.stream(model="m", messages=turn.context("anthropic"), max_tokens=99) as reply:
+        with client.messages.stream(
+            model="m", messages=turn.context("anthropic"), max_tokens=99
+        ) as reply:
             assert "".join(turn.deliver(reply, format="anthropic")) == "Hello, world."
         for call_id, name, _ in CALLS:
             turn.result(call_id, name)
@@ -172,7 +192,9 @@ def test_a_signed_thinking_block_goes_back_byte_for_byte(provider, store):
     provider.script("messages", script_of("anthropic", rich=True, signature="c2lnbmVkIQ=="))
     session = store.session("k")
     with session.turn("Hi", format="anthropic") as turn:
-        list(turn.deliver(ask(provider, "anthropic", turn.context("anthropic")), format="anthropic"))
+        list(
+            turn.deliver(ask(provider, "anthropic", turn.context("anthropic")), format="anthropic")
+        )
         for call_id, name, _ in CALLS:
             turn.result(call_id, name)
         blocks = turn.context("anthropic")[1]["content"]
@@ -252,7 +274,9 @@ def test_an_async_stream_that_is_left_is_partial_and_its_connection_closed(provi
 
 
 def test_the_same_session_goes_on_with_another_provider(provider, store):
-    """FAULTS E12: one turn with each client, tools in all of them; every request is valid for its provider."""
+    """FAULTS E12: one turn with each client, tools in all of them; every request is valid for its
+    provider.
+    """
     session = store.session("k")
     for format in [*PATHS, *reversed(PATHS)]:
         provider.requests.clear()
@@ -264,6 +288,9 @@ def test_the_same_session_goes_on_with_another_provider(provider, store):
             provider.script(PATHS[format], script_of(format))
             list(turn.deliver(ask(provider, format, turn.context(format)), format=format))
         for request in provider.requests:
-            assert check(format, request["input" if format == "openai.responses" else "messages"]) == []
+            assert (
+                check(format, request["input" if format == "openai.responses" else "messages"])
+                == []
+            )
     assert [call.state for call in session.calls()] == ["done"] * 12
     valid_everywhere(session)

@@ -1,5 +1,6 @@
-"""Turns that nobody goes on with in a living process: left behind on a closed event loop, dropped, cancelled as they
-start (I-4, I-6). They are ended soon, whatever their leases say, and their ends say what has happened.
+"""Turns that nobody goes on with in a living process: left behind on a closed event loop, dropped,
+cancelled as they start (I-4, I-6). They are ended soon, whatever their leases say, and their ends
+say what has happened.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ HOUR_S = 3600
 
 @pytest.fixture
 def desert(where):
-    """Leaves a task behind in the middle of its turn, as a second Ctrl-C does; everything that was left."""
+    """Leaves a task behind in the middle of its turn, as a second Ctrl-C does; everything that was
+    left.
+    """
     left = []
 
     def leave_behind(*, is_leaving=False):
@@ -70,7 +73,10 @@ def test_and_soon_for_others_though_its_lease_runs_on(where, desert):
         other.wait_for("free")
         other.end()
     with other_handle(where) as store:
-        assert [note.reason for note in end_notes(store, store.session("k").id)] == ["its event loop was closed", None]
+        assert [note.reason for note in end_notes(store, store.session("k").id)] == [
+            "its event loop was closed",
+            None,
+        ]
 
 
 def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
@@ -105,7 +111,9 @@ def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
 
 
 def test_a_start_that_is_cancelled_says_so_and_gives_its_message_back(where, monkeypatch):
-    """Cancelled while its first commit is on its way: the turn was started, and nobody ever had it."""
+    """Cancelled while its first commit is on its way: the turn was started, and nobody
+    ever had it.
+    """
 
     async def main():
         async with holdfast.open_async(where, durability="process") as store:

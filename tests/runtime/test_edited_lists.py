@@ -1,4 +1,6 @@
-"""A list that was copied or reloaded, and edited: an edit of a known message at its place is no new message (I-12)."""
+"""A list that was copied or reloaded, and edited: an edit of a known message at its place is no new
+message (I-12).
+"""
 
 import copy
 from collections.abc import Callable
@@ -17,10 +19,16 @@ Messages = list[dict[str, Any]]
 
 def conversation() -> Messages:
     return [
-        {"role": "user", "content": [{"type": "text", "text": "What is on this picture?"}, PICTURE]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "What is on this picture?"}, PICTURE],
+        },
         {"role": "assistant", "content": "A harbour at low tide, with four boats and a crane."},
         {"role": "user", "content": "Charge my card 4111 1111 for the print, please."},
-        {"role": "assistant", "content": "It is ordered, and it will be with you on Friday of next week."},
+        {
+            "role": "assistant",
+            "content": "It is ordered, and it will be with you on Friday of next week.",
+        },
         {"role": "user", "content": [PICTURE]},
         {"role": "assistant", "content": "The same harbour, at night."},
     ]
@@ -58,7 +66,14 @@ def edit_all(messages: Messages) -> Messages:
     return messages
 
 
-EDITS = [strip_pictures, mask_a_number, shorten_an_answer, shorten_the_last_answer, add_a_note, edit_all]
+EDITS = [
+    strip_pictures,
+    mask_a_number,
+    shorten_an_answer,
+    shorten_the_last_answer,
+    add_a_note,
+    edit_all,
+]
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["same handle", "another process"])
@@ -79,7 +94,9 @@ def test_an_edit_of_a_copied_message_is_not_stored_as_a_new_one(
 
 
 def test_an_answer_given_again_is_kept_beside_the_first(path: Path, session: Session) -> None:
-    """I-2: it shares most of its words, and nothing after it holds its place; the user has read both."""
+    """I-2: it shares most of its words, and nothing after it holds its place; the user has read
+    both.
+    """
     messages = [
         {"role": "user", "content": "How warm is it?"},
         {"role": "assistant", "content": "It is 20 degrees in Lisbon."},
@@ -88,16 +105,24 @@ def test_an_answer_given_again_is_kept_beside_the_first(path: Path, session: Ses
     again = [messages[0], {"role": "assistant", "content": "It is 21 degrees in Lisbon."}]
     with other_handle(path, durability="process") as other:
         assert len(other.get(session.id).record(copy.deepcopy(again)).new) == 1
-    assert told(session) == ["How warm is it?", "It is 20 degrees in Lisbon.", "It is 21 degrees in Lisbon."]
+    assert told(session) == [
+        "How warm is it?",
+        "It is 20 degrees in Lisbon.",
+        "It is 21 degrees in Lisbon.",
+    ]
     assert texts(session) == ["How warm is it?", "It is 21 degrees in Lisbon."]
 
 
-def test_the_same_question_about_another_picture_is_a_new_message(path: Path, session: Session) -> None:
+def test_the_same_question_about_another_picture_is_a_new_message(
+    path: Path, session: Session
+) -> None:
     question = {"type": "text", "text": "What is on this picture?"}
     session.record([{"role": "user", "content": [question, PICTURE]}])
     other_picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     with other_handle(path, durability="process") as other:
-        recorded = other.get(session.id).record([{"role": "user", "content": [question, other_picture]}])
+        recorded = other.get(session.id).record(
+            [{"role": "user", "content": [question, other_picture]}]
+        )
     assert len(recorded.new) == 1
 
 

@@ -1,4 +1,6 @@
-"""Ending a session: what runs is stopped and the session closed in one, whenever others look (I-6, I-8)."""
+"""Ending a session: what runs is stopped and the session closed in one, whenever others look (I-6,
+I-8).
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +37,9 @@ def moments(plan: Any) -> Iterator[None]:
 
 
 def test_nobody_gets_a_turn_between_the_stop_and_the_end(session: Session, other: Store) -> None:
-    """I-8: from the moment the running turn is stopped there is no turn any more, whenever one is asked for."""
+    """I-8: from the moment the running turn is stopped there is no turn any more, whenever one is
+    asked for.
+    """
     running = session.turn("one")
     running.say("Well,")
     rival, met = other.session("k"), []
@@ -49,7 +53,9 @@ def test_nobody_gets_a_turn_between_the_stop_and_the_end(session: Session, other
     assert told(rival) == [("user", "one", "complete"), ("assistant", "Well,", "complete")]
 
 
-def test_a_turn_that_starts_while_a_session_is_being_ended_is_ended_with_it(session: Session, other: Store) -> None:
+def test_a_turn_that_starts_while_a_session_is_being_ended_is_ended_with_it(
+    session: Session, other: Store
+) -> None:
     """I-6, I-8: whoever was quicker has one end, and the session is over when `end` returns."""
     rival = other.session("k")
     for moment, _ in enumerate(moments(session._work.end("enough"))):
@@ -69,14 +75,22 @@ def test_ending_twice_changes_nothing(session: Session) -> None:
     assert [entry.kind for entry in before].count("closed") == 1
 
 
-def test_what_still_waits_when_a_session_ends_goes_on_in_the_keys_next_one(store: Store, session: Session) -> None:
-    """I-4: it was accepted for the key, and no turn has taken it. It is one message, and waits in one place."""
+def test_what_still_waits_when_a_session_ends_goes_on_in_the_keys_next_one(
+    store: Store, session: Session
+) -> None:
+    """I-4: it was accepted for the key, and no turn has taken it. It is one message, and waits in
+    one place.
+    """
     first = store.accept("k", "one", event_id="evt-1")
     store.accept("k", "two")
     session.end("enough")
     assert [message.text for message in session.pending()] == ["one", "two"]
     with store.turn("k", "three") as turn:
-        assert [message.text for message in store.session("k").transcript()] == ["one", "two", "three"]
+        assert [message.text for message in store.session("k").transcript()] == [
+            "one",
+            "two",
+            "three",
+        ]
         turn.say("To all three.")
     assert session.pending() == [] == store.session("k").pending()
     assert session.info().state == "ended"
@@ -86,7 +100,9 @@ def test_what_still_waits_when_a_session_ends_goes_on_in_the_keys_next_one(store
     assert judge(store) == []
 
 
-def test_whoever_waits_with_a_message_when_the_session_ends_gets_a_turn_that_has_it(store: Store, other: Store) -> None:
+def test_whoever_waits_with_a_message_when_the_session_ends_gets_a_turn_that_has_it(
+    store: Store, other: Store
+) -> None:
     """I-4, I-8."""
     running = store.turn("k", "one")
     with ThreadPoolExecutor(1) as pool:
@@ -101,7 +117,9 @@ def test_whoever_waits_with_a_message_when_the_session_ends_gets_a_turn_that_has
     assert judge(store) == []
 
 
-def test_whoever_waits_with_a_message_that_is_erased_gets_no_turn_without_it(store: Store, other: Store) -> None:
+def test_whoever_waits_with_a_message_that_is_erased_gets_no_turn_without_it(
+    store: Store, other: Store
+) -> None:
     """I-4, I-21: there is nothing left to answer."""
     running = store.turn("k", "one")
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,6 @@
-"""Erasing: a canary is nowhere in any file of the store, and everything else is where it was (I-21, FAULTS K6-K8)."""
+"""Erasing: a canary is nowhere in any file of the store, and everything else is where it was (I-21,
+FAULTS K6-K8).
+"""
 
 import random
 
@@ -15,15 +17,21 @@ from procs import child
 def files_with(path, word=CANARY):
     """The files of the store in which this word is, in any case."""
     needle = word.lower().encode()
-    return [file.name for file in sorted(path.parent.iterdir()) if needle in file.read_bytes().lower()]
+    return [
+        file.name for file in sorted(path.parent.iterdir()) if needle in file.read_bytes().lower()
+    ]
 
 
 def told_everywhere(store, key="k"):
     """A session with the canary in every place that words can get to."""
-    store.accept(key, f"accepted {CANARY}", event_id=f"event {CANARY}", reply_to=f"reply to {CANARY}")
+    store.accept(
+        key, f"accepted {CANARY}", event_id=f"event {CANARY}", reply_to=f"reply to {CANARY}"
+    )
     session = store.session(key)
     session.instructions(f"You are {CANARY}.")
-    with session.turn(f"Hello {CANARY}", event_id=f"another {CANARY}", reply_to=f"me, {CANARY}") as turn:
+    with session.turn(
+        f"Hello {CANARY}", event_id=f"another {CANARY}", reply_to=f"me, {CANARY}"
+    ) as turn:
         for _ in turn.deliver(iter([CANARY[:5], CANARY[5:], " said in chunks ", CANARY])):
             pass
         call = turn.call(f"tool_{CANARY}", {"q": CANARY}, call_id=f"call_{CANARY}")
@@ -33,7 +41,9 @@ def told_everywhere(store, key="k"):
         raise RuntimeError(CANARY)
     first = next(session.transcript())
     session.label(first.id, note=CANARY)
-    session.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": LARGE}}]})
+    session.append(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": LARGE}}]}
+    )
     session.record([*session.context(), {"role": "user", "content": f"recorded {CANARY}"}])
     session.compact(f"They spoke of {CANARY}.", keep_turns=0)
     with session.turn("once more") as turn:
@@ -59,14 +69,17 @@ def test_a_canary_is_nowhere_in_any_file_after_an_erasure(store, path):
 def test_a_canary_that_was_searched_for_is_not_in_the_search_file_either(store, path):
     session = told_everywhere(store)
     assert store.search(CANARY)
-    assert "agent.db-search" in files_with(path, CANARY[-8:])  # an index shortens what words have in common
+    # an index shortens what words have in common
+    assert "agent.db-search" in files_with(path, CANARY[-8:])
     store.erase(session.id)
     assert files_with(path, CANARY[-8:]) == []
     assert store.search(CANARY) == []
 
 
 def test_a_canary_among_many_sessions_is_gone_and_theirs_stay(store, path):
-    """Pages are shared, rows move, journal rows were deleted long ago: what is erased was everywhere."""
+    """Pages are shared, rows move, journal rows were deleted long ago: what is erased was
+    everywhere.
+    """
     chance = random.Random(7)
     others = [store.session(f"other {number}") for number in range(30)]
     erased = store.session("erased")
@@ -84,7 +97,9 @@ def test_a_canary_among_many_sessions_is_gone_and_theirs_stay(store, path):
     owed = {debt.id for debt in store.outbox(limit=1000) if debt.session_id != erased.id}
     store.erase(erased.id)
     assert files_with(path) == []
-    assert {other.id: [message.payload for message in other.transcript()] for other in others} == before
+    assert {
+        other.id: [message.payload for message in other.transcript()] for other in others
+    } == before
     assert {debt.id for debt in store.outbox(limit=1000)} == owed
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").get == "ok"
 
@@ -113,7 +128,9 @@ def test_erasing_one_session_after_another_leaves_nothing_of_any(store, path):
     for _ in range(250):
         word = chance.choice(words)
         if chance.random() < 0.4:
-            with sessions[word].turn(word, reply_to=word, event_id=f"{word} {chance.random()}") as turn:
+            with sessions[word].turn(
+                word, reply_to=word, event_id=f"{word} {chance.random()}"
+            ) as turn:
                 list(turn.deliver(iter([word, " ", word * chance.choice([1, 200])])))
         else:
             sessions[word].append(f"{word} " * chance.choice([1, 10, 100, 5000]))
@@ -124,7 +141,11 @@ def test_erasing_one_session_after_another_leaves_nothing_of_any(store, path):
         store.erase(sessions[word].id)
         assert [gone for gone in words[:done] if files_with(path, gone)] == []
         for left in words[done:]:
-            assert all(left in message.text for message in sessions[left].transcript() if message.role == "user")
+            assert all(
+                left in message.text
+                for message in sessions[left].transcript()
+                if message.role == "user"
+            )
 
 
 ERASE = """
@@ -138,7 +159,9 @@ hear()
 
 
 def test_an_erasure_that_was_killed_can_be_done_again(path):
-    """Killed at any point, the session is as it was or erased whole; asked again, nothing of it is left."""
+    """Killed at any point, the session is as it was or erased whole; asked again, nothing of it is
+    left.
+    """
     for spins in (0, 1_000, 20_000, 100_000, 200_000, 400_000, 800_000):
         with holdfast.open(path) as store:
             session = told_everywhere(store, key=f"killed after {spins}")
@@ -161,10 +184,17 @@ def test_an_erasure_leaves_the_places_of_the_entries_and_an_audit_entry(store):
     after = list(session.entries())
     assert [(entry.seq, entry.kind, entry.turn, entry.id) for entry in after[:-1]] == before
     assert after[-1].kind == "erased" and erasure.done
-    assert (erasure.entries, erasure.messages) == (len(before), sum(kind == "message" for _, kind, *_ in before))
+    assert (erasure.entries, erasure.messages) == (
+        len(before),
+        sum(kind == "message" for _, kind, *_ in before),
+    )
     told = list(session.transcript())
-    assert {(message.state, message.payload, message.text) for message in told} == {("erased", None, "")}
-    assert [message.id for message in told] == [id.hex() for _, kind, _, id in before if kind == "message"]
+    assert {(message.state, message.payload, message.text) for message in told} == {
+        ("erased", None, "")
+    }
+    assert [message.id for message in told] == [
+        id.hex() for _, kind, _, id in before if kind == "message"
+    ]
 
 
 def test_a_preview_tells_what_an_erasure_takes_and_takes_nothing(store):
@@ -185,7 +215,11 @@ def test_an_erased_session_is_over_for_every_handle_and_its_key_goes_on(store, p
         assert any(CANARY in str(payload) for payload in elsewhere.context())
         store.erase(session.id)
         for handle in (session, elsewhere):
-            assert list(handle.context()) == [] and handle.pending() == [] and handle.instructions() is None
+            assert (
+                list(handle.context()) == []
+                and handle.pending() == []
+                and handle.instructions() is None
+            )
             with pytest.raises(SessionEnded):
                 handle.append("late")
             with pytest.raises(SessionEnded):
@@ -219,7 +253,11 @@ def test_erasing_twice_changes_nothing_but_the_audit(store, path):
     before = list(session.entries())
     again = store.erase(session.id)
     after = list(session.entries())
-    assert again.done and after[: len(before)] == before and [e.kind for e in after[len(before) :]] == ["erased"]
+    assert (
+        again.done
+        and after[: len(before)] == before
+        and [e.kind for e in after[len(before) :]] == ["erased"]
+    )
     assert files_with(path) == []
 
 
@@ -230,7 +268,9 @@ def test_a_fork_loses_the_past_it_shared_and_keeps_its_own_words(store, path):
     assert store.erase(session.id, preview=True).forks == (fork.id,)
     store.erase(session.id)
     assert files_with(path) == []
-    assert [message.text for message in fork.transcript() if message.state != "erased"] == ["my own words"]
+    assert [message.text for message in fork.transcript() if message.state != "erased"] == [
+        "my own words"
+    ]
     with other_handle(path) as far:
         assert [payload["content"] for payload in far.get(fork.id).context()] == ["my own words"]
         with far.get(fork.id).turn("go on") as turn:
@@ -281,7 +321,9 @@ def test_retention_is_previewed_and_takes_whole_sessions_by_their_activity(path)
     preview = store.retain(30)
     assert [(found.session_id, found.done) for found in preview] == [(old.id, False)]
     assert next(old.transcript()).text == CANARY
-    assert [(found.session_id, found.done) for found in store.retain(30, preview=False)] == [(old.id, True)]
+    assert [(found.session_id, found.done) for found in store.retain(30, preview=False)] == [
+        (old.id, True)
+    ]
     assert [entry.kind for entry in old.entries()][-1] == "erased"
     assert next(young.transcript()).text == "hello" and next(child.transcript()).text == "shared"
     turn.say("done")
@@ -308,7 +350,11 @@ def test_retention_keeps_all_that_a_fork_of_a_fork_shares(path):
         world.ahead_s = 40 * 86_400
         leaf.append("the end")
         assert store.retain(30) == [] == store.retain(30, preview=False)
-        assert [message.text for message in leaf.transcript()] == ["the beginning", "the middle", "the end"]
+        assert [message.text for message in leaf.transcript()] == [
+            "the beginning",
+            "the middle",
+            "the end",
+        ]
 
 
 def test_a_preview_does_not_tell_whether_another_tenant_has_the_same_blob(path):
@@ -325,7 +371,9 @@ def test_a_preview_does_not_tell_whether_another_tenant_has_the_same_blob(path):
         assert next(iter(blue.session("k").transcript())).payload == picture
         red.session("again").append(picture)
         red.session("and again").append(picture)
-        assert red.erase(red.session("again").id, preview=True).blobs == 0, "another session of its own has it"
+        assert red.erase(red.session("again").id, preview=True).blobs == 0, (
+            "another session of its own has it"
+        )
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -345,20 +393,29 @@ def test_what_was_carried_along_by_a_reset_goes_with_the_session_that_answered_i
         assert [list(each.context()) for each in before] == warm
         for each in before:
             told = [(message.state, message.text) for message in each.transcript()]
-            assert told == [("complete", "kept where it is")] * (each is before[0]) + [("erased", "")] * 2
-            assert [entry.kind for entry in each.entries()][-1] == "blanked" and each.info().state == "ended"
+            assert (
+                told
+                == [("complete", "kept where it is")] * (each is before[0]) + [("erased", "")] * 2
+            )
+            assert [entry.kind for entry in each.entries()][
+                -1
+            ] == "blanked" and each.info().state == "ended"
         again = store.erase(session.id)
         assert again.done and [len(list(each.entries())) for each in before] == [
             list(each.entries())[-1].seq for each in before
         ]
-        assert [[entry.kind for entry in each.entries()].count("blanked") for each in before] == [1] * len(before)
+        assert [[entry.kind for entry in each.entries()].count("blanked") for each in before] == [
+            1
+        ] * len(before)
     with holdfast.open(path) as store:
         assert store.check() == []
     assert files_with(path, CANARY[-8:]) == []
 
 
 def test_what_was_carried_away_belongs_to_where_it_was_answered(path):
-    """Erasing the session that it waited in takes that one's copy and no more; then the other's goes with the other."""
+    """Erasing the session that it waited in takes that one's copy and no more; then the other's
+    goes with the other.
+    """
     world = HandWorld()
     with holdfast.open(path, durability="process", world=world) as store:
         session, [old, middle] = carried(store, world, "reset, reset")
@@ -371,7 +428,9 @@ def test_what_was_carried_away_belongs_to_where_it_was_answered(path):
 
 
 def test_a_message_that_a_turn_gave_back_leaves_nothing_in_that_turn_either(path):
-    """The turn that took it and was reset away has its event id and its address in the note of its start."""
+    """The turn that took it and was reset away has its event id and its address in the note of its
+    start.
+    """
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
         session.append("kept where it is")
@@ -379,7 +438,10 @@ def test_a_message_that_a_turn_gave_back_leaves_nothing_in_that_turn_either(path
         store.reset("k")
         with store.session("k").turn() as turn:
             turn.say("answered")
-        assert [message.text for message in store.session("k").transcript()] == [f"Hello {CANARY}", "answered"]
+        assert [message.text for message in store.session("k").transcript()] == [
+            f"Hello {CANARY}",
+            "answered",
+        ]
         store.erase(store.session("k").id)
         assert files_with(path) == []
         assert [message.text for message in session.transcript()] == ["kept where it is", ""]
@@ -412,7 +474,9 @@ def test_a_fork_that_parted_at_a_carried_message_loses_it_too(path):
             turn.say("answered")
         assert CANARY in str(list(fork.context()))
         store.erase(new.id)
-        assert CANARY not in str(list(fork.context())) and CANARY not in str([m.text for m in fork.transcript()])
+        assert CANARY not in str(list(fork.context())) and CANARY not in str(
+            [m.text for m in fork.transcript()]
+        )
         assert files_with(path) == []
 
 

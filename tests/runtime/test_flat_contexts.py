@@ -1,4 +1,6 @@
-"""Contexts in `openai.responses` are flat: a list of items, whatever a stored message consists of (I-9)."""
+"""Contexts in `openai.responses` are flat: a list of items, whatever a stored message consists of
+(I-9).
+"""
 
 import openai.types.responses as sdk
 import pytest
@@ -11,7 +13,13 @@ FORMAT = "openai.responses"
 
 def words(text, number=1):
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
+    return {
+        "type": "message",
+        "id": f"msg_{number}",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
 
 
 def objects(*items):
@@ -37,7 +45,9 @@ def is_flat(context):
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_a_context_is_flat_from_the_first_turn_to_the_last(where, answer):
-    """The beginning that is kept from one turn to the next included; a warm handle sees what a fresh one does."""
+    """The beginning that is kept from one turn to the next included; a warm handle sees what a
+    fresh one does.
+    """
     with holdfast.open(where) as store:
         session = store.session("k")
         for number in range(1, 6):
@@ -67,7 +77,9 @@ def test_a_flat_context_can_be_recorded_and_nothing_in_it_is_new(where, answer):
 
 
 def test_a_response_whose_reasoning_the_caller_drops_is_an_edit_of_that_message(where):
-    """I-12: what is left of its items is the same message in another shape, known by the ids of the items."""
+    """I-12: what is left of its items is the same message in another shape, known by the ids of the
+    items.
+    """
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
     with holdfast.open(where) as store:
         session = store.session("k")
@@ -78,4 +90,9 @@ def test_a_response_whose_reasoning_the_caller_drops_is_an_edit_of_that_message(
         without = [item for item in session.context(FORMAT) if item.get("type") != "reasoning"]
         assert session.record(without, format=FORMAT).new == ()
         assert list(session.context(FORMAT)) == without
-        assert [message.text for message in session.transcript()] == ["ask", "First.Then.", "more", "Done."]
+        assert [message.text for message in session.transcript()] == [
+            "ask",
+            "First.Then.",
+            "more",
+            "Done.",
+        ]

@@ -1,4 +1,6 @@
-"""Following: the log, then live, chunks included, each once, from wherever a reader comes back (I-15, FAULTS I2-I6)."""
+"""Following: the log, then live, chunks included, each once, from wherever a reader comes back
+(I-15, FAULTS I2-I6).
+"""
 
 import asyncio
 import json
@@ -31,7 +33,8 @@ def drain(session: Session, after: str | None = None) -> list[Event]:
     follower = Follower(session._work.room, after)
     events: list[Event] = []
     idle = 0
-    while idle < 3:  # a page that held only what was seen before gives nothing, and the next one may
+    # a page that held only what was seen before gives nothing, and the next one may
+    while idle < 3:
         more = follower.step()
         events += more
         idle = 0 if more else idle + 1
@@ -56,7 +59,9 @@ def truth(session: Session) -> dict[str, str]:
 
 
 def assert_each_once(session: Session, events: list[Event]) -> None:
-    """The events of one reader, over however many connections, are the log and every message's words, once."""
+    """The events of one reader, over however many connections, are the log and every message's
+    words, once.
+    """
     assert seqs(events) == [entry.seq for entry in session.entries()]
     assert texts(events) == truth(session)
 
@@ -68,7 +73,9 @@ def tell(session: Session, question: str, pieces: Iterable[str]) -> None:
 
 
 def told(session: Session) -> list[Event]:
-    """A session with a finished answer, a cut one and one still being spoken, followed all along."""
+    """A session with a finished answer, a cut one and one still being spoken, followed
+    all along.
+    """
     follower = Follower(session._work.room, None)
     events: list[Event] = []
 
@@ -77,7 +84,10 @@ def told(session: Session) -> list[Event]:
             events.extend(more)
 
     look()
-    for question, pieces, end in (("one", ["Hel", "lo ", "you"], True), ("two", ["par", "tial"], False)):
+    for question, pieces, end in (
+        ("one", ["Hel", "lo ", "you"], True),
+        ("two", ["par", "tial"], False),
+    ):
         turn = session.turn(question)
         look()
         stream = turn.deliver(iter(pieces))
@@ -94,7 +104,8 @@ def told(session: Session) -> list[Event]:
     return events
 
 
-# Catch-up and live ---------------------------------------------------------------------------------------------------
+# Catch-up and live
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_follower_is_told_the_log_and_then_what_happens(session: Session) -> None:
@@ -125,8 +136,12 @@ def test_a_follower_is_told_the_log_and_then_what_happens(session: Session) -> N
     assert_each_once(session, events)
 
 
-def test_chunks_are_told_before_their_message_is_finished_and_carry_its_id(session: Session) -> None:
-    """I3: the id is fixed before the first chunk; nobody has to guess which message a chunk belongs to."""
+def test_chunks_are_told_before_their_message_is_finished_and_carry_its_id(
+    session: Session,
+) -> None:
+    """I3: the id is fixed before the first chunk; nobody has to guess which message a chunk belongs
+    to.
+    """
     events = told(session)
     chunks = [event for event in events if event.kind == "chunk"]
     assert [event.text for event in chunks] == ["Hel", "lo ", "you", "par", "tial"]
@@ -135,10 +150,14 @@ def test_chunks_are_told_before_their_message_is_finished_and_carry_its_id(sessi
     assert_each_once(session, events)
 
 
-def test_a_finished_message_adds_nothing_to_chunks_that_were_seen_and_everything_to_none(session: Session) -> None:
+def test_a_finished_message_adds_nothing_to_chunks_that_were_seen_and_everything_to_none(
+    session: Session,
+) -> None:
     events = told(session)
     answers = {event.message_id for event in events if event.kind == "chunk"}
-    assert [event.text for event in events if event.kind == "entry" and event.message_id in answers] == ["", ""]
+    assert [
+        event.text for event in events if event.kind == "entry" and event.message_id in answers
+    ] == ["", ""]
     late = drain(session)
     assert [event.text for event in late if event.message_id in answers] == ["Hello you", "partial"]
     assert_each_once(session, late)
@@ -154,7 +173,9 @@ FOLLOWER = """
 """
 
 
-def test_a_follower_in_another_process_is_told_each_thing_once(session: Session, path: Path) -> None:
+def test_a_follower_in_another_process_is_told_each_thing_once(
+    session: Session, path: Path
+) -> None:
     """I4: catch-up and live meet without a gap, also where only looking tells of news."""
     tell(session, "before", ["be", "fore"])
     joined: dict[str, str] = {}
@@ -235,7 +256,8 @@ def test_a_reader_in_the_middle_of_a_message_that_is_stopped_gets_it_once(sessio
         list(stream)
 
 
-# Coming back ---------------------------------------------------------------------------------------------------------
+# Coming back
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_resuming_from_every_cursor_gives_exactly_the_rest(session: Session) -> None:
@@ -246,7 +268,8 @@ def test_resuming_from_every_cursor_gives_exactly_the_rest(session: Session) -> 
         assert_each_once(session, events[: index + 1] + rest)
         for again in rest:
             assert_each_once(
-                session, events[: index + 1] + rest[: rest.index(again) + 1] + drain(session, again.cursor)
+                session,
+                events[: index + 1] + rest[: rest.index(again) + 1] + drain(session, again.cursor),
             )
 
 
@@ -269,7 +292,9 @@ def test_resuming_in_the_middle_of_a_running_message_gives_the_rest_of_it(sessio
 
 
 def test_a_long_session_is_resumed_without_a_repeat(session: Session) -> None:
-    """I2: chunks of messages finished long before the cursor are still in the journal, and stay untold."""
+    """I2: chunks of messages finished long before the cursor are still in the journal, and stay
+    untold.
+    """
     for n in range(PAGE // 3):
         tell(session, f"question {n}", [f"answer {n}"])
     events = drain(session)
@@ -294,7 +319,9 @@ def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     assert drain(session, events[-1].cursor) == []
     resumed = Follower(session._work.room, events[-1].cursor)
     events += resumed.step()
-    turn._work.room.submit(drafts=(turn._work.room.draft("label", holdfast.domain.entry.Labelled("x")),)).result()
+    turn._work.room.submit(
+        drafts=(turn._work.room.draft("label", holdfast.domain.entry.Labelled("x")),)
+    ).result()
     events += resumed.step()
     events += drain(session, events[-1].cursor)
     stream.close()
@@ -335,8 +362,12 @@ def waiting(news: News) -> Plan[None]:
     yield Listen(news, 10 * LIMIT_S)
 
 
-def test_a_chunk_is_not_told_before_the_start_of_its_turn(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I-15: the turn starts, and speaks, between a follower's look at the log and its look at the journal."""
+def test_a_chunk_is_not_told_before_the_start_of_its_turn(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-15: the turn starts, and speaks, between a follower's look at the log and its look at the
+    journal.
+    """
     session.append("before")
     room = session._work.room
     follower, page, spoken = Follower(room, None), room.page, []
@@ -425,7 +456,8 @@ def test_an_async_follower_sees_the_same(path: Path) -> None:
     assert texts(events) == told
 
 
-# Cursors that can't be served ----------------------------------------------------------------------------------------
+# Cursors that can't be served
+# ----------------------------------------------------------------------------------------
 
 
 def bad_cursors(session: Session, other: Session) -> dict[str, str]:
@@ -448,11 +480,14 @@ def bad_cursors(session: Session, other: Session) -> dict[str, str]:
 @pytest.mark.parametrize(
     "name",
     [
-        "the future", "far in the future", "before the beginning", "another session", "less than nothing seen",
+        "the future", "far in the future", "before the "
+                                           "beginning", "another session", "less than nothing seen",
         "garbage", "a number", "not ASCII", "not a cursor", "half a cursor", "a line break",
     ],
 )  # fmt: skip
-def test_a_cursor_that_can_not_be_served_is_answered_at_once(store: Store, session: Session, name: str) -> None:
+def test_a_cursor_that_can_not_be_served_is_answered_at_once(
+    store: Store, session: Session, name: str
+) -> None:
     """I6: never silence, never a replay of all; what is wrong, and where to start again."""
     tell(session, "one", ["a"])
     text = bad_cursors(session, store.session("other"))[name]
@@ -462,7 +497,9 @@ def test_a_cursor_that_can_not_be_served_is_answered_at_once(store: Store, sessi
     assert caught.value.session_id == session.id
 
     async def follow() -> None:
-        async with holdfast.open_async(session._work.room.engine.where, durability="process") as again:
+        async with holdfast.open_async(
+            session._work.room.engine.where, durability="process"
+        ) as again:
             async for _ in (await again.get(session.id)).follow(text):
                 raise AssertionError("an event for a bad cursor")
 
@@ -470,7 +507,8 @@ def test_a_cursor_that_can_not_be_served_is_answered_at_once(store: Store, sessi
         asyncio.run(follow())
 
 
-# Any interleaving ----------------------------------------------------------------------------------------------------
+# Any interleaving
+# ----------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(
@@ -479,7 +517,9 @@ STEPS = st.lists(
         st.tuples(st.just("speak"), st.text("abc🦀\n", min_size=1, max_size=4)),
         st.tuples(st.just("say"), st.text("xyz", min_size=1, max_size=4)),
         st.tuples(st.sampled_from(["finish", "cut", "stop", "append"]), st.just("")),
-        st.tuples(st.sampled_from(["read", "reconnect", "reconnect", "reconnect elsewhere"]), st.just("")),
+        st.tuples(
+            st.sampled_from(["read", "reconnect", "reconnect", "reconnect elsewhere"]), st.just("")
+        ),
     ),
     max_size=40,
 )
@@ -514,7 +554,10 @@ def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
     path = tmp_path_factory.mktemp("follow") / "agent.db"
-    with holdfast.open(path, durability="process") as store, holdfast.open(path, durability="process") as elsewhere:
+    with (
+        holdfast.open(path, durability="process") as store,
+        holdfast.open(path, durability="process") as elsewhere,
+    ):
         session = store.session("k")
         reader = session
         follower = Follower(session._work.room, None)
@@ -529,7 +572,9 @@ def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
                 speaking.turn.say(text)
             elif step in ("finish", "cut") and speaking is not None:
                 speaking.leave()
-                speaking.turn.interrupt("cut") if step == "cut" else speaking.turn.__exit__(None, None, None)
+                speaking.turn.interrupt("cut") if step == "cut" else speaking.turn.__exit__(
+                    None, None, None
+                )
                 speaking = None
             elif step == "stop" and speaking is not None:
                 assert elsewhere.session("k").stop()

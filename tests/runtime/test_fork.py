@@ -1,4 +1,6 @@
-"""Forking: a new session with a shared past, nothing copied, neither side touched by the other (I-1, FAULTS J3, B9)."""
+"""Forking: a new session with a shared past, nothing copied, neither side touched by the other
+(I-1, FAULTS J3, B9).
+"""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +46,8 @@ def spent(session: Session) -> tuple[int, int]:
     return usage.input, usage.output
 
 
-# Nothing is copied ---------------------------------------------------------------------------------------------------
+# Nothing is copied
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_copies_nothing(path: Path, session: Session) -> None:
@@ -71,10 +74,18 @@ def test_the_shared_past_is_the_same_messages(session: Session) -> None:
 def test_usage_is_counted_once(session: Session) -> None:
     """J3: by the session that spent it."""
     answer = {
-        "id": "x", "object": "chat.completion", "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "answer"}}],
+        "id": "x",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "answer"},
+            }
+        ],
         "usage": {"prompt_tokens": 100, "completion_tokens": 7},
-    }  # fmt: skip
+    }
     for _ in range(2):
         with session.turn("ask") as turn:
             list(turn.deliver(iter(chunks(answer)), format="openai.chat"))
@@ -92,7 +103,11 @@ def test_usage_is_counted_once(session: Session) -> None:
 def chunks(answer: dict[str, Any]) -> list[dict[str, Any]]:
     text = answer["choices"][0]["message"]["content"]
     return [
-        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]},
+        {
+            "choices": [
+                {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+            ]
+        },
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
         {"choices": [], "usage": answer["usage"]},
     ]
@@ -121,10 +136,16 @@ def test_a_long_past_is_told_page_by_page(store: Store, session: Session) -> Non
     for n in range(5):
         fork.append(f"f{n}")
     assert told(fork) == [*(f"m{n}" for n in range(2300)), *(f"f{n}" for n in range(5))]
-    assert [message.text for message in fork.transcript(after=2299, limit=4)] == ["m2298", "m2299", "f0", "f1"]
+    assert [message.text for message in fork.transcript(after=2299, limit=4)] == [
+        "m2298",
+        "m2299",
+        "f0",
+        "f1",
+    ]
 
 
-# Neither touches the other -------------------------------------------------------------------------------------------
+# Neither touches the other
+# -------------------------------------------------------------------------------------------
 
 
 def test_parent_and_fork_go_their_own_ways(path: Path, session: Session) -> None:
@@ -156,7 +177,9 @@ def test_both_can_be_in_a_turn_at_once(session: Session) -> None:
     assert texts(fork)[-2:] == ["there", "t"]
 
 
-def test_a_stale_event_of_the_parent_is_a_new_one_in_a_fork_without_its_key(session: Session) -> None:
+def test_a_stale_event_of_the_parent_is_a_new_one_in_a_fork_without_its_key(
+    session: Session,
+) -> None:
     """An event id is unique in its key, and a fork has another or none."""
     with session.turn("ask", event_id="e1") as turn:
         turn.say("answer")
@@ -174,7 +197,8 @@ def test_resetting_the_parents_key_leaves_the_fork(store: Store, session: Sessio
     assert texts(fork) == dialogue(0, 1)
 
 
-# Where it parts ------------------------------------------------------------------------------------------------------
+# Where it parts
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_at_a_message_ends_with_it_wherever_that_is(path: Path, session: Session) -> None:
@@ -201,7 +225,9 @@ def test_a_fork_at_a_message_ends_with_it_wherever_that_is(path: Path, session: 
     assert_same_everywhere(path, session, *forks)
 
 
-def test_an_unknown_message_is_not_found_and_no_session_is_made(path: Path, store: Store, session: Session) -> None:
+def test_an_unknown_message_is_not_found_and_no_session_is_made(
+    path: Path, store: Store, session: Session
+) -> None:
     talk(session, 0)
     talk(store.session("other"), 1)
     before = rows(path)
@@ -226,8 +252,12 @@ def test_a_fork_of_a_fork_has_the_whole_past(path: Path, session: Session) -> No
     assert_same_everywhere(path, *chain, early, middle)
 
 
-def test_a_message_that_waited_its_turn_can_be_forked_at(path: Path, store: Store, session: Session) -> None:
-    """It was accepted before the turn that took it: the view of the fork ends with it all the same."""
+def test_a_message_that_waited_its_turn_can_be_forked_at(
+    path: Path, store: Store, session: Session
+) -> None:
+    """It was accepted before the turn that took it: the view of the fork ends with it all
+    the same.
+    """
     talk(session, 0)
     store.accept("k", "accepted one")
     store.accept("k", "accepted two")
@@ -263,7 +293,9 @@ def test_what_waited_while_the_view_was_changed_is_there_in_a_fork_at_a_later_me
     assert_same_everywhere(path, fork)
 
 
-def test_what_waits_in_the_parents_inbox_can_not_be_rewound_to_in_the_fork(store: Store, session: Session) -> None:
+def test_what_waits_in_the_parents_inbox_can_not_be_rewound_to_in_the_fork(
+    store: Store, session: Session
+) -> None:
     talk(session, 0)
     waiting = store.accept("k", "waiting").message_id
     talk(fork := session.fork(at=None), 1)
@@ -292,17 +324,23 @@ def test_what_waits_in_the_parents_inbox_is_answered_there_only(
     assert fork.pending() == []
     assert fork.info().pending == 0
     with fork.turn("to the fork") as turn:
-        assert [message["content"] for message in turn.context()] == [*dialogue(0, 1), "to the fork"]
+        assert [message["content"] for message in turn.context()] == [
+            *dialogue(0, 1),
+            "to the fork",
+        ]
     assert [message.text for message in session.pending()] == ["waiting"]
     with session.turn() as turn:
         assert turn.context()[-1]["content"] == "waiting"
     assert_same_everywhere(path, session, fork)
 
 
-# Turns and ends ------------------------------------------------------------------------------------------------------
+# Turns and ends
+# ------------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_that_runs_in_the_parent_does_not_run_in_the_fork(path: Path, session: Session) -> None:
+def test_a_turn_that_runs_in_the_parent_does_not_run_in_the_fork(
+    path: Path, session: Session
+) -> None:
     talk(session, 0)
     with session.turn("ask 1") as turn:
         turn.call("look", {}, call_id="c1")
@@ -365,7 +403,8 @@ def test_a_fork_made_by_a_process_that_was_killed_is_whole(path: Path) -> None:
         assert texts(store.session("k")) == dialogue(0, 1, 2)
 
 
-# Keys ----------------------------------------------------------------------------------------------------------------
+# Keys
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_without_a_key_is_found_by_its_id_alone(store: Store, session: Session) -> None:
@@ -386,7 +425,9 @@ def test_a_free_key_is_bound_to_the_fork(store: Store, session: Session) -> None
     assert texts(fork) == dialogue(0, 1)
 
 
-def test_a_key_that_is_bound_is_not_taken_from_its_session(path: Path, store: Store, session: Session) -> None:
+def test_a_key_that_is_bound_is_not_taken_from_its_session(
+    path: Path, store: Store, session: Session
+) -> None:
     talk(session, 0)
     bound = store.session("other")
     before = rows(path)
@@ -397,7 +438,9 @@ def test_a_key_that_is_bound_is_not_taken_from_its_session(path: Path, store: St
     assert rows(path) == before
 
 
-def test_a_key_whose_session_has_ended_goes_on_with_the_fork(store: Store, session: Session) -> None:
+def test_a_key_whose_session_has_ended_goes_on_with_the_fork(
+    store: Store, session: Session
+) -> None:
     talk(session, 0)
     session.end("done")
     fork = session.fork(key="k")
@@ -406,7 +449,8 @@ def test_a_key_whose_session_has_ended_goes_on_with_the_fork(store: Store, sessi
     assert texts(store.session("k")) == dialogue(0, 1)
 
 
-# Compactions ---------------------------------------------------------------------------------------------------------
+# Compactions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_after_a_compaction_shares_the_summary(path: Path, session: Session) -> None:
@@ -440,7 +484,9 @@ def test_a_fork_before_a_compaction_shows_the_originals(path: Path, session: Ses
     assert_same_everywhere(path, session, fork)
 
 
-def test_a_later_compaction_or_rewind_of_the_parent_does_not_change_the_fork(path: Path, session: Session) -> None:
+def test_a_later_compaction_or_rewind_of_the_parent_does_not_change_the_fork(
+    path: Path, session: Session
+) -> None:
     talk(session, *range(4))
     session.compact("first", keep_turns=2)
     talk(session, 4)
@@ -479,7 +525,8 @@ def test_recording_in_a_fork_adds_what_is_new(path: Path, session: Session) -> N
     assert_same_everywhere(path, session, fork)
 
 
-# Following -----------------------------------------------------------------------------------------------------------
+# Following
+# -----------------------------------------------------------------------------------------------------------
 
 
 def drain(session: Session, after: str | None = None) -> list[Event]:
@@ -504,12 +551,20 @@ def test_following_a_fork_tells_the_past_once_and_then_its_own(session: Session)
     events = drain(fork)
     seqs = [event.entry.seq for event in events if event.entry is not None]
     assert seqs == list(range(1, fork.info().head + 1))
-    assert [event.text for event in events if event.message_id] == ["ask 0", "one two", "ask 1", "there", "three four"]
+    assert [event.text for event in events if event.message_id] == [
+        "ask 0",
+        "one two",
+        "ask 1",
+        "there",
+        "three four",
+    ]
     for index, event in enumerate(events):
         assert drain(fork, event.cursor) == events[index + 1 :]
 
 
-def test_the_chunks_of_a_turn_that_runs_in_the_parent_are_not_told_in_the_fork(session: Session) -> None:
+def test_the_chunks_of_a_turn_that_runs_in_the_parent_are_not_told_in_the_fork(
+    session: Session,
+) -> None:
     talk(session, 0)
     with session.turn("ask 1") as turn:
         stream = turn.deliver(iter(["one ", "two"]))

@@ -1,4 +1,6 @@
-"""Pre-fork servers: a child opens the store again, and neither parent nor child is in the other's way (FAULTS F8)."""
+"""Pre-fork servers: a child opens the store again, and neither parent nor child is in the other's
+way (FAULTS F8).
+"""
 
 import asyncio
 import gc
@@ -73,7 +75,10 @@ def test_workers_open_the_store_while_their_master_writes_and_reads(path: Path) 
     assert lines[-1] == "codes" + " 0" * 12, lines
     with holdfast.open(path) as store:
         for worker in range(12):
-            texts = [message.text for message in store.session(f"worker {worker}", create=False).transcript()]
+            texts = [
+                message.text
+                for message in store.session(f"worker {worker}", create=False).transcript()
+            ]
             assert texts == [text for n in range(10) for text in (f"{n}", f"re {n}")]
         assert store.check() == []
 
@@ -91,7 +96,8 @@ def in_child(work: Callable[[], object]) -> str:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        if not select.select([pipe], [], [], LIMIT_S)[0]:  # it may hang before the first line of ours
+        # it may hang before the first line of ours
+        if not select.select([pipe], [], [], LIMIT_S)[0]:
             os.kill(child, signal.SIGKILL)
         told = pipe.read()
     os.waitpid(child, 0)
@@ -99,8 +105,8 @@ def in_child(work: Callable[[], object]) -> str:
 
 
 def test_a_fork_waits_for_whoever_is_inside_sqlite(path: Path) -> None:
-    """The writer is in the middle of a commit when the fork begins: a child would get its locks, and nobody who lets
-    go of them.
+    """The writer is in the middle of a commit when the fork begins: a child would get its locks,
+    and nobody who lets go of them.
     """
     places = ["outside"]
     inside, over = threading.Event(), threading.Event()
@@ -206,7 +212,11 @@ def test_a_masters_close_leaves_its_workers_their_log(path: Path) -> None:
     for end in (*ready, *go, *done):
         os.close(end)
     with holdfast.open(path) as again:
-        assert [message.text for message in again.session("k").transcript()] == ["master", "one", "two"]
+        assert [message.text for message in again.session("k").transcript()] == [
+            "master",
+            "one",
+            "two",
+        ]
 
 
 def test_an_inherited_store_says_what_to_do_and_closes_without_a_word(path: Path) -> None:
@@ -229,13 +239,19 @@ def test_an_inherited_store_says_what_to_do_and_closes_without_a_word(path: Path
         assert len(list(session.transcript())) == 2
 
 
-def test_a_child_keeps_no_connection_to_postgres_open_for_its_parent(databases: Callable[..., str]) -> None:
+def test_a_child_keeps_no_connection_to_postgres_open_for_its_parent(
+    databases: Callable[..., str],
+) -> None:
     where = databases(schema=True)
     with holdfast.open(where) as store:
         store.session("k").append("parent")
 
         def sockets() -> int:
-            links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_link(fd)]
+            links = [
+                os.readlink(f"/proc/self/fd/{fd}")
+                for fd in os.listdir("/proc/self/fd")
+                if _is_link(fd)
+            ]
             return len([link for link in links if link.startswith("socket:")])
 
         before = sockets()
@@ -255,7 +271,8 @@ def _is_link(fd: str) -> bool:
     return os.path.islink(f"/proc/self/fd/{fd}")
 
 
-# Dropped, and kept out -----------------------------------------------------------------------------------------------
+# Dropped, and kept out
+# -----------------------------------------------------------------------------------------------
 
 
 def _open_files() -> int:
@@ -284,7 +301,11 @@ def test_a_store_that_is_dropped_lets_go_of_its_files_and_threads(path: Path) ->
             turn.say("hi")
         assert len(list(session.transcript())) >= 2
         del store, session, turn
-    assert _comes_to(lambda: (_open_files(), len(_threads())) == (files, threads)), (_open_files(), files, _threads())
+    assert _comes_to(lambda: (_open_files(), len(_threads())) == (files, threads)), (
+        _open_files(),
+        files,
+        _threads(),
+    )
     with open_store(path) as again:
         assert len(list(again.session("k").transcript())) == 10
 
@@ -296,7 +317,9 @@ def test_a_session_keeps_its_store_open_after_the_store_was_dropped(path: Path) 
     assert [message.text for message in session.transcript()] == ["works"]
 
 
-def test_refused_writes_leave_no_threads_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_writes_leave_no_threads_behind(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.05))
     script = """
         import fcntl, os
@@ -316,7 +339,8 @@ def test_refused_writes_leave_no_threads_behind(path: Path, monkeypatch: pytest.
             assert _threads().count("holdfast-lock") == 1
             with pytest.raises(StoreUnavailable):
                 session.append("refused")
-            assert _open_files() <= files  # what an earlier test left to be closed may be closed by now
+            # what an earlier test left to be closed may be closed by now
+            assert _open_files() <= files
             other.kill()
         session.append("free")
         assert [message.text for message in session.transcript()] == ["free"]
@@ -347,7 +371,9 @@ def test_what_a_child_opens_is_locked_as_its_own(path: Path) -> None:
 
 
 def test_a_fork_waits_for_what_a_connection_does_that_was_being_made_when_it_began() -> None:
-    """Its lock is nobody's before it is made; whoever counts the locks first would fork while it is inside SQLite."""
+    """Its lock is nobody's before it is made; whoever counts the locks first would fork while it is
+    inside SQLite.
+    """
 
     class Readers:
         def __init__(self) -> None:

@@ -1,7 +1,9 @@
-"""How calls grow: with the length of a history they cost at most in proportion to it, whatever the history is made of.
+"""How calls grow: with the length of a history they cost at most in proportion to it, whatever the
+history is made of.
 
-What is counted is work, not time: every function that is entered while the call runs, Python's own included. A history
-four times as long may cost a little more than four times as much, and a quadratic path sixteen times.
+What is counted is work, not time: every function that is entered while the call runs, Python's own
+included. A history four times as long may cost a little more than four times as much, and a
+quadratic path sixteen times.
 """
 
 import sys
@@ -37,7 +39,9 @@ CALLS: dict[str, Call] = {
     "instructions": lambda store, session: session.instructions(),
     "sessions": lambda store, session: store.sessions(),
     "search": lambda store, session: store.search("message"),
-    "record": lambda store, session: session.record([*session.context(), {"role": "user", "content": "new"}]),
+    "record": lambda store, session: session.record(
+        [*session.context(), {"role": "user", "content": "new"}]
+    ),
     "compact": lambda store, session: session.compact("what was said"),
     "check": lambda store, session: store.check(),
 }
@@ -65,7 +69,8 @@ def counted(path: Path, build: Builder, n: int) -> dict[str, int]:
         build(store, store.session("key"), n)
     found = {}
     for name, call in CALLS.items():
-        with holdfast.open(path, durability="process") as store:  # a fresh handle: nothing is known yet
+        # a fresh handle: nothing is known yet
+        with holdfast.open(path, durability="process") as store:
             session = store.session("key")
             found[name] = work(partial(call, store, session))
     return found
@@ -73,7 +78,8 @@ def counted(path: Path, build: Builder, n: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("build", HISTORIES, ids=lambda build: build.__name__)
 def test_no_call_grows_faster_than_the_history(tmp_path: Path, build: Builder) -> None:
-    counted(tmp_path / "first.db", build, 20)  # what is done once in a process is done before counting
+    # what is done once in a process is done before counting
+    counted(tmp_path / "first.db", build, 20)
     short = counted(tmp_path / "short.db", build, SHORT)
     long = counted(tmp_path / "long.db", build, SHORT * TIMES)
     most = {name: (short[name] + 500) * TIMES * LEEWAY for name in CALLS}

@@ -1,4 +1,6 @@
-"""Between computing and committing: another handle writes, and what was computed is computed again (I-11, I-12)."""
+"""Between computing and committing: another handle writes, and what was computed is computed again
+(I-11, I-12).
+"""
 
 import threading
 
@@ -109,10 +111,14 @@ def test_a_summary_never_falls_into_a_turn_that_starts_while_it_is_made(session,
 
 def seized(session, turn):
     """As if somebody had taken this turn over and was killed before it wrote the turn's end."""
-    assert session._work.room.submit(fence=turn._work.number, seize=True, renew_s=0).result().seq == 0
+    assert (
+        session._work.room.submit(fence=turn._work.number, seize=True, renew_s=0).result().seq == 0
+    )
 
 
-def test_a_summary_made_inside_a_turn_that_is_taken_over_meanwhile_comes_after_its_end(session, other):
+def test_a_summary_made_inside_a_turn_that_is_taken_over_meanwhile_comes_after_its_end(
+    session, other
+):
     """I-7, I-11: a seizure adds nothing to the log, so the head does not tell; the fence does."""
     talk(session, 3)
     with pytest.raises(TurnInterrupted), session.turn("Go.") as turn:
@@ -133,12 +139,17 @@ def test_a_turn_is_settled_from_all_that_its_writer_has_stored_late(session, oth
             turn.add({"role": "assistant", "content": "Late."})
 
     before_commit(session, answer)
-    assert [(role, text) for role, text, _ in told(session)] == [("user", "Hi"), ("assistant", "Late.")]
+    assert [(role, text) for role, text, _ in told(session)] == [
+        ("user", "Hi"),
+        ("assistant", "Late."),
+    ]
     assert session.pending() == []
 
 
 def test_a_turn_is_settled_from_all_that_its_writer_has_shown(session, other):
-    """I-5: a server that knows less of the journal than was acknowledged, as one that was replaced does."""
+    """I-5: a server that knows less of the journal than was acknowledged, as one that was replaced
+    does.
+    """
     turn = other.turn("Hi")
     stream = turn.deliver(iter(["Shown.", "never"]))
     assert next(stream) == "Shown."

@@ -27,7 +27,18 @@ def looked(holder: str, within: Sequence[str] = ()) -> str:
     return said
 
 
-@pytest.fixture(params=["here", "other_user", "hidden", "no_proc", "boot", "name", "container", "half_container"])
+@pytest.fixture(
+    params=[
+        "here",
+        "other_user",
+        "hidden",
+        "no_proc",
+        "boot",
+        "name",
+        "container",
+        "half_container",
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Sequence[str]]:
     """From where a process is looked at."""
     places: dict[str, Callable[[], Sequence[str]]] = {
@@ -50,8 +61,12 @@ def test_a_living_process_is_never_taken_for_dead(place: tuple[str, Sequence[str
         assert looked(other.wait_for("named"), within) == "not proved"
 
 
-def test_a_killed_process_is_known_to_be_dead_where_that_can_be_proved(place: tuple[str, Sequence[str]]) -> None:
-    """I-26: by whoever shares its kernel and its namespaces, also where /proc hides the processes of others."""
+def test_a_killed_process_is_known_to_be_dead_where_that_can_be_proved(
+    place: tuple[str, Sequence[str]],
+) -> None:
+    """I-26: by whoever shares its kernel and its namespaces, also where /proc hides the processes
+    of others.
+    """
     name, within = place
     with procs.child(NAMES_ITSELF) as other:
         holder = other.wait_for("named")
@@ -68,7 +83,9 @@ def test_a_living_process_of_another_container_is_not_taken_for_dead(own_proc: b
 
 
 def test_two_processes_of_one_container_know_each_other_though_its_proc_is_the_machines() -> None:
-    """I-26: in a namespace without a /proc of its own, numbers in /proc are those of other processes."""
+    """I-26: in a namespace without a /proc of its own, numbers in /proc are those of other
+    processes.
+    """
     script = """
         import os, signal
         from holdfast.runtime.process_identity import is_gone, myself
@@ -84,7 +101,9 @@ def test_two_processes_of_one_container_know_each_other_though_its_proc_is_the_m
         say(alive, is_gone(name))
     """
     for own_proc in (True, False):
-        assert procs.run(script, within=namespaces.other_processes(own_proc=own_proc)) == ["False True"]
+        assert procs.run(script, within=namespaces.other_processes(own_proc=own_proc)) == [
+            "False True"
+        ]
 
 
 def test_a_number_that_is_used_again_is_another_process() -> None:
@@ -153,7 +172,9 @@ def test_a_process_that_may_not_be_signalled_is_there() -> None:
     assert procs.run(script) == ["True True"]
 
 
-@pytest.mark.parametrize("odd", [None, "", "x", "a/b/c/d", "a/b/1/x", "a/b/-1/3", f"{myself()[:10]}/1/9999999999/5"])
+@pytest.mark.parametrize(
+    "odd", [None, "", "x", "a/b/c/d", "a/b/1/x", "a/b/-1/3", f"{myself()[:10]}/1/9999999999/5"]
+)
 def test_a_name_that_says_nothing_proves_nothing(odd: str | None) -> None:
     assert not is_gone(odd)
 
@@ -173,11 +194,17 @@ HOLDS_A_TURN = """
 
 @pytest.fixture(params=["a file", "PostgreSQL"])
 def where(request: pytest.FixtureRequest, path: Path) -> str:
-    return str(path) if request.param == "a file" else request.getfixturevalue("databases")(schema=True)
+    return (
+        str(path)
+        if request.param == "a file"
+        else request.getfixturevalue("databases")(schema=True)
+    )
 
 
 @pytest.mark.parametrize("kind", ["boot", "container", "half_container"])
-def test_a_living_turn_of_a_clone_with_the_same_name_is_not_overtaken(where: str, kind: str, tmp_path: Path) -> None:
+def test_a_living_turn_of_a_clone_with_the_same_name_is_not_overtaken(
+    where: str, kind: str, tmp_path: Path
+) -> None:
     """I-26, I-7: its tools would run twice."""
     within = {
         "boot": lambda: namespaces.other_boot(tmp_path),

@@ -1,4 +1,6 @@
-"""Inside one's own turn: a compaction goes through and the turn goes on; nobody waits for itself (I-11)."""
+"""Inside one's own turn: a compaction goes through and the turn goes on; nobody waits for itself
+(I-11).
+"""
 
 import asyncio
 import threading
@@ -28,7 +30,11 @@ def session(store):
 
 def made(id):
     function = {"name": "look", "arguments": "{}"}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": id, "type": "function", "function": function}],
+    }
 
 
 def talk(session, count):
@@ -41,14 +47,17 @@ def contents(context):
     return [payload.get("content") for payload in context]
 
 
-def test_a_compaction_inside_ones_own_turn_covers_earlier_turns_and_the_turn_goes_on(session, where):
+def test_a_compaction_inside_ones_own_turn_covers_earlier_turns_and_the_turn_goes_on(
+    session, where
+):
     talk(session, 6)
     with session.turn("Go on.") as turn:
         turn.say("Working.")
         done = session.compact("All of it.", keep_turns=2)
         assert done is not None and len(done.covered) == 10
         shown = contents(turn.context(prefill=True))
-        assert "All of it." in shown[0] and shown[0].endswith("question 5")  # neighbours of one role are one message
+        # neighbours of one role are one message
+        assert "All of it." in shown[0] and shown[0].endswith("question 5")
         assert shown[1:] == ["answer 5", "Go on.", "Working."]
         turn.say("Done.")
     assert contents(session.context())[-2:] == ["Go on.", "Working.\n\nDone."]
@@ -67,14 +76,21 @@ def test_a_turn_that_overflows_is_cut_before_its_open_calls(session, where):
         turn.add(made("open_1"))
         turn.call("look", "{}", call_id="open_1")
         covered = []
-        done = session.compact(lambda messages: covered.extend(messages) or "So far so good.", keep_turns=0)
+        done = session.compact(
+            lambda messages: covered.extend(messages) or "So far so good.", keep_turns=0
+        )
         assert done is not None
-        assert [message.text for message in covered if message.role == "user"] == ["question 0", "Fix it all."]
+        assert [message.text for message in covered if message.role == "user"] == [
+            "question 0",
+            "Fix it all.",
+        ]
         for format in FORMATS:
             assert check(format, turn.context(format)) == [], format
         assert [call.call_id for call in turn.calls()] == []
         shown = turn.context()
-        assert "So far so good." in shown[0]["content"] and shown[1]["tool_calls"][0]["id"] == "open_1"
+        assert (
+            "So far so good." in shown[0]["content"] and shown[1]["tool_calls"][0]["id"] == "open_1"
+        )
         turn.result("open_1", "seen at last")
         turn.add(made("c9"))
         turn.result("c9", "seen 9")
@@ -150,7 +166,10 @@ def test_asyncio_compacts_inside_its_own_turn(where):
                 await turn.say("Working.")
                 assert await session.compact(summarise, keep_turns=2) is not None
                 await turn.say("Done.")
-                assert await asyncio.wait_for(session.compact("All.", keep_turns=0), LIMIT_S) is not None
+                assert (
+                    await asyncio.wait_for(session.compact("All.", keep_turns=0), LIMIT_S)
+                    is not None
+                )
                 await turn.say("Really.")
             return contents(await session.context())
 
@@ -169,7 +188,9 @@ def test_a_compaction_waits_for_the_turn_of_another_process(session, where):
     """
     with child(script, where) as other:
         other.wait_for("running")
-        compacted = threading.Thread(target=lambda: session.compact("All.", keep_turns=0), daemon=True)
+        compacted = threading.Thread(
+            target=lambda: session.compact("All.", keep_turns=0), daemon=True
+        )
         compacted.start()
         compacted.join(0.5)
         assert compacted.is_alive()
@@ -185,7 +206,11 @@ def test_a_compaction_waits_for_the_turn_of_another_process(session, where):
 @pytest.mark.parametrize("way", ["session", "store", "another handle"])
 def test_a_turn_inside_ones_own_turn_raises_at_once(store, where, way):
     session = store.session("k")
-    with other_handle(where) if way == "another handle" else store.session("k")._work.room.lock as other:
+    with (
+        other_handle(where)
+        if way == "another handle"
+        else store.session("k")._work.room.lock as other
+    ):
         ask = {
             "session": lambda: session.turn("second"),
             "store": lambda: store.turn("k", "second", event_id="e1"),
@@ -200,7 +225,12 @@ def test_a_turn_inside_ones_own_turn_raises_at_once(store, where, way):
             turn.say("still here")
         with ask() as turn:
             turn.say("after it")
-    assert [message.text for message in session.transcript()] == ["first", "still here", "second", "after it"]
+    assert [message.text for message in session.transcript()] == [
+        "first",
+        "still here",
+        "second",
+        "after it",
+    ]
 
 
 def test_a_turn_that_was_never_entered_is_held_by_the_one_that_started_it(session):

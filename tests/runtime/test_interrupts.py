@@ -1,7 +1,9 @@
-"""Ctrl-C and SystemExit at every line between the start of a turn and its end (I-5, I-6, FAULTS A3).
+"""Ctrl-C and SystemExit at every line between the start of a turn and its end (I-5, I-6, FAULTS
+A3).
 
-Whatever line it comes at: it is raised and not swallowed, what was delivered is a prefix of what is stored, the turn
-has one end, and the same handle starts the next turn at once, though the variables of the interrupted one still stand.
+Whatever line it comes at: it is raised and not swallowed, what was delivered is a prefix of what is
+stored, the turn has one end, and the same handle starts the next turn at once, though the variables
+of the interrupted one still stand.
 """
 
 import asyncio
@@ -135,7 +137,9 @@ def sweep(path, lives, by):
 
 
 def test_an_interrupt_as_a_block_is_left_ends_its_turn_though_the_turn_is_still_held(path):
-    """Before the first line of what the block calls at its end: nothing of ours has run, and nobody drops the turn."""
+    """Before the first line of what the block calls at its end: nothing of ours has run, and nobody
+    drops the turn.
+    """
 
     def at_the_end(frame, event, _):
         if frame.f_code is Block.__call__.__code__:
@@ -168,7 +172,9 @@ def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
                 point = Interrupt(at=at, by=[KeyboardInterrupt, SystemExit][number % 2])
                 key, shown, raised = async_life(path, doing, str(at), point)
                 where = f"{doing.__name__} at {at}, {point.where}"
-                assert not point.reached or raised in (point.by, asyncio.CancelledError), f"{where}: {raised}"
+                assert not point.reached or raised in (point.by, asyncio.CancelledError), (
+                    f"{where}: {raised}"
+                )
                 life = Life(eye.session(key))
                 life.shown = shown
                 judge(eye, life, where)
@@ -176,7 +182,9 @@ def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
 
 
 def async_life(path, doing, name, point):
-    """One life on a loop of its own, as `asyncio.run` runs it; its key, what was shown, and what came out."""
+    """One life on a loop of its own, as `asyncio.run` runs it; its key, what was shown, and what
+    came out.
+    """
     key, lives, raised = f"{doing.__name__} {name}", [], None
 
     async def main():
@@ -198,7 +206,9 @@ def async_life(path, doing, name, point):
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_an_interrupt_on_the_way_into_the_database_or_out_of_it_shuts_nobody_out(path, read_only):
-    """At each line of making a connection and of reading with it; afterwards another thread does the same."""
+    """At each line of making a connection and of reading with it; afterwards another thread does
+    the same.
+    """
     with holdfast.open(path) as store:
         id = store.session("k").id
     at, reached = 0, True
@@ -240,13 +250,16 @@ def test_nothing_runs_where_a_turn_is_dropped_and_those_that_are_gone_are_forgot
 
 
 def test_an_interrupt_while_work_is_handed_to_a_thread_keeps_no_other_work_from_being_done():
-    """At each line, those of `threading` included: the reads of all stores wait for these threads."""
+    """At each line, those of `threading` included: the reads of all stores wait for these
+    threads.
+    """
     at, reached = 0, True
     while reached:
         at += 1
         pool = Pool(1, "holdfast-test")
         with Interrupt(threading, at=at) as point:
-            with contextlib.suppress(KeyboardInterrupt, RuntimeError):  # `threading` may make that of it
+            # `threading` may make that of it
+            with contextlib.suppress(KeyboardInterrupt, RuntimeError):
                 pool.submit(Job(str))
         reached = point.reached
         for _ in range(2):  # once with a thread that waits for work, at the latest

@@ -1,4 +1,6 @@
-"""Keys, epochs and resets: which session a key means, and that no other is written to (I-8, FAULTS C1-C4, K3)."""
+"""Keys, epochs and resets: which session a key means, and that no other is written to (I-8, FAULTS
+C1-C4, K3).
+"""
 
 import itertools
 import threading
@@ -40,7 +42,8 @@ def said(session: Session) -> list[str]:
     return [message.text for message in session.transcript()]
 
 
-# Keys ----------------------------------------------------------------------------------------------------------------
+# Keys
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_key_means_one_session_until_it_is_reset(store: Store) -> None:
@@ -61,7 +64,9 @@ def test_keys_are_separate_however_alike(store: Store) -> None:
 
 
 def test_tenants_do_not_see_each_other(path: Path, store: Store) -> None:
-    """I-19: the same key is another session, an id of another tenant is not found, an event id is another event."""
+    """I-19: the same key is another session, an id of another tenant is not found, an event id is
+    another event.
+    """
     mine = store.session("k")
     say(store, "k", "mine", event_id="e1")
     with holdfast.open(path, durability="process", tenant="other") as other:
@@ -76,7 +81,9 @@ def test_tenants_do_not_see_each_other(path: Path, store: Store) -> None:
     assert said(mine) == ["mine", "re: mine"]
 
 
-@pytest.mark.parametrize(("one", "other"), [(("a\nb", "c"), ("a", "b\nc")), (("a", "\nb"), ("a\n", "b"))])
+@pytest.mark.parametrize(
+    ("one", "other"), [(("a\nb", "c"), ("a", "b\nc")), (("a", "\nb"), ("a\n", "b"))]
+)
 def test_an_event_id_belongs_to_its_tenant_and_key_whatever_they_are_called(
     path: Path, one: tuple[str, str], other: tuple[str, str]
 ) -> None:
@@ -115,7 +122,9 @@ def test_a_session_that_is_not_to_be_made_is_not_found(store: Store) -> None:
     assert made.epoch == 1
 
 
-def test_looking_for_a_key_whose_session_has_ended_finds_that_and_makes_nothing(store: Store) -> None:
+def test_looking_for_a_key_whose_session_has_ended_finds_that_and_makes_nothing(
+    store: Store,
+) -> None:
     """I-18: it can be read; the next one is made by whoever wants to speak."""
     old = store.session("k")
     old.end("over")
@@ -131,7 +140,8 @@ def test_a_beginning_that_fits_several_ids_names_them(store: Store) -> None:
     assert caught.value.candidates == tuple(id for id in ids if id[0] == first)
 
 
-# Ids -----------------------------------------------------------------------------------------------------------------
+# Ids
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_session_is_found_by_its_id_and_by_the_beginning_of_it(store: Store) -> None:
@@ -150,7 +160,9 @@ def test_an_unknown_id_is_not_found(store: Store, name: str) -> None:
 
 
 def test_a_beginning_that_several_ids_share_names_none_of_them(store: Store) -> None:
-    """C3: a named id is used or the call fails. Seventeen ids must share one of sixteen first digits."""
+    """C3: a named id is used or the call fails. Seventeen ids must share one of sixteen first
+    digits.
+    """
     ids = [store.session(f"k{n}").id for n in range(17)]
     shared = next(id[0] for id in ids if sum(other[0] == id[0] for other in ids) > 1)
     with pytest.raises(NotFound, match="several"):
@@ -165,11 +177,14 @@ def test_an_ended_session_can_still_be_read_by_its_id(store: Store) -> None:
     assert store.get(old.id).info().state == "ended"
 
 
-# Resets --------------------------------------------------------------------------------------------------------------
+# Resets
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_new_is_a_reset_and_the_epoch_rises(store: Store) -> None:
-    """The command /new: another session, the next epoch, and nothing of the old one in its context."""
+    """The command /new: another session, the next epoch, and nothing of the old one in
+    its context.
+    """
     epochs = []
     for n in range(4):
         say(store, "k", f"in {n}")
@@ -248,8 +263,12 @@ WAITER = """
 """
 
 
-def test_a_message_that_waited_while_its_key_was_reset_is_answered_in_the_new_session(path: Path) -> None:
-    """I-4, I-8: accepted means it will be answered, where its key is now. The waiter stands still during the reset."""
+def test_a_message_that_waited_while_its_key_was_reset_is_answered_in_the_new_session(
+    path: Path,
+) -> None:
+    """I-4, I-8: accepted means it will be answered, where its key is now. The waiter stands still
+    during the reset.
+    """
     with holdfast.open(path, durability="process") as store:
         running = store.turn("k", "first")
         old = store.session("k")
@@ -271,12 +290,19 @@ def test_a_message_that_waited_while_its_key_was_reset_is_answered_in_the_new_se
 
 
 def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str | None]:
-    """A turn that waits with its message, driven by hand; the key is reset before the so-manieth thing that it does
-    after the turn it waited for has ended. Where it landed, and the session that the reset made, if it came to that.
+    """A turn that waits with its message, driven by hand; the key is reset before the so-manieth
+    thing that it does after the turn it waited for has ended. Where it landed, and the session that
+    the reset made, if it came to that.
     """
     with ThreadPoolExecutor(1) as another:  # nobody waits for a turn of its own
         running = another.submit(store.turn, key, "first").result()
-    options = {"format": "openai.chat", "event_id": None, "on_busy": "wait", "reply_to": None, "lease_s": 30}
+    options = {
+        "format": "openai.chat",
+        "event_id": None,
+        "on_busy": "wait",
+        "reply_to": None,
+        "lease_s": 30,
+    }
     plan, made = store._work.turn(key, "second", reset=None, **options), None
     request = next(plan)
     while not isinstance(request, Pause):
@@ -298,7 +324,9 @@ def test_a_reset_between_any_two_looks_of_a_waiter_takes_its_message_along(store
         landed, made = waiting_turn(store, f"reset before {place}", reset_before=place)
         if made is None:
             break
-        assert said(store.get(made)) == (["second"] if landed == made else []), "its turn may have begun just before"
+        assert said(store.get(made)) == (["second"] if landed == made else []), (
+            "its turn may have begun just before"
+        )
         assert "second" in said(store.get(landed))
     assert 2 < place < 99
 
@@ -344,8 +372,12 @@ RESETTER = """
 """
 
 
-def test_a_reset_from_another_process_never_makes_a_turn_land_in_an_ended_session(path: Path) -> None:
-    """C1, I-8: whatever the timing, a turn that was started belongs to the session that was current then."""
+def test_a_reset_from_another_process_never_makes_a_turn_land_in_an_ended_session(
+    path: Path,
+) -> None:
+    """C1, I-8: whatever the timing, a turn that was started belongs to the session that was current
+    then.
+    """
     with holdfast.open(path, durability="process") as store, procs.child(RESETTER, path) as other:
         other.wait_for("ready")
         other.tell()
@@ -363,7 +395,11 @@ def test_a_reset_from_another_process_never_makes_a_turn_land_in_an_ended_sessio
         for session in sessions_of(store):
             entries = list(session.entries())
             closed = [entry.seq for entry in entries if entry.kind == "closed"]
-            assert not [entry for entry in entries if closed and entry.seq > closed[0] and entry.kind == "turn"]
+            assert not [
+                entry
+                for entry in entries
+                if closed and entry.seq > closed[0] and entry.kind == "turn"
+            ]
 
 
 def sessions_of(store: Store, key: str = "k") -> list[Session]:
@@ -381,16 +417,20 @@ def sessions_of(store: Store, key: str = "k") -> list[Session]:
 
 
 def everything_taken(store: Store) -> list[str]:
-    """What was said in turns, over all sessions. A message that waits in a session when it is reset goes on waiting in
-    the next: it is in both transcripts, and only one turn takes it."""
+    """What was said in turns, over all sessions. A message that waits in a session when it is reset
+    goes on waiting in the next: it is in both transcripts, and only one turn takes it.
+    """
     messages = [message for session in sessions_of(store) for message in session.transcript()]
     return [message.text for message in messages if message.turn is not None]
 
 
-# Policies ------------------------------------------------------------------------------------------------------------
+# Policies
+# ------------------------------------------------------------------------------------------------------------
 
 
-def test_idle_gives_a_new_session_after_that_long_without_activity(store: Store, world: HandWorld) -> None:
+def test_idle_gives_a_new_session_after_that_long_without_activity(
+    store: Store, world: HandWorld
+) -> None:
     policy = Idle(hours=2)
     first = say(store, "k", "hello", reset=policy)
     world.advance(hours=1, minutes=59)
@@ -445,7 +485,9 @@ def test_daily_gives_a_new_session_at_that_time_of_day_there(
     store: Store, world: HandWorld, tz: str, before: str, after: str
 ) -> None:
     policy = Daily(at="04:00", tz=tz)
-    world.set_local("2025-01-14T22:00:00" if before.startswith("2025-01") else "2025-07-03T22:00:00", tz)
+    world.set_local(
+        "2025-01-14T22:00:00" if before.startswith("2025-01") else "2025-07-03T22:00:00", tz
+    )
     first = say(store, "k", "good night", reset=policy)
     world.set_local(before, tz)
     assert say(store, "k", "up late", reset=policy) == first

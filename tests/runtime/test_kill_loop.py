@@ -1,6 +1,8 @@
-"""The kill loop: hundreds of real processes are killed at any point, and the store holds what it promised.
+"""The kill loop: hundreds of real processes are killed at any point, and the store holds what it
+promised.
 
-The loop and its oracle are part of the kit (`holdfast.testing.faults.kill_loop`); fault classes A1, A3, E1, E4, G5, I8.
+The loop and its oracle are part of the kit (`holdfast.testing.faults.kill_loop`); fault classes A1,
+A3, E1, E4, G5, I8.
 """
 
 import pytest
@@ -11,12 +13,16 @@ from holdfast.testing.oracle import Acknowledged
 
 
 def test_processes_killed_at_any_point_lose_nothing_double_nothing_and_break_no_context(tmp_path):
-    """I-1, I-2, I-4, I-5, I-6, I-9, I-10, I-22: delivered is a prefix of stored after each of 100 kills."""
+    """I-1, I-2, I-4, I-5, I-6, I-9, I-10, I-22: delivered is a prefix of stored after each of 100
+    kills.
+    """
     report = kill_loop(tmp_path / "agent.db", kills=100, seed=2)
     assert report.broken == []
     assert report.kills == 100 and report.turns > 100 and report.texts > 1000
     assert report.ends["abandoned"] > 60 and report.ends["completed"] > 40
-    assert report.struck.keys() >= {"began", "shown", "called", "answered"}, "the kills met every act"
+    assert report.struck.keys() >= {"began", "shown", "called", "answered"}, (
+        "the kills met every act"
+    )
 
 
 def test_processes_killed_at_the_start_of_their_turns_give_their_messages_back(tmp_path):
@@ -34,7 +40,8 @@ def test_processes_killed_at_any_point_leave_a_store_in_postgres_whole(databases
     assert report.ends["abandoned"] > 8
 
 
-# An oracle that can't fail proves nothing; tests/runtime/test_oracle.py has the rest. ---------------------------------
+# An oracle that can't fail proves nothing; tests/runtime/test_oracle.py has the rest.
+# ---------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Leases mean the same everywhere: on another machine, after a restart, with clocks that are set (I-6, I-26)."""
+"""Leases mean the same everywhere: on another machine, after a restart, with clocks that are set
+(I-6, I-26).
+"""
 
 import os
 import shutil
@@ -26,12 +28,16 @@ DAY_S = 86_400.0
 
 
 def test_a_lease_that_is_renewed_counts_from_its_renewal() -> None:
-    """Whatever a clock elsewhere says: as long as the mark of a lease changes, somebody renews it."""
+    """Whatever a clock elsewhere says: as long as the mark of a lease changes, somebody
+    renews it.
+    """
     now = [0.0]
     leases = Leases(lambda: now[0])
 
     def is_free(mark: float) -> bool:
-        return leases.is_free("s", Waiting(b"m", "of another machine", 1, lease_s=30.0, left_s=9999.0, mark=mark))
+        return leases.is_free(
+            "s", Waiting(b"m", "of another machine", 1, lease_s=30.0, left_s=9999.0, mark=mark)
+        )
 
     assert not is_free(1.0)
     now[0] = 29.0
@@ -81,18 +87,26 @@ LEFT = """
 
 @pytest.fixture(params=["a file", "PostgreSQL"])
 def where(request: pytest.FixtureRequest, path: Path) -> str:
-    return str(path) if request.param == "a file" else request.getfixturevalue("databases")(schema=True)
+    return (
+        str(path)
+        if request.param == "a file"
+        else request.getfixturevalue("databases")(schema=True)
+    )
 
 
 def left_elsewhere(where: str, tmp_path: Path, lease_s: float = 30) -> None:
-    """A turn is left by a process of another machine, which was killed: nobody here can prove that."""
+    """A turn is left by a process of another machine, which was killed: nobody here can
+    prove that.
+    """
     with procs.child(LEFT, where, lease_s, within=namespaces.other_boot(tmp_path)) as one:
         one.wait_for("left")
         one.end()
 
 
 def test_a_store_that_is_moved_blocks_no_session_for_longer_than_the_lease(path: Path) -> None:
-    """The time since boot of one machine means nothing on another, and its calendar may be wrong, too."""
+    """The time since boot of one machine means nothing on another, and its calendar may be wrong,
+    too.
+    """
     with holdfast.open(path, world=Machine("old", up_s=30 * DAY_S)) as store:
         held = store.turn("k", "hello", lease_s=30)
         shutil.copy(path, path.with_name("moved.db"))
@@ -110,7 +124,9 @@ def test_a_store_that_is_moved_blocks_no_session_for_longer_than_the_lease(path:
         assert list(ends(store, session.id).values()) == [["abandoned"], ["completed"]]
 
 
-def test_a_backup_of_yesterday_is_free_at_once_for_a_process_that_looks_only_once(path: Path) -> None:
+def test_a_backup_of_yesterday_is_free_at_once_for_a_process_that_looks_only_once(
+    path: Path,
+) -> None:
     with holdfast.open(path, world=Machine("old", up_s=30 * DAY_S)) as store:
         held = store.turn("k", "hello", lease_s=30)
         store.backup(path.with_name("backup.db"))
@@ -130,7 +146,9 @@ def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: P
             turn.say("hi")
         old = store._work.engine
         [debt] = old.outbox("default", free=True)
-        claimed = Write(debt.session, claim=OutboxClaim(debt.id, b"a sender's token", 60.0), ended_too=True)
+        claimed = Write(
+            debt.session, claim=OutboxClaim(debt.id, b"a sender's token", 60.0), ended_too=True
+        )
         assert isinstance(old.commit([(claimed,)])[0], Written)
         assert old.outbox("default", free=True) == []
     with holdfast.open(path, world=Machine("new")) as store:
@@ -140,12 +158,25 @@ def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: P
         assert new.outbox("default", free=True) == []
 
 
-def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is_not(path: Path) -> None:
-    """Containers may have a time since boot of their own: it is another clock, though the kernel is the same."""
-    elsewhere = [*namespaces.UNSHARE, "--time", f"--boottime={int(30 * DAY_S)}", "--pid", "--mount-proc"]
+def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is_not(
+    path: Path,
+) -> None:
+    """Containers may have a time since boot of their own: it is another clock, though the kernel is
+    the same.
+    """
+    elsewhere = [
+        *namespaces.UNSHARE,
+        "--time",
+        f"--boottime={int(30 * DAY_S)}",
+        "--pid",
+        "--mount-proc",
+    ]
     script = LEFT.replace("os._exit(0)", "hear()")
     hand = HandWorld()
-    with holdfast.open(path, world=hand) as store, procs.child(script, path, 6, within=elsewhere) as other:
+    with (
+        holdfast.open(path, world=hand) as store,
+        procs.child(script, path, 6, within=elsewhere) as other,
+    ):
         other.wait_for("left")
         session = store.session("k")
         for _ in range(3):  # its keeper renews every two seconds
@@ -161,7 +192,9 @@ def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is
             pass
 
 
-def test_a_calendar_that_is_set_ahead_takes_no_turn_from_the_living(path: Path, tmp_path: Path) -> None:
+def test_a_calendar_that_is_set_ahead_takes_no_turn_from_the_living(
+    path: Path, tmp_path: Path
+) -> None:
     """On one machine the calendar decides nothing."""
     ahead = Machine(RealWorld().clock(), late_s=-DAY_S)
     with holdfast.open(path) as store, holdfast.open(path, world=ahead) as other:
@@ -171,7 +204,9 @@ def test_a_calendar_that_is_set_ahead_takes_no_turn_from_the_living(path: Path, 
             turn.say("whole")
 
 
-def test_a_server_whose_time_is_wrong_blocks_no_session_for_longer_than_the_lease(databases, tmp_path: Path) -> None:
+def test_a_server_whose_time_is_wrong_blocks_no_session_for_longer_than_the_lease(
+    databases, tmp_path: Path
+) -> None:
     """A server that takes over may have another time than the one that gave the lease."""
     where = databases(schema=True)
     hand = HandWorld()
@@ -187,7 +222,9 @@ def test_a_server_whose_time_is_wrong_blocks_no_session_for_longer_than_the_leas
             pass
 
 
-def test_a_turn_that_was_left_on_another_machine_is_free_when_its_lease_is_over(where: str, tmp_path: Path) -> None:
+def test_a_turn_that_was_left_on_another_machine_is_free_when_its_lease_is_over(
+    where: str, tmp_path: Path
+) -> None:
     """As before: whoever waits gets the next turn."""
     with holdfast.open(where) as store:
         left_elsewhere(where, tmp_path, lease_s=1)
@@ -198,7 +235,8 @@ def test_a_turn_that_was_left_on_another_machine_is_free_when_its_lease_is_over(
         assert [message.text for message in session.transcript()] == ["hello", "half of it", "mine"]
 
 
-# Waiters -------------------------------------------------------------------------------------------------------------
+# Waiters
+# -------------------------------------------------------------------------------------------------------------
 
 WAITS = """
     import holdfast
@@ -211,7 +249,9 @@ WAITS = """
 """
 
 
-def test_a_message_whose_waiter_died_on_another_machine_is_taken_by_a_later_turn(where: str, tmp_path: Path) -> None:
+def test_a_message_whose_waiter_died_on_another_machine_is_taken_by_a_later_turn(
+    where: str, tmp_path: Path
+) -> None:
     """I-4: it was accepted, and its redelivery is told so: nobody else would ever answer it."""
     hand = HandWorld()
     with holdfast.open(where, world=hand) as store:
@@ -262,7 +302,9 @@ def test_a_waiter_that_lives_keeps_its_message_for_as_long_as_it_waits(
         assert [message.text for message in session.transcript()] == ["first", "mine"]
 
 
-def test_a_waiter_that_slept_through_its_lease_is_told_who_has_its_message(where: str, path: Path) -> None:
+def test_a_waiter_that_slept_through_its_lease_is_told_who_has_its_message(
+    where: str, path: Path
+) -> None:
     """It starts no second turn for it (I-2)."""
     hand = HandWorld()
     with holdfast.open(where, world=hand) as store:
@@ -270,7 +312,8 @@ def test_a_waiter_that_slept_through_its_lease_is_told_who_has_its_message(where
         running = session.turn("first")
         script = WAITS.replace("with session", "try:\n            turn = session").replace(
             'as turn:\n            turn.say("answered")\n            say("answered")',
-            '\n        except holdfast.errors.AlreadyAccepted as error:\n            say("told", error.turn_id)',
+            '\n        except holdfast.errors.AlreadyAccepted as error:\n            say("told", '
+            "error.turn_id)",
         )
         with procs.child(script, where) as other:
             other.wait_for("ready")
@@ -283,7 +326,9 @@ def test_a_waiter_that_slept_through_its_lease_is_told_who_has_its_message(where
             assert other.wait_for("told") == running.id
 
 
-def test_messages_of_the_version_before_wait_for_their_waiters_no_longer_than_a_lease(path: Path) -> None:
+def test_messages_of_the_version_before_wait_for_their_waiters_no_longer_than_a_lease(
+    path: Path,
+) -> None:
     """Their waiters have no leases."""
     hand = HandWorld()
     with holdfast.open(path, world=hand) as store:

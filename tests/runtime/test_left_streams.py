@@ -1,7 +1,8 @@
-"""Streams that are left, and streams that can't be put together: what was shown is stored, in its place (I-5).
+"""Streams that are left, and streams that can't be put together: what was shown is stored, in its
+place (I-5).
 
-A stream is left by a `break`, by an exception, by dropping it, by the end of its process. Whatever comes after it in
-its turn stands after it, and a process that ends takes no turn along.
+A stream is left by a `break`, by an exception, by dropping it, by the end of its process. Whatever
+comes after it in its turn stands after it, and a process that ends takes no turn along.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ def answers(session):
     return [(text, state) for role, text, state in told(session) if role == "assistant"]
 
 
-# Left, and what comes after ------------------------------------------------------------------------------------------
+# Left, and what comes after
+# ------------------------------------------------------------------------------------------
 
 AFTER = {
     "say": lambda turn: turn.say("after"),
@@ -89,13 +91,22 @@ def test_a_call_is_stored_after_the_stream_that_was_left_before_it(store):
         for _ in turn.deliver(iter(["let me look", "never"])):
             break
         turn.result(turn.call("look", {}), "seen")
-    assert [message.role for message in session.transcript()] == ["user", "assistant", "assistant", "tool"]
+    assert [message.role for message in session.transcript()] == [
+        "user",
+        "assistant",
+        "assistant",
+        "tool",
+    ]
     assert next(iter(answers(session))) == ("let me look", "partial")
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_stream_that_is_dropped_is_stored_and_its_source_closed_though_nothing_follows(path, face):
-    """By the keeper, while the turn goes on: the connection is let go of, and other readers see the message."""
+def test_a_stream_that_is_dropped_is_stored_and_its_source_closed_though_nothing_follows(
+    path, face
+):
+    """By the keeper, while the turn goes on: the connection is let go of, and other readers see the
+    message.
+    """
     closed = threading.Event()
 
     def source():
@@ -150,10 +161,12 @@ def test_two_streams_that_are_both_read_are_left_alone(store):
     assert answers(session) == [("between", "complete"), ("ab", "complete"), ("cd", "complete")]
 
 
-# The end of a process ------------------------------------------------------------------------------------------------
+# The end of a process
+# ------------------------------------------------------------------------------------------------
 
 LEAVINGS = {
-    "a delivery": "turn = store.turn('k', 'Hi'); held = turn.deliver(iter(['shown ', 'never'])); next(held)",
+    "a delivery": "turn = store.turn('k', 'Hi'); held = turn.deliver(iter(['shown ', 'never'])); "
+    "next(held)",
     "a delivery in its block": """
 with store.turn('k', 'Hi') as turn:
     held = turn.deliver(iter(['shown ', 'never']))
@@ -186,13 +199,19 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("what", LEAVINGS)
 def test_a_script_that_leaves_it_behind_exits_and_its_turn_is_interrupted(path, what):
-    with child(f"import holdfast\nstore = holdfast.open(sys.argv[1])\n{LEAVINGS[what]}\nsay('last')", path) as script:
+    with child(
+        f"import holdfast\nstore = holdfast.open(sys.argv[1])\n{LEAVINGS[what]}\nsay('last')", path
+    ) as script:
         assert script.end() == ["last"]
     with other_handle(path) as store:
         session = store.session("k")
-        assert list(ends(store, session.id).values()) == [["interrupted"]], "settled before anybody looked"
+        assert list(ends(store, session.id).values()) == [["interrupted"]], (
+            "settled before anybody looked"
+        )
         [(text, state)] = answers(session)
-        assert text.startswith("shown ") and state == ("complete" if what == "a turn" else "partial")
+        assert text.startswith("shown ") and state == (
+            "complete" if what == "a turn" else "partial"
+        )
         assert judge(store) == []
 
 
@@ -213,7 +232,8 @@ def test_a_forked_child_that_exits_ends_no_turn_of_its_parent(path):
         assert one.end() == ["enough"]
 
 
-# What can't be put together ------------------------------------------------------------------------------------------
+# What can't be put together
+# ------------------------------------------------------------------------------------------
 
 
 def text(words):
@@ -228,20 +248,44 @@ ODD = {
     "a choice that is a word": {"choices": ["stop"]},
     "usage that is a word": {"choices": [], "usage": "much"},
     "a model that is a list": {"model": ["a", "b"], "choices": []},
-    "a call id that is an object": {"choices": [{"index": 0, "delta": {"tool_calls": [
-        {"index": 0, "id": {"a": 1}, "function": {"name": "pay", "arguments": "{}"}}]}}]},
-    "a call whose name is a number": {"choices": [{"index": 0, "delta": {"tool_calls": [
-        {"index": 0, "id": "c1", "function": {"name": 7, "arguments": "{}"}}]}}]},
+    "a call id that is an object": {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {
+                    "tool_calls": [
+                        {"index": 0, "id": {"a": 1}, "function": {"name": "pay", "arguments": "{}"}}
+                    ]
+                },
+            }
+        ]
+    },
+    "a call whose name is a number": {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {
+                    "tool_calls": [
+                        {"index": 0, "id": "c1", "function": {"name": 7, "arguments": "{}"}}
+                    ]
+                },
+            }
+        ]
+    },
     "calls that are a number": {"choices": [{"index": 0, "delta": {"tool_calls": 3}}]},
     "something that is no data": {"choices": [{"index": 0, "delta": {"tool_calls": [object()]}}]},
     "an object of somebody's own": object(),
-    "an object that raises": type("Hostile", (), {"__getattr__": lambda self, name: 1 // 0, "model_dump": 5})(),
-}  # fmt: skip
+    "an object that raises": type(
+        "Hostile", (), {"__getattr__": lambda self, name: 1 // 0, "model_dump": 5}
+    )(),
+}
 
 
 @pytest.mark.parametrize("odd", [*ODD, "arguments that are an object"])
 def test_shown_words_outlive_a_chunk_that_nobody_expected(store, odd):
-    """I-5: the stream goes on, all that was shown is stored, and contexts are valid in every format."""
+    """I-5: the stream goes on, all that was shown is stored, and contexts are valid in every
+    format.
+    """
     session = store.session("k")
     chunks = [text("Hello"), ODD.get(odd, OLLAMA), text(", world"), END]
     with session.turn("Hi") as turn:
@@ -274,7 +318,9 @@ def break_assemblies(monkeypatch):
     monkeypatch.setattr(message_stream, "_assembly", lambda format, into: Torn(whole(format, into)))
 
 
-def test_what_cannot_be_put_together_is_stored_as_it_was_shown_and_the_turn_is_told(store, monkeypatch):
+def test_what_cannot_be_put_together_is_stored_as_it_was_shown_and_the_turn_is_told(
+    store, monkeypatch
+):
     """The raw chunks are kept beside the words."""
     break_assemblies(monkeypatch)
     session = store.session("k")
@@ -312,11 +358,24 @@ def test_however_it_is_left_it_is_stored_as_it_was_shown(store, monkeypatch, way
 
 
 def test_a_server_that_sums_up_with_less_than_was_shown_takes_no_word_away(store):
-    """Its last event repeats the response, and is what is stored; unless something of it is missing."""
+    """Its last event repeats the response, and is what is stored; unless something of it is
+    missing.
+    """
     words = {"type": "output_text", "text": "Hello", "annotations": []}
-    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [words]}
+    item = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "status": "completed",
+        "content": [words],
+    }
     chunks = [
-        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hello, world"},
+        {
+            "type": "response.output_text.delta",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "Hello, world",
+        },
         {"type": "response.completed", "response": {"status": "completed", "output": [item]}},
     ]
     session = store.session("k")
@@ -372,7 +431,9 @@ def test_a_chunk_of_the_wrong_kind_is_the_callers_mistake_and_what_came_before_i
 
 
 def test_a_store_that_is_closed_while_a_task_delivers_tells_the_task(path):
-    """The end of the turn is no end of the stream: the loop does not go on as if all had been said."""
+    """The end of the turn is no end of the stream: the loop does not go on as if all had
+    been said.
+    """
 
     async def chunks():
         for number in range(100):

@@ -1,7 +1,8 @@
-"""A turn that is left while the store can't be written: its end is stored as soon as it can be, as it was left (I-6).
+"""A turn that is left while the store can't be written: its end is stored as soon as it can be, as
+it was left (I-6).
 
-Nobody works on such a turn any more, so nobody should wait for it: not until its lease runs out, and not for as long as
-somebody still holds the error that was raised out of it.
+Nobody works on such a turn any more, so nobody should wait for it: not until its lease runs out,
+and not for as long as somebody still holds the error that was raised out of it.
 """
 
 import asyncio
@@ -47,7 +48,9 @@ def store(disk: Disk, tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_a_turn_that_was_completed_on_a_full_disk_is_completed_by_the_next_one(store: Store, disk: Disk) -> None:
+def test_a_turn_that_was_completed_on_a_full_disk_is_completed_by_the_next_one(
+    store: Store, disk: Disk
+) -> None:
     """I-6, I-23: with its own end, and its reply owed; though its error is still held."""
     session = store.session("k")
     with pytest.raises(StoreUnavailable) as held:
@@ -63,7 +66,9 @@ def test_a_turn_that_was_completed_on_a_full_disk_is_completed_by_the_next_one(s
     assert judge(store) == []
 
 
-def test_what_was_shown_before_the_disk_was_full_is_in_the_transcript(store: Store, disk: Disk) -> None:
+def test_what_was_shown_before_the_disk_was_full_is_in_the_transcript(
+    store: Store, disk: Disk
+) -> None:
     """I-5, A1: its message could not be stored when the stream broke; the turn's end has it."""
     session, shown = store.session("k"), []
     with pytest.raises(StoreUnavailable):
@@ -92,7 +97,10 @@ def test_a_message_that_was_shown_whole_is_stored_whole_though_the_disk_was_full
                     disk.fill()
         disk.free()
         turn.say("Sorry for that.")
-    assert {("assistant", "Once upon", "complete"), ("assistant", "Sorry for that.", "complete")} <= set(told(session))
+    assert {
+        ("assistant", "Once upon", "complete"),
+        ("assistant", "Sorry for that.", "complete"),
+    } <= set(told(session))
     assert list(ends(store, session.id).values()) == [["completed"]]
     assert judge(store) == []
 
@@ -122,7 +130,9 @@ def test_closing_the_store_ends_it(tmp_path: Path, disk: Disk) -> None:
         assert list(ends(store, session.id).values()) == [["completed"]]
 
 
-def test_the_block_s_own_error_is_raised_on_and_is_how_the_turn_ends(store: Store, disk: Disk) -> None:
+def test_the_block_s_own_error_is_raised_on_and_is_how_the_turn_ends(
+    store: Store, disk: Disk
+) -> None:
     session = store.session("k")
     with pytest.raises(ZeroDivisionError) as raised:
         with session.turn("one"):
@@ -131,10 +141,14 @@ def test_the_block_s_own_error_is_raised_on_and_is_how_the_turn_ends(store: Stor
     assert any("could not be ended" in note for note in raised.value.__notes__)
     disk.free()
     assert session.info().state == "open"
-    assert [(note.end, note.error) for note in end_notes(store, session.id)] == [("failed", "ZeroDivisionError")]
+    assert [(note.end, note.error) for note in end_notes(store, session.id)] == [
+        ("failed", "ZeroDivisionError")
+    ]
 
 
-def test_a_whole_message_is_told_once_though_its_turn_was_left_and_its_chunks_are_still_there(store: Store) -> None:
+def test_a_whole_message_is_told_once_though_its_turn_was_left_and_its_chunks_are_still_there(
+    store: Store,
+) -> None:
     """I-2: whoever settles the turn reads the journal, and knows what was entered."""
     session = store.session("k")
     turn = session.turn("Hi")
@@ -142,7 +156,12 @@ def test_a_whole_message_is_told_once_though_its_turn_was_left_and_its_chunks_ar
     del turn
     with session.turn("Again") as second:
         second.say("Yes.")
-    assert [message.text for message in session.transcript()] == ["Hi", "All of it.", "Again", "Yes."]
+    assert [message.text for message in session.transcript()] == [
+        "Hi",
+        "All of it.",
+        "Again",
+        "Yes.",
+    ]
     found = judge(store)
     assert not found, "\n".join(found)
 
@@ -167,12 +186,16 @@ def test_a_call_that_could_not_be_stored_can_be_made_again(store: Store, disk: D
     assert [(call.call_id, call.state) for call in session.calls()] == [("c1", "done")]
     kinds = [entry.kind for entry in session.entries()]
     assert kinds.count("call") == 1 and kinds.count("message") == 3
-    notes = [note_of("message", entry.note) for entry in session.entries() if entry.kind == "message"]
+    notes = [
+        note_of("message", entry.note) for entry in session.entries() if entry.kind == "message"
+    ]
     assert notes[-1].target is not None, "it still says which call it answers"
     assert judge(store) == []
 
 
-def test_a_stop_that_broke_off_in_the_middle_is_carried_on_by_the_next_one(store: Store, disk: Disk) -> None:
+def test_a_stop_that_broke_off_in_the_middle_is_carried_on_by_the_next_one(
+    store: Store, disk: Disk
+) -> None:
     """I-6: the turn was seized, and could neither be ended nor let go of; nobody waits for that."""
     session = store.session("k")
     running = session.turn("one")

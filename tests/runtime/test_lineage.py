@@ -46,7 +46,9 @@ def test_a_fork_whose_row_names_another_parent_than_its_log_is_told_of(tmp_path:
         database = apsw.Connection(str(path))
         database.execute("UPDATE session SET parent = ? WHERE id = ?", (other.id, fork.id))
         database.close()
-        assert [(problem.rule, problem.session) for problem in store.check()] == [("wrong-parent", fork.id)]
+        assert [(problem.rule, problem.session) for problem in store.check()] == [
+            ("wrong-parent", fork.id)
+        ]
 
 
 def test_a_fence_beyond_all_turns_is_refused(tmp_path: Path) -> None:

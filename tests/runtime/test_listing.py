@@ -1,4 +1,6 @@
-"""Listing: pages of any size join to the whole, newest activity first, whatever the filter (FAULTS C6, C7, C10, J6)."""
+"""Listing: pages of any size join to the whole, newest activity first, whatever the filter (FAULTS
+C6, C7, C10, J6).
+"""
 
 import asyncio
 
@@ -118,7 +120,14 @@ def test_a_list_is_a_question_to_the_store_and_finds_what_another_process_wrote(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"state": "gone"}, {"limit": 0}, {"limit": 100_000}, {"after": "nonsense"}, {"after": "é"}, {"after": "WzEsMl0"}],
+    [
+        {"state": "gone"},
+        {"limit": 0},
+        {"limit": 100_000},
+        {"after": "nonsense"},
+        {"after": "é"},
+        {"after": "WzEsMl0"},
+    ],
 )
 def test_what_can_not_be_listed_is_said_to_be_so(store, wrong):
     with pytest.raises(BadArgument, match=next(iter(wrong))):

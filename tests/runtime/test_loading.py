@@ -1,4 +1,6 @@
-"""A load begins with the last compaction, and tells what a load from the first entry would (I-9, I-11)."""
+"""A load begins with the last compaction, and tells what a load from the first entry would (I-9,
+I-11).
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from talking import FORMATS
 
 
 @pytest.mark.parametrize("keep_turns", [0, 1, 2])
-def test_a_turn_that_took_more_messages_after_what_is_kept_began_can_be_covered(path: Path, keep_turns: int) -> None:
+def test_a_turn_that_took_more_messages_after_what_is_kept_began_can_be_covered(
+    path: Path, keep_turns: int
+) -> None:
     """I-9: a load begins in the middle of a turn that is covered."""
     with holdfast.open(path) as store, holdfast.open(path) as fresh:
         session = store.session("k")
@@ -24,7 +28,9 @@ def test_a_turn_that_took_more_messages_after_what_is_kept_began_can_be_covered(
 
 
 def test_a_fork_in_somebodys_hands_loses_what_was_erased_of_its_past(path: Path) -> None:
-    """I-9, I-21: it had loaded the words, and another process erases them; a new handle would not show them either."""
+    """I-9, I-21: it had loaded the words, and another process erases them; a new handle would not
+    show them either.
+    """
     with holdfast.open(path) as store, holdfast.open(path) as other:
         parent = store.session("k")
         parent.instructions("Keep the secret.")
@@ -41,8 +47,12 @@ def test_a_fork_in_somebodys_hands_loses_what_was_erased_of_its_past(path: Path)
 
 
 @pytest.mark.parametrize("keep_turns", [0, 1, 2])
-def test_a_turn_whose_last_words_came_after_its_end_can_be_covered(path: Path, keep_turns: int) -> None:
-    """I-9: it was stopped in the middle of a stream; a load begins between its first message and its end."""
+def test_a_turn_whose_last_words_came_after_its_end_can_be_covered(
+    path: Path, keep_turns: int
+) -> None:
+    """I-9: it was stopped in the middle of a stream; a load begins between its first message and
+    its end.
+    """
     with holdfast.open(path) as store, holdfast.open(path) as fresh:
         session = store.session("k")
         turn = session.turn("one")

@@ -14,18 +14,30 @@ SPOKEN = {
             "role": "assistant",
             "content": "Let me look.",
             "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}},
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": ARGUMENTS},
+                },
                 {"id": "c2", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}},
             ],
         },
         [
             {"role": "tool", "tool_call_id": "c1", "content": "rain, 14 °C"},
-            {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "total 0"}]},
+            {
+                "role": "tool",
+                "tool_call_id": "c2",
+                "content": [{"type": "text", "text": "total 0"}],
+            },
         ],
     ),
     "openai.responses": (
         [
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "Let me look."}],
+            },
             {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": ARGUMENTS},
             {"type": "custom_tool_call", "call_id": "c2", "name": "shell", "input": "ls -l"},
         ],
@@ -48,7 +60,11 @@ SPOKEN = {
                 "role": "user",
                 "content": [
                     {"type": "tool_result", "tool_use_id": "c1", "content": "rain, 14 °C"},
-                    {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "total 0"}]},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c2",
+                        "content": [{"type": "text", "text": "total 0"}],
+                    },
                 ],
             }
         ],
@@ -78,7 +94,11 @@ def test_a_message_that_calls_has_its_words_as_text_and_its_calls_beside_them(to
     caller = told[1]
     assert caller.text == "Let me look."
     [first, second] = caller.calls
-    assert (first.call_id, first.name, json.loads(first.arguments)) == ("c1", "weather", {"city": "Kyoto"})
+    assert (first.call_id, first.name, json.loads(first.arguments)) == (
+        "c1",
+        "weather",
+        {"city": "Kyoto"},
+    )
     assert (second.call_id, second.name) == ("c2", "shell") and "ls -l" in second.arguments
     assert told[0].calls == told[-1].calls == []
 
@@ -89,13 +109,22 @@ def test_the_obvious_summary_keeps_what_the_tools_answered(told):
 
 
 def test_a_repr_shows_words_calls_and_results(told):
-    assert "'Let me look.'" in repr(told[1]) and "weather(" in repr(told[1]) and "ls -l" in repr(told[1])
+    assert (
+        "'Let me look.'" in repr(told[1])
+        and "weather(" in repr(told[1])
+        and "ls -l" in repr(told[1])
+    )
     assert "rain, 14 °C" in repr(told[2])
 
 
 def test_words_beside_a_result_stand_on_a_line_of_their_own(session):
     with session.turn("Go.", format="anthropic") as turn:
-        turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]})
+        turn.add(
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
+            }
+        )
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "done"}
         turn.add({"role": "user", "content": [result, {"type": "text", "text": "And now?"}]})
     assert list(session.transcript())[-1].text == "done\nAnd now?"
@@ -106,7 +135,11 @@ def test_what_a_turn_stores_of_a_tool_is_its_text_too(session):
         turn.call("look", {"at": "sky"}, call_id="c1")
         turn.result("c1", {"seen": ["stars"]})
     [_, called, answered] = session.transcript()
-    assert (called.text, called.calls[0].name, json.loads(called.calls[0].arguments)) == ("", "look", {"at": "sky"})
+    assert (called.text, called.calls[0].name, json.loads(called.calls[0].arguments)) == (
+        "",
+        "look",
+        {"at": "sky"},
+    )
     assert json.loads(answered.text) == {"seen": ["stars"]}
 
 
@@ -121,12 +154,19 @@ def test_a_follower_is_told_the_same_text_as_a_reader_of_the_transcript(told, se
 
 
 def error_results(format):
-    anthropic = {"type": "tool_result", "tool_use_id": "c1", "content": "no such city", "is_error": True}
+    anthropic = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": "no such city",
+        "is_error": True,
+    }
     return {
         "anthropic": {"role": "user", "content": [anthropic]},
         "holdfast": {
             "role": "tool",
-            "parts": [{"type": "result", "call_id": "c1", "content": "no such city", "error": True}],
+            "parts": [
+                {"type": "result", "call_id": "c1", "content": "no such city", "error": True}
+            ],
         },
     }[format]
 

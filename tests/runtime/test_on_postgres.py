@@ -1,4 +1,6 @@
-"""The same store in PostgreSQL: every act of the public face, on one machine and seen from another."""
+"""The same store in PostgreSQL: every act of the public face, on one machine and seen
+from another.
+"""
 
 import asyncio
 import threading
@@ -52,13 +54,18 @@ def test_a_turn_is_told_alike_on_both_machines(here: holdfast.Store, there: hold
     assert here.outbox() == []
 
 
-def test_the_same_event_on_two_machines_is_one_turn(here: holdfast.Store, there: holdfast.Store) -> None:
+def test_the_same_event_on_two_machines_is_one_turn(
+    here: holdfast.Store, there: holdfast.Store
+) -> None:
     with here.turn("k", "hello", event_id="e1") as turn:
         turn.say("hi")
     with pytest.raises(AlreadyAccepted) as told:
         there.turn("k", "hello", event_id="e1")
     assert told.value.turn_id == turn.id
-    assert here.accept("k", "later", event_id="e2").message_id == there.accept("k", "later", event_id="e2").message_id
+    assert (
+        here.accept("k", "later", event_id="e2").message_id
+        == there.accept("k", "later", event_id="e2").message_id
+    )
     assert [message.text for message in there.session("k").pending()] == ["later"]
 
 
@@ -74,7 +81,9 @@ def test_a_reset_on_one_machine_is_seen_by_the_next_turn_on_the_other(
     assert there.session("k").epoch == 2
 
 
-def test_a_turn_is_stopped_from_another_machine(here: holdfast.Store, there: holdfast.Store) -> None:
+def test_a_turn_is_stopped_from_another_machine(
+    here: holdfast.Store, there: holdfast.Store
+) -> None:
     running = here.turn("k", "go on for ever")
     running.say("first")
     there.session("k").stop()
@@ -108,7 +117,9 @@ def test_a_follower_on_one_machine_hears_what_is_spoken_on_the_other(
     assert "one two three".startswith("".join(heard))
 
 
-def test_lists_are_recorded_compacted_rewound_and_forked(here: holdfast.Store, there: holdfast.Store) -> None:
+def test_lists_are_recorded_compacted_rewound_and_forked(
+    here: holdfast.Store, there: holdfast.Store
+) -> None:
     session = here.session("k")
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     session.record(history)
@@ -129,7 +140,9 @@ def test_lists_are_recorded_compacted_rewound_and_forked(here: holdfast.Store, t
     assert said(here.session("branch"))[-2:] == ["elsewhere", "there"]
 
 
-def test_sessions_are_listed_searched_and_erased(here: holdfast.Store, there: holdfast.Store) -> None:
+def test_sessions_are_listed_searched_and_erased(
+    here: holdfast.Store, there: holdfast.Store
+) -> None:
     for number in range(5):
         with here.turn(f"k{number}", f"the {number} of diamonds") as turn:
             turn.say("a card, 一張牌")
@@ -152,7 +165,9 @@ def test_sessions_are_listed_searched_and_erased(here: holdfast.Store, there: ho
     assert info.engine.startswith("PostgreSQL")
 
 
-def test_large_payloads_come_back_whole_and_count_once(here: holdfast.Store, there: holdfast.Store) -> None:
+def test_large_payloads_come_back_whole_and_count_once(
+    here: holdfast.Store, there: holdfast.Store
+) -> None:
     picture = "data:image/png;base64," + "QUJD" * 20_000
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture}}]}
     session = here.session("k")
@@ -191,7 +206,9 @@ def test_tenants_see_only_their_own(where: str) -> None:
 def test_a_store_says_how_to_get_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [name for name in sys.modules if name.startswith(("psycopg", "holdfast.engine.postgres"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("psycopg", "holdfast.engine.postgres"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreUnavailable) as told:

@@ -1,4 +1,6 @@
-"""The oracle can fail: what is broken by hand, or was acknowledged and is not so, is reported with its invariant."""
+"""The oracle can fail: what is broken by hand, or was acknowledged and is not so, is reported with
+its invariant.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +98,9 @@ def test_what_should_not_be_in_the_log_is_told(
     assert number in numbers(store)
 
 
-def test_words_that_were_journaled_and_are_in_no_message_are_told(store: Store, session: Session) -> None:
+def test_words_that_were_journaled_and_are_in_no_message_are_told(
+    store: Store, session: Session
+) -> None:
     """I-5: a turn that ended without what it had handed on."""
     engine = store._work.engine
     begun = Draft("turn", 0, mint(), 1)
@@ -116,7 +120,8 @@ def test_one_session_that_can_not_be_read_does_not_hide_the_others(store: Store)
     assert "I-18" in numbers(store) and "I-8" in numbers(store)
 
 
-# What was acknowledged -----------------------------------------------------------------------------------------------
+# What was acknowledged
+# -----------------------------------------------------------------------------------------------
 
 
 TRUE = [
@@ -142,9 +147,15 @@ UNTRUE = {
     "words that are nowhere": (["said", None, None, "never"], "I-3"),
     "words that another session has": (["said", "{session}", None, "aside"], "I-3"),
     "another text of a message": (["said", "{session}", "{one}", "two"], "I-2"),
-    "more than was stored of a message": (["shown", "{session}:1", "{answer}", "Once upon a"], "I-5"),
+    "more than was stored of a message": (
+        ["shown", "{session}:1", "{answer}", "Once upon a"],
+        "I-5",
+    ),
     "more than a turn said": (["shown", "{session}:1", None, "Once upon a"], "I-5"),
-    "a message that was shown and is not there": (["shown", "{session}:1", "ab" * 16, "Once"], "I-5"),
+    "a message that was shown and is not there": (
+        ["shown", "{session}:1", "ab" * 16, "Once"],
+        "I-5",
+    ),
     "a turn that never began": (["began", "{session}:9"], "I-4"),
     "another end": (["ended", "{session}:1", "failed"], "I-6"),
     "a call that is gone": (["called", "{session}:1", "c2"], "I-22"),
@@ -164,10 +175,20 @@ UNTRUE = {
 
 def ledger(store: Store, acts: list[list[Any]]) -> Acknowledged:
     """These acts, with the ids that this store has given."""
-    session, [other] = store.session("k"), [listed for listed in store.sessions(key="other") if listed.state == "ended"]
+    session, [other] = (
+        store.session("k"),
+        [listed for listed in store.sessions(key="other") if listed.state == "ended"],
+    )
     messages = {message.text: message.id for message in session.transcript()}
-    names = {"session": session.id, "other": other.id, "one": messages["one"], "answer": messages["Once upon"]}
-    return Acknowledged([[fact.format(**names) if isinstance(fact, str) else fact for fact in act] for act in acts])
+    names = {
+        "session": session.id,
+        "other": other.id,
+        "one": messages["one"],
+        "answer": messages["Once upon"],
+    }
+    return Acknowledged(
+        [[fact.format(**names) if isinstance(fact, str) else fact for fact in act] for act in acts]
+    )
 
 
 @pytest.fixture
@@ -183,12 +204,16 @@ def test_a_ledger_of_what_is_so_is_not_contradicted(marked: Store) -> None:
 
 
 @pytest.mark.parametrize("act, number", UNTRUE.values(), ids=UNTRUE.keys())
-def test_what_was_acknowledged_and_is_not_so_is_reported(marked: Store, act: list[Any], number: str) -> None:
+def test_what_was_acknowledged_and_is_not_so_is_reported(
+    marked: Store, act: list[Any], number: str
+) -> None:
     [sentence] = judge(marked, ledger(marked, [*TRUE, act]))
     assert sentence.startswith("acknowledged") and f"({number})" in sentence
 
 
-def test_words_that_were_tried_may_be_missing_but_are_not_there_twice(store: Store, session: Session) -> None:
+def test_words_that_were_tried_may_be_missing_but_are_not_there_twice(
+    store: Store, session: Session
+) -> None:
     """I-2."""
     assert judge(store, Acknowledged(tried=["one", "never"])) == []
     session.append("one")

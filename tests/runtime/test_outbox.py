@@ -55,8 +55,8 @@ def test_what_the_model_does_not_see_is_owed_all_the_same(store):
 
 
 def test_what_was_summed_up_since_is_owed_in_every_process(store, where):
-    """A load begins with the summary: of a turn that it covers, the end alone may come after where the load begins,
-    because something waited in the inbox then.
+    """A load begins with the summary: of a turn that it covers, the end alone may come after where
+    the load begins, because something waited in the inbox then.
     """
     with store.turn("k", "hello", reply_to="ann") as turn:
         turn.say("All of it.")
@@ -97,7 +97,10 @@ def test_one_who_asked_twice_is_owed_one_reply(store):
         store.accept("k", text, reply_to="ann")
     with store.session("k").turn("three", reply_to="bob") as turn:
         turn.say("All of it.")
-    assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [("bob", "All of it."), ("ann", "All of it.")]
+    assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [
+        ("bob", "All of it."),
+        ("ann", "All of it."),
+    ]
 
 
 def test_debts_without_words_hide_no_others(store):
@@ -113,7 +116,9 @@ def test_debts_without_words_hide_no_others(store):
 
 
 def test_a_debt_of_which_every_word_was_retracted_is_not_handed_out(store):
-    """Releases before this one noted debts of silent turns: they stay, and nobody sends an empty reply."""
+    """Releases before this one noted debts of silent turns: they stay, and nobody sends an empty
+    reply.
+    """
     reply(store, "Wrong.")
     session = store.session("k")
     [message] = [message for message in session.transcript() if message.text == "Wrong."]
@@ -163,7 +168,9 @@ def test_many_senders_send_each_reply_once(store, where):
                     sent.append(one.id)
                 one.sent()
 
-    senders = [threading.Thread(target=send, args=(handle,)) for handle in [store, *others, store] * 2]
+    senders = [
+        threading.Thread(target=send, args=(handle,)) for handle in [store, *others, store] * 2
+    ]
     for sender in senders:
         sender.start()
     for sender in senders:

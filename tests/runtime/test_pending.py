@@ -1,4 +1,6 @@
-"""What waits in all sessions: asked of the store, by age, at a cost that is that of what waits (I-4, I-27)."""
+"""What waits in all sessions: asked of the store, by age, at a cost that is that of what waits
+(I-4, I-27).
+"""
 
 import asyncio
 import re
@@ -30,7 +32,9 @@ def all_of(store, limit):
 
 def test_what_waits_is_told_oldest_first_with_its_key_and_session(store):
     for number in range(12):
-        store.accept(f"k{number % 3}", f"message {number}", event_id=f"e{number}", reply_to=f"chat {number}")
+        store.accept(
+            f"k{number % 3}", f"message {number}", event_id=f"e{number}", reply_to=f"chat {number}"
+        )
     with store.turn("k1") as turn:
         turn.say("These are taken.")
     found = all_of(store, 3)
@@ -88,7 +92,9 @@ def test_tenants_see_what_waits_for_them(store, where):
     assert [one.text for one in store.pending()] == ["ours"]
 
 
-@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "5"}, {"after": "nonsense"}, {"after": 5}])
+@pytest.mark.parametrize(
+    "wrong", [{"limit": 0}, {"limit": "5"}, {"after": "nonsense"}, {"after": 5}]
+)
 def test_wrong_arguments_are_refused(store, wrong):
     with pytest.raises(BadArgument):
         store.pending(**wrong)

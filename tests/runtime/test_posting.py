@@ -1,4 +1,6 @@
-"""What comes in and what is owed: receipts, the inbox, the outbox (I-4, I-23; FAULTS A4-A8, A10, C2)."""
+"""What comes in and what is owed: receipts, the inbox, the outbox (I-4, I-23; FAULTS A4-A8, A10,
+C2).
+"""
 
 import random
 import threading
@@ -35,7 +37,9 @@ def test_the_same_event_is_one_message_in_parallel_and_after_a_restart(path):
     with holdfast.open(path) as store:
         receipts = []
         workers = [
-            threading.Thread(target=lambda: receipts.append(store.accept("k", "Hello.", event_id="e1")))
+            threading.Thread(
+                target=lambda: receipts.append(store.accept("k", "Hello.", event_id="e1"))
+            )
             for _ in range(8)
         ]
         for worker in workers:
@@ -78,7 +82,9 @@ def test_a_running_turn_takes_what_came_meanwhile(path):
         store.accept("k", "please")
         assert texts(turn.inbox()) == ["and make it quick", "please"]
         assert turn.inbox() == []
-        assert turn.context() == [{"role": "user", "content": "first\n\nand make it quick\n\nplease"}]
+        assert turn.context() == [
+            {"role": "user", "content": "first\n\nand make it quick\n\nplease"}
+        ]
         turn.say("done")
 
 
@@ -151,7 +157,9 @@ def test_the_return_address_is_fixed_when_the_message_is_accepted(path):
         with store.session("a").turn() as turn:
             store.accept("b", "question of B", reply_to="chat:B")
             turn.say("answer for A")
-        assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [("chat:A", "answer for A")]
+        assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [
+            ("chat:A", "answer for A")
+        ]
 
 
 def test_a_turn_that_did_not_complete_owes_nothing_and_its_error_is_no_speech(path):
@@ -184,7 +192,9 @@ def test_messages_that_wait_over_a_reset_go_on_in_the_new_session(path):
 
 
 def test_hermes_burst_one_slow_turn_and_eight_quick_follow_ups(path):
-    """Five quick messages during one slow turn lost one in three runs of three; here none of eight is lost."""
+    """Five quick messages during one slow turn lost one in three runs of three; here none of eight
+    is lost.
+    """
     with holdfast.open(path) as store:
         with store.turn("k", "slow", event_id="0") as turn:
             for number in range(1, 9):
@@ -198,7 +208,9 @@ def test_hermes_burst_one_slow_turn_and_eight_quick_follow_ups(path):
 
 
 def test_hermes_burst_forty_messages_at_random_gaps(path):
-    """Forty messages from one sender while an agent answers whatever waits: each is in exactly one turn, in order."""
+    """Forty messages from one sender while an agent answers whatever waits: each is in exactly one
+    turn, in order.
+    """
     chance = random.Random(7)
     with holdfast.open(path, durability="process") as store:
         sent, done = threading.Event(), []

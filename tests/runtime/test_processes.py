@@ -1,4 +1,6 @@
-"""Several threads, tasks and processes on one file: nothing lost, no turn within another (I-3, I-6, FAULTS F1-F8)."""
+"""Several threads, tasks and processes on one file: nothing lost, no turn within another (I-3, I-6,
+FAULTS F1-F8).
+"""
 
 import asyncio
 import os
@@ -22,7 +24,9 @@ LIMIT_S = 60
 
 
 def assert_turns_are_whole(session: Session, turns: dict[str, int]) -> None:
-    """Each writer's messages are there, in its own order, each with its answer, and no turn lies within another."""
+    """Each writer's messages are there, in its own order, each with its answer, and no turn lies
+    within another.
+    """
     open_turn = None
     for entry in session.entries():
         if entry.kind == "turn":
@@ -123,7 +127,9 @@ APPENDS = """
 
 
 def test_what_any_process_was_told_is_stored_is_stored(path: Path, store: Store) -> None:
-    """F2, I-3: three processes and this one append to one session; one of them is killed on its way."""
+    """F2, I-3: three processes and this one append to one session; one of them is killed on its
+    way.
+    """
     session = store.session("k")
     with procs.child(APPENDS, path, "a", 150) as a, procs.child(APPENDS, path, "b", 150) as b:
         for each in (a, b):
@@ -160,7 +166,9 @@ RECORDS = """
 
 
 def test_lists_recorded_by_two_processes_at_once_lose_nothing(path: Path, store: Store) -> None:
-    """F2, B5: a recording is guarded by the head it was computed from, and computed again when it moved."""
+    """F2, B5: a recording is guarded by the head it was computed from, and computed again when it
+    moved.
+    """
     store.session("k").append("go")
     with procs.child(RECORDS, path, "a") as a, procs.child(RECORDS, path, "b") as b:
         for each in (a, b):
@@ -171,7 +179,9 @@ def test_lists_recorded_by_two_processes_at_once_lose_nothing(path: Path, store:
             each.end()
     said = [message.text for message in store.session("k").transcript()]
     for name in "ab":
-        assert [text for text in said if text.startswith(name)] == [f"{name}/{n}" for n in range(40)]
+        assert [text for text in said if text.startswith(name)] == [
+            f"{name}/{n}" for n in range(40)
+        ]
     assert len(said) == 81
 
 
@@ -182,7 +192,9 @@ def test_of_two_commits_on_one_head_one_is_refused_and_leaves_no_trace(path: Pat
     world = RealWorld()
 
     def draft(text: str) -> tuple[holdfast.domain.entry.Draft, ...]:
-        return (holdfast.domain.entry.Draft("message", None, mint(world, 0), 0, b"", text.encode()),)
+        return (
+            holdfast.domain.entry.Draft("message", None, mint(world, 0), 0, b"", text.encode()),
+        )
 
     opening = Write("s", draft("opened"), open=Opening("default", "k", 1))
     assert isinstance(engine.commit([(opening,)])[0], Written)
@@ -196,7 +208,8 @@ def test_of_two_commits_on_one_head_one_is_refused_and_leaves_no_trace(path: Pat
         each.close()
 
 
-# Locks ---------------------------------------------------------------------------------------------------------------
+# Locks
+# ---------------------------------------------------------------------------------------------------------------
 
 HOLDS_SQLITE = """
     import apsw
@@ -221,7 +234,9 @@ HOLDS_FILE = """
 """
 
 
-@pytest.mark.parametrize("holder", [HOLDS_SQLITE, HOLDS_FILE], ids=["SQLite's lock", "the fair lock"])
+@pytest.mark.parametrize(
+    "holder", [HOLDS_SQLITE, HOLDS_FILE], ids=["SQLite's lock", "the fair lock"]
+)
 def test_a_lock_held_too_long_is_told_to_the_caller_and_nothing_is_lost(
     path: Path, holder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +253,9 @@ def test_a_lock_held_too_long_is_told_to_the_caller_and_nothing_is_lost(
                     attempt()
                 assert caught.value.code == "store_unavailable"
                 assert str(path) in str(caught.value)
-            assert [message.text for message in session.transcript()] == ["before"], "reading goes on"
+            assert [message.text for message in session.transcript()] == ["before"], (
+                "reading goes on"
+            )
             other.tell()
             other.wait_for("released")
             session.append("after")
@@ -290,7 +307,8 @@ def test_a_process_killed_while_it_holds_the_lock_leaves_it_free(path: Path, sto
     assert [message.text for message in store.session("k").transcript()] == ["free"]
 
 
-# Frozen, forked, owned -----------------------------------------------------------------------------------------------
+# Frozen, forked, owned
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_payload_changed_after_the_call_is_stored_as_it_was(path: Path) -> None:
@@ -384,7 +402,9 @@ def test_a_store_can_be_used_from_several_threads_and_closed_twice(store: Store)
         thread.start()
     for thread in threads:
         thread.join(LIMIT_S)
-    assert sorted(message.text for message in session.transcript()) == sorted(f"m{n}" for n in range(20))
+    assert sorted(message.text for message in session.transcript()) == sorted(
+        f"m{n}" for n in range(20)
+    )
     store.close()
     store.close()
     for use in (lambda: session.append("x"), session.context, lambda: store.session("k")):

@@ -1,4 +1,6 @@
-"""Reading never needs writing (I-18): stores that are opened to be read only, and disks that are full."""
+"""Reading never needs writing (I-18): stores that are opened to be read only, and disks that are
+full.
+"""
 
 import asyncio
 import os
@@ -35,7 +37,9 @@ LIVES = """
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in sorted(folder.iterdir())}
+    return {
+        file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in sorted(folder.iterdir())
+    }
 
 
 def fill(path: Path) -> None:
@@ -67,7 +71,9 @@ READS: dict[str, Callable[[Store], object]] = {
     "pending": lambda store: store.session("k").pending() == [],
     "outbox": lambda store: store.outbox() == [],
     "info": lambda store: store.info().sessions == 1,
-    "check": lambda store: [problem for problem in store.check() if problem.rule != "open-to-others"] == [],
+    "check": lambda store: (
+        [problem for problem in store.check() if problem.rule != "open-to-others"] == []
+    ),
     "entries": lambda store: len(list(store.session("k").entries())) == 5,
 }
 
@@ -111,7 +117,9 @@ def test_a_store_on_a_read_only_disk_is_read(make: Callable[[Path], None], tmp_p
 
 
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
-def test_a_store_in_a_folder_that_may_not_be_written_is_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_store_in_a_folder_that_may_not_be_written_is_read(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
     """By another user, who may read the files and no more."""
     with OpenToAll(tmp_path) as folder:
         make(folder / "agent.db")
@@ -120,10 +128,22 @@ def test_a_store_in_a_folder_that_may_not_be_written_is_read(make: Callable[[Pat
         folder.chmod(0o555)
         assert procs.run(READS_ALL, folder / "agent.db", within=namespaces.OTHER_USER) == ["read"]
         told = subprocess.run(
-            [*namespaces.OTHER_USER, sys.executable, "-m", "holdfast.cli.main", "sessions", "list", "--store",
-             str(folder / "agent.db")], capture_output=True, text=True, cwd=procs.ROOT,
-            env={**os.environ, "PYTHONPATH": str(procs.ROOT / "src")}, check=False,
-        )  # fmt: skip
+            [
+                *namespaces.OTHER_USER,
+                sys.executable,
+                "-m",
+                "holdfast.cli.main",
+                "sessions",
+                "list",
+                "--store",
+                str(folder / "agent.db"),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=procs.ROOT,
+            env={**os.environ, "PYTHONPATH": str(procs.ROOT / "src")},
+            check=False,
+        )
         assert told.returncode == 0 and " k " in f" {told.stdout} ", told.stderr
 
 
@@ -167,8 +187,12 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "append": lambda store: store.session("k").append("x"),
     "record": lambda store: store.session("k").record([{"role": "user", "content": "new"}]),
     "instructions": lambda store: store.session("k").instructions("x"),
-    "label": lambda store: store.session("k").label(next(iter(store.session("k").transcript())).id, a=1),
-    "rewind": lambda store: store.session("k").rewind(next(iter(store.session("k").transcript())).id),
+    "label": lambda store: store.session("k").label(
+        next(iter(store.session("k").transcript())).id, a=1
+    ),
+    "rewind": lambda store: store.session("k").rewind(
+        next(iter(store.session("k").transcript())).id
+    ),
     "fork": lambda store: store.session("k").fork(),
     "end": lambda store: store.session("k").end("x"),
     "erase": lambda store: store.erase(store.session("k").id),
@@ -177,7 +201,11 @@ WRITES: dict[str, Callable[[Store], object]] = {
 
 @pytest.fixture(params=["a file", "PostgreSQL"])
 def where(request: pytest.FixtureRequest, path: Path) -> str:
-    place = str(path) if request.param == "a file" else request.getfixturevalue("databases")(schema=True)
+    place = (
+        str(path)
+        if request.param == "a file"
+        else request.getfixturevalue("databases")(schema=True)
+    )
     with holdfast.open(place) as store, store.turn("k", "a question about whales") as turn:
         turn.say("an answer")
     with holdfast.open(place) as store:
@@ -219,7 +247,9 @@ def test_asyncio_does_the_same(where: str) -> None:
 
 
 def test_a_turn_that_was_left_is_read_as_it_stands_and_nothing_is_settled(path: Path) -> None:
-    script = LIVES.replace('    say("written")', '    turn = store.turn("k", "left")\n    say("written")')
+    script = LIVES.replace(
+        '    say("written")', '    turn = store.turn("k", "left")\n    say("written")'
+    )
     with procs.child(script, path) as one:
         one.wait_for("written")
         one.tell()
@@ -233,7 +263,9 @@ def test_a_turn_that_was_left_is_read_as_it_stands_and_nothing_is_settled(path: 
 
 
 def test_a_database_that_can_only_be_read_is_read(databases: Callable[..., str]) -> None:
-    """By a role that may only select, as a hot standby's are; and the server itself refuses whatever would write."""
+    """By a role that may only select, as a hot standby's are; and the server itself refuses
+    whatever would write.
+    """
     where = databases()
     with holdfast.open(where) as store:
         store.session("k").append("hello")
@@ -247,14 +279,17 @@ def test_a_database_that_can_only_be_read_is_read(databases: Callable[..., str])
 
 
 @pytest.mark.parametrize("read_only", [True])
-def test_what_is_not_there_is_not_made(tmp_path: Path, databases: Callable[..., str], read_only: bool) -> None:
+def test_what_is_not_there_is_not_made(
+    tmp_path: Path, databases: Callable[..., str], read_only: bool
+) -> None:
     for place in (tmp_path / "nothing.db", databases(schema=True)):
         with pytest.raises(StoreUnavailable):
             holdfast.open(place, read_only=read_only)
     assert list(tmp_path.iterdir()) == []
 
 
-# A disk that is full -----------------------------------------------------------------------------------------------
+# A disk that is full
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_can_be_read_though_a_turn_could_not_be_ended(tmp_path: Path) -> None:
@@ -275,11 +310,16 @@ def test_a_full_disk_can_be_read_though_a_turn_could_not_be_ended(tmp_path: Path
             assert session.info().state == "open"
 
 
-def test_a_full_disk_can_be_read_though_the_turn_of_a_dead_process_can_not_be_settled(tmp_path: Path) -> None:
+def test_a_full_disk_can_be_read_though_the_turn_of_a_dead_process_can_not_be_settled(
+    tmp_path: Path,
+) -> None:
     """I-18: its words are there to be read, and its turn is ended when there is room for that."""
     with procs.child(DIES, tmp_path / "agent.db") as other:
         assert other.lines() == ["all of it"]
-    with Faults(trouble="full", times=LASTING, verbs=WRITING) as faults, holdfast.open(tmp_path / "agent.db") as store:
+    with (
+        Faults(trouble="full", times=LASTING, verbs=WRITING) as faults,
+        holdfast.open(tmp_path / "agent.db") as store,
+    ):
         session = store.session("k", create=False)
         faults.fail_at(faults.count + 1)
         assert [message.text for message in session.transcript()] == ["one", "all of it"]

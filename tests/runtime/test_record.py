@@ -1,4 +1,6 @@
-"""What `Session.record` promises on a real store: nothing lost, nothing doubled, the list is the context (I-12)."""
+"""What `Session.record` promises on a real store: nothing lost, nothing doubled, the list is the
+context (I-12).
+"""
 
 import asyncio
 import copy
@@ -64,11 +66,16 @@ def stored(session: Session) -> list[Any]:
     return [message.payload for message in session.transcript()]
 
 
-# The shapes of the public defects ------------------------------------------------------------------------------------
+# The shapes of the public defects
+# ------------------------------------------------------------------------------------
 
 
-def test_hermes_44837_a_flush_after_a_merging_repair_still_stores_the_answer(session: Session) -> None:
-    """B1: repair merges two users, the list shrinks by one, and a position would now point past its end."""
+def test_hermes_44837_a_flush_after_a_merging_repair_still_stores_the_answer(
+    session: Session,
+) -> None:
+    """B1: repair merges two users, the list shrinks by one, and a position would now point past its
+    end.
+    """
     messages = [user("one"), assistant("1"), user("two"), user("three")]
     session.record(messages)
     messages[2]["content"] += "\n\n" + messages.pop()["content"]
@@ -83,21 +90,36 @@ def test_hermes_44837_a_flush_after_a_merging_repair_still_stores_the_answer(ses
     assert said(session)[-2:] == ["to both", "four"]
 
 
-def test_hermes_43936_46053_a_list_shorter_than_its_history_still_stores_its_tail(session: Session) -> None:
-    """B1: after a compaction the list is shorter than what was flushed; its tail is new all the same."""
+def test_hermes_43936_46053_a_list_shorter_than_its_history_still_stores_its_tail(
+    session: Session,
+) -> None:
+    """B1: after a compaction the list is shorter than what was flushed; its tail is new all the
+    same.
+    """
     history = [message for n in range(30) for message in (user(f"q{n}"), assistant(f"a{n}"))]
     session.record(history)
-    shorter = [user("Summary of what was said."), *copy.deepcopy(history[-4:]), user("go on"), assistant("on I go")]
+    shorter = [
+        user("Summary of what was said."),
+        *copy.deepcopy(history[-4:]),
+        user("go on"),
+        assistant("on I go"),
+    ]
     other = again(session)
     assert len(other.record(shorter).new) == 3
-    assert said(session) == [m["content"] for m in history] + ["Summary of what was said.", "go on", "on I go"]
+    assert said(session) == [m["content"] for m in history] + [
+        "Summary of what was said.",
+        "go on",
+        "on I go",
+    ]
     assert said(session).count("q28") == 1
     assert list(session.context())[-1] == assistant("on I go")
     assert other.record(shorter).new == ()
 
 
 def test_hermes_two_overlapping_turns_on_one_agent_lose_neither(store: Store) -> None:
-    """B2: two turns work on copies of one list and flush in turn; both answers are in the transcript, each once."""
+    """B2: two turns work on copies of one list and flush in turn; both answers are in the
+    transcript, each once.
+    """
     handle = store.session("k")
     shared = [user("hello"), assistant("hi")]
     handle.record(shared)
@@ -114,7 +136,9 @@ def test_hermes_two_overlapping_turns_on_one_agent_lose_neither(store: Store) ->
 
 
 def test_hermes_overlapping_turns_on_one_handle_lose_neither(session: Session) -> None:
-    """B2: the same with one shared handle, as a cached agent has it: its memory is of whoever recorded last."""
+    """B2: the same with one shared handle, as a cached agent has it: its memory is of whoever
+    recorded last.
+    """
     shared = [user("hello"), assistant("hi")]
     session.record(shared)
     one, two = copy.deepcopy(shared), copy.deepcopy(shared)
@@ -129,8 +153,12 @@ def test_hermes_overlapping_turns_on_one_handle_lose_neither(session: Session) -
     assert {"first", "second"} <= set(said(session))
 
 
-def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_to_be_stored(session: Session) -> None:
-    """B1: what an early flush stored is popped from the list again; the cursor of then would skip the answer."""
+def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_to_be_stored(
+    session: Session,
+) -> None:
+    """B1: what an early flush stored is popped from the list again; the cursor of then would skip
+    the answer.
+    """
     messages = [user("do it"), assistant("(empty)"), user("You returned nothing, go on.")]
     session.record(messages)
     del messages[1:]
@@ -140,7 +168,8 @@ def test_hermes_31507_scaffolding_popped_after_an_early_flush_leaves_the_answer_
     assert list(session.context()) == [user("do it"), assistant("done")]
 
 
-# Laws ----------------------------------------------------------------------------------------------------------------
+# Laws
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_recording_a_list_again_moves_nothing(session: Session) -> None:
@@ -162,14 +191,20 @@ def test_the_ids_of_what_was_new_are_those_of_the_transcript(session: Session) -
 
 def test_payloads_come_back_byte_for_byte(session: Session) -> None:
     """I-14: what is stored is what was presented, odd keys and odd characters included."""
-    odd = {"role": "user", "content": "nul \0, lone \udcff, 🦀", "x_trace": {"n": [1, 2.5, None, True]}}
+    odd = {
+        "role": "user",
+        "content": "nul \0, lone \udcff, 🦀",
+        "x_trace": {"n": [1, 2.5, None, True]},
+    }
     session.record([odd, assistant("ok")])
     assert stored(session) == [odd, assistant("ok")]
     assert stored(again(session)) == [odd, assistant("ok")]
 
 
 def test_words_before_a_call_are_known_apart_and_together(session: Session) -> None:
-    """The view shows words and a call of one speaker as one message; an agent's own list may go on having two."""
+    """The view shows words and a call of one speaker as one message; an agent's own list may go on
+    having two.
+    """
     messages = [user("a"), assistant("I look."), call("c1"), result("c1", "out"), assistant("b")]
     head = session.record(messages).head
     together = {**call("c1"), "content": "I look."}
@@ -181,7 +216,9 @@ def test_words_before_a_call_are_known_apart_and_together(session: Session) -> N
 
 
 def test_agents_that_load_and_record_in_turn_double_nothing(session: Session) -> None:
-    """I-12, B2: what one handle has hidden with its list, the other still presents, merged with its neighbours."""
+    """I-12, B2: what one handle has hidden with its list, the other still presents, merged with its
+    neighbours.
+    """
     other = again(session)
     session.append("go")
     mine = [*session.context(), assistant("a/0")]
@@ -216,7 +253,9 @@ def test_a_shortened_tool_output_changes_the_view_and_not_the_transcript(session
     assert list(again(session).context()) == messages
 
 
-def test_a_changed_system_message_is_a_new_version_of_the_instructions_and_no_message(session: Session) -> None:
+def test_a_changed_system_message_is_a_new_version_of_the_instructions_and_no_message(
+    session: Session,
+) -> None:
     session.record([system("Be kind."), user("a")])
     session.record([system("Be brief."), user("a")])
     assert session.instructions() == "Be brief."
@@ -248,33 +287,53 @@ def test_marks_the_caller_puts_on_its_messages_make_nothing_new(session: Session
 
 def test_the_objects_of_an_sdk_are_recorded_like_their_dicts(session: Session) -> None:
     asked = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-    reply = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [asked]})
+    reply = ChatCompletionMessage.model_validate(
+        {"role": "assistant", "content": None, "tool_calls": [asked]}
+    )
     words = ChatCompletionMessage.model_validate({"role": "assistant", "content": "done"})
     messages = [user("a"), reply, result("c1", "out"), words]
     head = session.record(messages).head
     assert stored(session) == [user("a"), call("c1"), result("c1", "out"), assistant("done")]
     assert session.record(messages).head == head
-    assert session.record([user("a"), call("c1"), result("c1", "out"), assistant("done")]).head == head
+    assert (
+        session.record([user("a"), call("c1"), result("c1", "out"), assistant("done")]).head == head
+    )
 
 
 ANTHROPIC: list[Payload] = [
     user("look"),
-    {"role": "assistant", "content": [{"type": "text", "text": "I look."},
-                                      {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "bin etc"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "bin etc"}],
+    },
     {"role": "assistant", "content": [{"type": "text", "text": "bin and etc"}]},
-]  # fmt: skip
+]
 
 RESPONSES: list[Payload] = [
     {"role": "user", "content": "look"},
     {"type": "function_call", "call_id": "t1", "name": "ls", "arguments": '{"path": "/"}'},
     {"type": "function_call_output", "call_id": "t1", "output": "bin etc"},
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "bin and etc"}]},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "bin and etc"}],
+    },
 ]
 
 
-@pytest.mark.parametrize(("format", "messages"), [("anthropic", ANTHROPIC), ("openai.responses", RESPONSES)])
-def test_lists_of_other_formats_are_recorded_alike(session: Session, format: str, messages: list[Payload]) -> None:
+@pytest.mark.parametrize(
+    ("format", "messages"), [("anthropic", ANTHROPIC), ("openai.responses", RESPONSES)]
+)
+def test_lists_of_other_formats_are_recorded_alike(
+    session: Session, format: str, messages: list[Payload]
+) -> None:
     messages = copy.deepcopy(messages)
     for end in range(1, len(messages) + 1):
         assert len(session.record(messages[:end], format=format).new) == 1
@@ -283,14 +342,18 @@ def test_lists_of_other_formats_are_recorded_alike(session: Session, format: str
     head = session.info().head
     for handle in (session, again(session)):
         assert handle.record(copy.deepcopy(messages), format=format) == holdfast.Recorded((), head)
-        assert handle.record(list(handle.context(format)), format=format) == holdfast.Recorded((), head)
+        assert handle.record(list(handle.context(format)), format=format) == holdfast.Recorded(
+            (), head
+        )
     shorter = [*copy.deepcopy(messages[:1]), *copy.deepcopy(messages[-1:]), user("and now?")]
     assert len(session.record(shorter, format=format).new) == 1
     assert list(session.context(format)) == shorter
     assert stored(session) == [*messages, user("and now?")]
 
 
-def test_a_context_of_another_format_recorded_in_it_stores_only_what_is_new(session: Session) -> None:
+def test_a_context_of_another_format_recorded_in_it_stores_only_what_is_new(
+    session: Session,
+) -> None:
     """A provider switch: the list of one format goes on in another."""
     session.record([user("look"), call("t1"), result("t1", "bin"), assistant("bin")])
     switched = [*session.context("anthropic"), user("and now?")]
@@ -307,8 +370,12 @@ def test_a_context_of_another_format_recorded_in_it_stores_only_what_is_new(sess
         pytest.param(7, id="a number for a list"),
         pytest.param([user("ok"), 7], id="a number for a message"),
         pytest.param([user("ok"), None], id="nothing for a message"),
-        pytest.param([user("ok"), {"role": "user", "content": float("nan")}], id="not a JSON number"),
-        pytest.param([user("ok"), {"role": "user", "content": [{"type": "text", "text": b"x"}]}], id="bytes"),
+        pytest.param(
+            [user("ok"), {"role": "user", "content": float("nan")}], id="not a JSON number"
+        ),
+        pytest.param(
+            [user("ok"), {"role": "user", "content": [{"type": "text", "text": b"x"}]}], id="bytes"
+        ),
         pytest.param([user("ok"), {"role": "user", 7: "x"}], id="a key that is no string"),
         pytest.param([user("ok"), {"role": "wizard", "content": "x"}], id="an unknown role"),
         pytest.param([user("ok"), {"content": "x"}], id="no role"),
@@ -352,7 +419,9 @@ def test_what_a_turn_has_stored_is_recognised_in_the_callers_list(session: Sessi
     assert said(session) == ["hello", "hi", "how are you?", "fine", "good"]
 
 
-def test_a_message_loaded_here_and_hidden_by_another_handle_is_not_stored_again(store: Store, tmp_path: Path) -> None:
+def test_a_message_loaded_here_and_hidden_by_another_handle_is_not_stored_again(
+    store: Store, tmp_path: Path
+) -> None:
     """I-12: a handle knows what it has given out, whatever others do to the view meanwhile."""
     first = store.session("k")
     messages = [user("a"), assistant("b"), user("c"), assistant("d")]
@@ -368,7 +437,9 @@ def test_a_message_loaded_here_and_hidden_by_another_handle_is_not_stored_again(
 
 
 def test_a_list_changed_while_it_is_being_recorded_is_stored_as_it_was(tmp_path: Path) -> None:
-    """F7, I-3: frozen at the call, also when another writer came first and the recording is judged anew."""
+    """F7, I-3: frozen at the call, also when another writer came first and the recording is judged
+    anew.
+    """
 
     async def race() -> list[str]:
         async with holdfast.open_async(tmp_path / "agent.db", durability="process") as store:
@@ -407,10 +478,19 @@ CARRY_ON = """
 """
 
 
-def test_a_list_reloaded_in_another_process_carries_on_where_it_was(store: Store, tmp_path: Path) -> None:
+def test_a_list_reloaded_in_another_process_carries_on_where_it_was(
+    store: Store, tmp_path: Path
+) -> None:
     """B4, I-9: the other process computes the same context, and recording it back adds nothing."""
     session = store.session("k")
-    messages = [system("Be kind."), user("a"), user("b"), call("c1"), result("c1", "long output"), assistant("yes")]
+    messages = [
+        system("Be kind."),
+        user("a"),
+        user("b"),
+        call("c1"),
+        result("c1", "long output"),
+        assistant("yes"),
+    ]
     session.record(messages)
     messages[4]["content"] = "long…"
     del messages[1]
@@ -425,9 +505,16 @@ def test_a_list_reloaded_in_another_process_carries_on_where_it_was(store: Store
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(tmp_path: Path, more: int) -> None:
-    """I-12: the turn that had taken it died unused and gave it back, after it was recorded; the view has moved it."""
-    with holdfast.open(tmp_path / "agent.db") as store, holdfast.open(tmp_path / "agent.db") as other:
+def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
+    tmp_path: Path, more: int
+) -> None:
+    """I-12: the turn that had taken it died unused and gave it back, after it was recorded; the
+    view has moved it.
+    """
+    with (
+        holdfast.open(tmp_path / "agent.db") as store,
+        holdfast.open(tmp_path / "agent.db") as other,
+    ):
         session = store.session("k")
         session.append("one")
         dying = other.session("k").turn("two")

@@ -1,11 +1,14 @@
-"""Two agents on one store change their lists in every known way and record them in turn (I-12, FAULTS B1-B7).
+"""Two agents on one store change their lists in every known way and record them in turn (I-12,
+FAULTS B1-B7).
 
-After every step: every message ever presented is in the transcript exactly once, in the order in which it was first
-presented; the context is the list that was recorded last, up to repair; recording it again moves nothing, from the
-same handle, from one without memory, and from what the store itself hands out.
+After every step: every message ever presented is in the transcript exactly once, in the order in
+which it was first presented; the context is the list that was recorded last, up to repair;
+recording it again moves nothing, from the same handle, from one without memory, and from what the
+store itself hands out.
 
-The limits that `reconcile` states are kept out of it: between dropping and recording, nothing is said that equals what
-was dropped; only the first agent repeats texts; a memory is lost only with the list, or while the view is the list.
+The limits that `reconcile` states are kept out of it: between dropping and recording, nothing is
+said that equals what was dropped; only the first agent repeats texts; a memory is lost only with
+the list, or while the view is the list.
 """
 
 import copy
@@ -19,7 +22,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import holdfast
 from holdfast import Session
@@ -48,7 +57,9 @@ class Truth:
 
 
 class Item:
-    """A payload in a caller's list, and the truths it shows. `settled`: recorded since its last change."""
+    """A payload in a caller's list, and the truths it shows. `settled`: recorded since its last
+    change.
+    """
 
     def __init__(self, payload: Payload, truths: list[Truth], *, settled: bool = False) -> None:
         self.payload, self.truths, self.settled = payload, truths, settled
@@ -58,7 +69,9 @@ class Item:
         return str(self.payload["role"])
 
     def takes_in(self, other: "Item") -> bool:
-        """Whether repair shows the two as one: words of one role, and words before the call of the same speaker."""
+        """Whether repair shows the two as one: words of one role, and words before the call of the
+        same speaker.
+        """
         return self.role == other.role != "tool" and "tool_calls" not in self.payload
 
 
@@ -78,7 +91,11 @@ def joined(items: list[Item]) -> list[Item]:
     out: list[Item] = []
     for item in items:
         if out and out[-1].takes_in(item):
-            texts = [payload["content"] for payload in (out[-1].payload, item.payload) if payload["content"]]
+            texts = [
+                payload["content"]
+                for payload in (out[-1].payload, item.payload)
+                if payload["content"]
+            ]
             payload = {**out[-1].payload, **item.payload, "content": "\n\n".join(texts)}
             out[-1] = Item(payload, out[-1].truths + item.truths)
         else:
@@ -173,7 +190,8 @@ class Agents(RuleBasedStateMachine):
     @flushing
     def merge_a_known_user_with_a_new_one(self, who: int, repeated: bool, in_place: bool) -> None:
         if self.lists[who] and self.lists[who][-1].role == "user":
-            # Equal texts inside a merged one, seen by somebody with an older view, can't be told apart: a stated limit.
+            # Equal texts inside a merged one, seen by somebody with an older view, can't be told
+            # apart: a stated limit.
             self.say(who, repeated and not self.lists[1 - who], "user")
             self._merge(who, len(self.lists[who]) - 2, in_place=in_place)
 
@@ -243,7 +261,8 @@ class Agents(RuleBasedStateMachine):
         loaded = [payload for payload in self.handles[who].context() if payload["role"] != "system"]
         shown = joined(self.view)
         self.lists[who] = [
-            Item(payload, item.truths, settled=True) for payload, item in zip(loaded, shown, strict=True)
+            Item(payload, item.truths, settled=True)
+            for payload, item in zip(loaded, shown, strict=True)
         ]
         self.dropped[who] = False
 
@@ -276,19 +295,25 @@ class Agents(RuleBasedStateMachine):
             for truth in item.truths:
                 truth.presented = True
         self.expected += fresh
-        self.view = [Item(copy.deepcopy(item.payload), list(item.truths)) for item in self.lists[who]]
+        self.view = [
+            Item(copy.deepcopy(item.payload), list(item.truths)) for item in self.lists[who]
+        ]
         self.last, self.dropped[who] = who, False
         assert len(recorded.new) == len(fresh)
         self._check(self.handles[who], presented, recorded.head)
 
     def _check(self, handle: Session, presented: list[Payload], head: int) -> None:
-        assert [message.payload for message in handle.transcript()] == [truth.payload for truth in self.expected]
+        assert [message.payload for message in handle.transcript()] == [
+            truth.payload for truth in self.expected
+        ]
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         shown = [item.payload for item in joined(self.view)]
         other = self.stores[1 - self.last].session(self.key)
         for reader in (handle, other):
             context = reader.context()
-            assert [bare(payload) for payload in context] == [bare(payload) for payload in system + shown]
+            assert [bare(payload) for payload in context] == [
+                bare(payload) for payload in system + shown
+            ]
             assert check("openai.chat", [bare(payload) for payload in context]) == []
         assert handle.record(presented) == holdfast.Recorded((), head)
         assert other.record(copy.deepcopy(presented)) == holdfast.Recorded((), head)

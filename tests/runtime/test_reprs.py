@@ -1,4 +1,6 @@
-"""What is printed says what it is: which store, which turn and how it stands, never an address in memory."""
+"""What is printed says what it is: which store, which turn and how it stands, never an address in
+memory.
+"""
 
 import asyncio
 
@@ -22,7 +24,10 @@ def test_everything_a_caller_holds_says_what_it_is(tmp_path):
         assert repr(store) == f"<Store {place} tenant='blue'>"
         assert repr(turn) == f"<Turn {turn.id} ended>"
         assert repr(session) == f"<Session {session.id[:8]} key='k' epoch=1>"
-        assert repr(receipt) == f"Receipt(session_id='{session.id}', message_id='{receipt.message_id}', again=False)"
+        assert (
+            repr(receipt)
+            == f"Receipt(session_id='{session.id}', message_id='{receipt.message_id}', again=False)"
+        )
         assert repr(context[:1]) == repr([{"role": "user", "content": "Hello"}])
         [owed] = store.outbox()
         assert "'room 7'" in repr(owed) and "'Hi!'" in repr(owed)
@@ -57,5 +62,8 @@ def test_no_password_is_printed():
 
 def test_public_names_say_that_they_are_public():
     assert repr(holdfast.Page) == "<class 'holdfast.Page'>"
-    assert repr(holdfast.parts.Text("x")) == "Text(text='x')" and holdfast.parts.Text.__module__ == "holdfast.parts"
+    assert (
+        repr(holdfast.parts.Text("x")) == "Text(text='x')"
+        and holdfast.parts.Text.__module__ == "holdfast.parts"
+    )
     assert Usage is holdfast.Usage and issubclass(errors.BadArgument, holdfast.HoldfastError)

@@ -26,7 +26,9 @@ def source(tmp_path: Path) -> Path:
         session = store.session("k")
         session.instructions("Be kind.")
         for number in range(6):
-            with session.turn(f"question {number}\ud800\0", event_id=f"e{number}", reply_to="somebody") as turn:
+            with session.turn(
+                f"question {number}\ud800\0", event_id=f"e{number}", reply_to="somebody"
+            ) as turn:
                 turn.call("look", "{}", call_id=f"c{number}")
                 turn.result(f"c{number}", "found " * 9000)
                 turn.say(f"answer {number}")
@@ -37,7 +39,12 @@ def source(tmp_path: Path) -> Path:
 
 
 def written(source: Path, to: Path, session: str = "key:k") -> Path:
-    assert command("export", session, "--as", "holdfast", "--out", str(to), "--store", str(source)).code == 0
+    assert (
+        command(
+            "export", session, "--as", "holdfast", "--out", str(to), "--store", str(source)
+        ).code
+        == 0
+    )
     return to
 
 
@@ -50,7 +57,9 @@ def test_a_restored_session_is_the_same_session(source: Path, tmp_path: Path) ->
         one, other = old.session("k"), new.session("k", create=False)
         assert raw_entries(new, other.id) == raw_entries(old, one.id)
         assert other.id == one.id and list(other.context()) == list(one.context())
-        assert [message.id for message in other.pending()] == [message.id for message in one.pending()]
+        assert [message.id for message in other.pending()] == [
+            message.id for message in one.pending()
+        ]
         owed = [(debt.text, debt.reply_to) for debt in new.outbox()]
         assert owed == [(debt.text, debt.reply_to) for debt in old.outbox()]
         assert new.accept("k", "waits", event_id="w").again
@@ -58,7 +67,9 @@ def test_a_restored_session_is_the_same_session(source: Path, tmp_path: Path) ->
         assert not found, "\n".join(found)
 
 
-def test_restoring_again_adds_nothing_and_a_longer_one_adds_what_is_new(source: Path, tmp_path: Path) -> None:
+def test_restoring_again_adds_nothing_and_a_longer_one_adds_what_is_new(
+    source: Path, tmp_path: Path
+) -> None:
     first = written(source, tmp_path / "first.jsonl")
     with holdfast.open(source) as store:
         with store.session("k").turn("more") as turn:
@@ -104,10 +115,14 @@ def test_a_fork_is_restored_with_the_past_that_it_shared(source: Path, tmp_path:
         texts = [message.text for message in fork.transcript()]
     with holdfast.open(tmp_path / "new.db") as new:
         restore(new, written(source, tmp_path / "b.jsonl", "key:branch"))
-        assert [message.text for message in new.session("branch", create=False).transcript()] == texts
+        assert [
+            message.text for message in new.session("branch", create=False).transcript()
+        ] == texts
 
 
-def test_a_line_that_was_cut_is_told_and_the_store_stays_sound(source: Path, tmp_path: Path) -> None:
+def test_a_line_that_was_cut_is_told_and_the_store_stays_sound(
+    source: Path, tmp_path: Path
+) -> None:
     lines = written(source, tmp_path / "k.jsonl")
     lines.write_bytes(lines.read_bytes()[:-200])
     with holdfast.open(tmp_path / "new.db") as new:
@@ -154,7 +169,9 @@ def test_a_reply_that_was_sent_is_not_owed_again(source: Path, tmp_path: Path) -
 
 def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "long.db") as store:
-        store.session("k").append_all([{"role": "user", "content": f"{number}"} for number in range(1100)])
+        store.session("k").append_all(
+            [{"role": "user", "content": f"{number}"} for number in range(1100)]
+        )
     lines = written(tmp_path / "long.db", tmp_path / "k.jsonl")
     with open(lines, "a") as file:
         file.write('{"seq": 7}\n')
@@ -164,7 +181,9 @@ def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_pa
         assert list(new.sessions()) == []
 
 
-def test_a_log_is_arranged_once_however_many_pages_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_arranged_once_however_many_pages_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with holdfast.open(tmp_path / "hidden.db", durability="process") as store:
         hidden(store, store.session("k"), 40)
     lines = written(tmp_path / "hidden.db", tmp_path / "k.jsonl")
@@ -207,7 +226,11 @@ def changed(lines: Path, number: int, how: Callable[[dict[str, Any]], Any]) -> P
 
 
 def line_of(lines: Path, kind: str) -> int:
-    return next(at for at, told in enumerate(lines.read_text().splitlines()) if json.loads(told).get("kind") == kind)
+    return next(
+        at
+        for at, told in enumerate(lines.read_text().splitlines())
+        if json.loads(told).get("kind") == kind
+    )
 
 
 CRAFTED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -235,7 +258,9 @@ CRAFTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CRAFTED)
-def test_a_crafted_line_is_refused_and_nothing_is_written(source: Path, tmp_path: Path, case: str) -> None:
+def test_a_crafted_line_is_refused_and_nothing_is_written(
+    source: Path, tmp_path: Path, case: str
+) -> None:
     kind, change = CRAFTED[case]
     lines = written(source, tmp_path / "k.jsonl")
     crafted = changed(lines, line_of(lines, kind), lambda entry: entry.update(change))
@@ -246,11 +271,15 @@ def test_a_crafted_line_is_refused_and_nothing_is_written(source: Path, tmp_path
 
 
 @pytest.mark.parametrize("digits", [5_000, 100_000])
-def test_a_number_of_thousands_of_digits_is_refused(source: Path, tmp_path: Path, digits: int) -> None:
+def test_a_number_of_thousands_of_digits_is_refused(
+    source: Path, tmp_path: Path, digits: int
+) -> None:
     lines = written(source, tmp_path / "k.jsonl")
     told = lines.read_text().splitlines()
     at = line_of(lines, "message")
-    told[at] = json.dumps({**json.loads(told[at]), "body": {"role": "user", "content": "x", "n": "HERE"}})
+    told[at] = json.dumps(
+        {**json.loads(told[at]), "body": {"role": "user", "content": "x", "n": "HERE"}}
+    )
     lines.write_text("\n".join(told).replace('"HERE"', "9" * digits) + "\n")
     with holdfast.open(tmp_path / "new.db") as new:
         with pytest.raises(Damaged):
@@ -258,18 +287,26 @@ def test_a_number_of_thousands_of_digits_is_refused(source: Path, tmp_path: Path
         assert list(new.sessions()) == []
 
 
-@pytest.mark.parametrize("change", [{"key": 7}, {"key": ""}, {"key": ["k"]}, {"id": 5}, {"id": "../x"}, {"id": None}])
+@pytest.mark.parametrize(
+    "change", [{"key": 7}, {"key": ""}, {"key": ["k"]}, {"id": 5}, {"id": "../x"}, {"id": None}]
+)
 def test_a_crafted_name_is_refused(source: Path, tmp_path: Path, change: dict[str, Any]) -> None:
-    crafted = changed(written(source, tmp_path / "k.jsonl"), 0, lambda header: header["session"].update(change))
+    crafted = changed(
+        written(source, tmp_path / "k.jsonl"), 0, lambda header: header["session"].update(change)
+    )
     with holdfast.open(tmp_path / "new.db") as new:
         with pytest.raises(Damaged):
             restore(new, crafted)
         assert list(new.sessions()) == []
 
 
-def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(source: Path, tmp_path: Path) -> None:
+def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(
+    source: Path, tmp_path: Path
+) -> None:
     lines = written(source, tmp_path / "k.jsonl")
-    crafted = changed(lines, 0, lambda header: header["standing"].update(fence=2**63 - 1, base=2**60))
+    crafted = changed(
+        lines, 0, lambda header: header["standing"].update(fence=2**63 - 1, base=2**60)
+    )
     with holdfast.open(tmp_path / "new.db") as new:
         restore(new, crafted, outbox=True)
         with new.session("k", create=False).turn("next") as turn:
@@ -280,7 +317,9 @@ def test_a_fence_that_is_out_of_reach_does_not_stop_the_next_turn(source: Path, 
 
 
 def test_what_another_tenant_has_is_as_if_it_were_not_there(source: Path, tmp_path: Path) -> None:
-    """I-19: an export of a session that somebody else has comes in as it would without them, and they keep theirs."""
+    """I-19: an export of a session that somebody else has comes in as it would without them, and
+    they keep theirs.
+    """
     with holdfast.open(source) as store:
         with store.session("k").turn("sent", reply_to="ann") as turn:
             turn.say("as it was said")
@@ -297,10 +336,20 @@ def test_what_another_tenant_has_is_as_if_it_were_not_there(source: Path, tmp_pa
         more = ("--tenant", "mallory", "--with-outbox")
         told = [command("import", file, "--into", into, *more) for into in (shared, alone)]
         assert told[0] == told[1] and told[0].code == 0
-    with holdfast.open(shared, tenant="mallory") as mallory, holdfast.open(alone, tenant="mallory") as free:
+    with (
+        holdfast.open(shared, tenant="mallory") as mallory,
+        holdfast.open(alone, tenant="mallory") as free,
+    ):
         [mine], [own] = mallory.sessions(), free.sessions()
-        assert (mine.key, mine.head, mine.state) == (own.key, own.head, own.state) and mine.id != own.id
-        texts = [[message.text for message in store.session("k").transcript()] for store in (mallory, free)]
+        assert (mine.key, mine.head, mine.state) == (
+            own.key,
+            own.head,
+            own.state,
+        ) and mine.id != own.id
+        texts = [
+            [message.text for message in store.session("k").transcript()]
+            for store in (mallory, free)
+        ]
         assert texts[0] == texts[1] and texts[0][-1] == "more"
         assert [owed.text for owed in mallory.outbox()] == [owed.text for owed in free.outbox()]
         found = judge(mallory)

@@ -1,4 +1,6 @@
-"""Retention: what is old goes, many sessions at once, and what is left is as small as what is left (I-21, I-24)."""
+"""Retention: what is old goes, many sessions at once, and what is left is as small as what is left
+(I-21, I-24).
+"""
 
 import contextlib
 import random
@@ -21,9 +23,11 @@ from procs import child
 OLD_S = -40 * 86_400
 
 
-def told(where: str, number: int, *, say: str = "word", forked: bool = False, **options: Any) -> list[str]:
-    """So many sessions that had their last news forty days ago, each with an event, a debt and something waiting; with
-    `forked` each one shares the past of the one before.
+def told(
+    where: str, number: int, *, say: str = "word", forked: bool = False, **options: Any
+) -> list[str]:
+    """So many sessions that had their last news forty days ago, each with an event, a debt and
+    something waiting; with `forked` each one shares the past of the one before.
     """
     world = HandWorld()
     world.ahead_s = OLD_S
@@ -47,7 +51,11 @@ def erased(store: holdfast.Store, ids: list[str]) -> list[bool]:
 
 def files_with(where: str, word: str = CANARY) -> list[str]:
     place = Path(where)
-    return [file.name for file in place.parent.iterdir() if word.lower().encode() in file.read_bytes().lower()]
+    return [
+        file.name
+        for file in place.parent.iterdir()
+        if word.lower().encode() in file.read_bytes().lower()
+    ]
 
 
 class Counted:
@@ -89,9 +97,13 @@ class Counted:
         return sum(each.startswith(word) for transaction in self.written for each in transaction)
 
 
-def counts(where: str, number: int, patch: pytest.MonkeyPatch, **options: Any) -> tuple[int, Counted]:
+def counts(
+    where: str, number: int, patch: pytest.MonkeyPatch, **options: Any
+) -> tuple[int, Counted]:
     told(where, number, **options)
-    with holdfast.open(where, **{name: value for name, value in options.items() if name == "tenant"}) as store:
+    with holdfast.open(
+        where, **{name: value for name, value in options.items() if name == "tenant"}
+    ) as store:
         store.retain(30)  # whose sessions they are is asked once in the life of a process
         with patch.context() as within:
             counted = Counted(store, within)
@@ -99,8 +111,12 @@ def counts(where: str, number: int, patch: pytest.MonkeyPatch, **options: Any) -
         return len(counted.asked), counted
 
 
-def test_a_retention_asks_for_many_sessions_what_it_asks_for_one(where: str, monkeypatch: pytest.MonkeyPatch):
-    """On a server no question is for one session; from a file each session is read three times, and no more."""
+def test_a_retention_asks_for_many_sessions_what_it_asks_for_one(
+    where: str, monkeypatch: pytest.MonkeyPatch
+):
+    """On a server no question is for one session; from a file each session is read three times, and
+    no more.
+    """
     few, _ = counts(where, 3, monkeypatch, tenant="few")
     many, _ = counts(where, 30, monkeypatch, tenant="many")
     assert many - few <= (27 * 3 if "://" not in where else 0)
@@ -116,8 +132,12 @@ def test_many_sessions_are_erased_in_few_transactions(where: str, monkeypatch: p
         assert counted.times("COMMIT") <= 12, "each is followed by what scrubs the file"
 
 
-def test_a_retention_looks_at_nothing_that_was_erased_before(where: str, monkeypatch: pytest.MonkeyPatch):
-    """However many sessions are long gone, the next one costs the same: no page of it has one of them."""
+def test_a_retention_looks_at_nothing_that_was_erased_before(
+    where: str, monkeypatch: pytest.MonkeyPatch
+):
+    """However many sessions are long gone, the next one costs the same: no page of it has one of
+    them.
+    """
     monkeypatch.setattr(erase, "BATCH", 2)
     told(where, 9)
     pages: list[list[str]] = []
@@ -136,7 +156,9 @@ def test_a_retention_looks_at_nothing_that_was_erased_before(where: str, monkeyp
     assert pages == [[], []]
 
 
-def test_erasing_a_session_looks_at_no_fork_but_its_own(where: str, monkeypatch: pytest.MonkeyPatch):
+def test_erasing_a_session_looks_at_no_fork_but_its_own(
+    where: str, monkeypatch: pytest.MonkeyPatch
+):
     with holdfast.open(where) as store:
         asked = []
         for forks in (1, 12):
@@ -173,7 +195,9 @@ def test_a_chain_of_old_forks_goes_as_a_whole(where: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("batch", [1, 2, 500])
-def test_all_that_a_young_fork_shares_is_kept(where: str, monkeypatch: pytest.MonkeyPatch, batch: int):
+def test_all_that_a_young_fork_shares_is_kept(
+    where: str, monkeypatch: pytest.MonkeyPatch, batch: int
+):
     """In whatever order and company its ancestors are met; a branch that nobody needs goes."""
     ids = told(where, 6, forked=True)
     monkeypatch.setattr(erase, "BATCH", batch)
@@ -218,7 +242,9 @@ RETAINS = """
 
 
 def test_a_retention_that_was_killed_is_resumed(where: str):
-    """At any point: each session is as it was or erased whole, and the next retention erases the rest."""
+    """At any point: each session is as it was or erased whole, and the next retention erases the
+    rest.
+    """
     ids = told(where, 30, say=CANARY)
     for left in (3, 12):
         with child(RETAINS, where, left) as other:
@@ -253,7 +279,8 @@ def test_what_a_killed_retention_left_in_the_files_goes_with_the_next(tmp_path: 
     with child(UNSCRUBBED, where) as other:
         other.end(code=-signal.SIGKILL)
     with holdfast.open(where) as store:
-        assert any(erased(store, ids)) and files_with(where, CANARY[-8:])  # an index shortens what words have in common
+        # an index shortens what words have in common
+        assert any(erased(store, ids)) and files_with(where, CANARY[-8:])
         store.retain(30, preview=False)
         assert erased(store, ids) == [True] * 5 and files_with(where, CANARY[-8:]) == []
 
@@ -276,7 +303,9 @@ def test_a_retention_that_somebody_stands_in_the_way_of_says_so_until_it_is_done
         assert erased(store, ids) == [True] * 3 and files_with(where) == []
 
 
-def test_what_a_retention_frees_can_be_given_back(where: str, databases: Callable[..., str], tmp_path: Path):
+def test_what_a_retention_frees_can_be_given_back(
+    where: str, databases: Callable[..., str], tmp_path: Path
+):
     """After it, a store is about as small as one that never had the rest."""
     words = random.Random(3).randbytes(1500).hex()  # a server makes what repeats itself smaller
     alone = databases(schema=True) if "://" in where else str(tmp_path / "alone.db")
@@ -304,7 +333,9 @@ def test_a_file_is_made_smaller_while_others_use_it(tmp_path: Path):
         store.retain(30, preview=False)
         assert store.info().free_pages > 20
         vacuum(where)
-        assert store.info().free_pages == 0 and [message.text for message in kept.transcript()] == ["Before."]
+        assert store.info().free_pages == 0 and [message.text for message in kept.transcript()] == [
+            "Before."
+        ]
         kept.append("After.")
         assert store.check() == []
     assert Path(where).stat().st_size < 40 * 4096
@@ -314,7 +345,9 @@ def test_a_file_is_made_smaller_while_others_use_it(tmp_path: Path):
 
 
 def test_two_who_retain_at_once_erase_each_session_once(where: str):
-    """While others go on, one of them in a session that is old until then: that one is kept, or ended."""
+    """While others go on, one of them in a session that is old until then: that one is kept, or
+    ended.
+    """
     ids = told(where, 30)
     with holdfast.open(where) as one, holdfast.open(where) as other, holdfast.open(where) as third:
         together = threading.Barrier(3)

@@ -1,4 +1,6 @@
-"""Rewinding: the view goes back, for everybody and for good, and what happened stays (I-1, I-9, FAULTS D5, I9)."""
+"""Rewinding: the view goes back, for everybody and for good, and what happened stays (I-1, I-9,
+FAULTS D5, I9).
+"""
 
 import asyncio
 import copy
@@ -25,7 +27,9 @@ def assert_same_everywhere(path: Path, session: Session) -> None:
 def listed(*names: object) -> list[dict[str, Any]]:
     """What `talk` says, as an agent's own list."""
     roles = ["user", "assistant"] * len(names)
-    return [{"role": role, "content": text} for role, text in zip(roles, dialogue(*names), strict=True)]
+    return [
+        {"role": role, "content": text} for role, text in zip(roles, dialogue(*names), strict=True)
+    ]
 
 
 def user(text: str) -> dict[str, Any]:
@@ -76,7 +80,9 @@ def test_the_next_turn_goes_on_from_there(path: Path, session: Session) -> None:
     assert_same_everywhere(path, session)
 
 
-def test_what_was_rewound_is_brought_back_by_rewinding_to_the_last_message(path: Path, session: Session) -> None:
+def test_what_was_rewound_is_brought_back_by_rewinding_to_the_last_message(
+    path: Path, session: Session
+) -> None:
     talk(session, *range(4))
     whole = contexts(session)
     last = named(session, "answer 3").id
@@ -200,7 +206,8 @@ def test_an_ended_session_is_not_rewound(session: Session) -> None:
         session.rewind(first.id)
 
 
-# Lists that are older than the rewind ---------------------------------------------------------------------------------
+# Lists that are older than the rewind
+# ---------------------------------------------------------------------------------
 
 
 def test_rewound_text_does_not_come_back_by_recording(path: Path, session: Session) -> None:
@@ -218,11 +225,17 @@ def test_rewound_text_does_not_come_back_by_recording(path: Path, session: Sessi
     assert_same_everywhere(path, session)
 
 
-def test_a_text_that_is_said_again_after_a_rewind_is_a_new_message(store: Store, session: Session) -> None:
+def test_a_text_that_is_said_again_after_a_rewind_is_a_new_message(
+    store: Store, session: Session
+) -> None:
     """I-2: recorded too, by a handle that did not record the first one."""
-    store.session("k").record([{"role": "user", "content": "go"}, {"role": "assistant", "content": "gone"}])
+    store.session("k").record(
+        [{"role": "user", "content": "go"}, {"role": "assistant", "content": "gone"}]
+    )
     session.rewind(next(session.transcript()).id)
-    assert len(session.record([*session.context(), {"role": "assistant", "content": "gone"}]).new) == 1
+    assert (
+        len(session.record([*session.context(), {"role": "assistant", "content": "gone"}]).new) == 1
+    )
     assert told(session) == ["go", "gone", "gone"]
     assert texts(session) == ["go", "gone"]
 
@@ -249,7 +262,9 @@ def test_a_list_recorded_before_a_rewind_brings_nothing_back(
     assert_same_everywhere(path, session)
 
 
-def test_a_list_of_a_process_that_never_loaded_the_session_brings_nothing_back(path: Path, session: Session) -> None:
+def test_a_list_of_a_process_that_never_loaded_the_session_brings_nothing_back(
+    path: Path, session: Session
+) -> None:
     """I9, I-12: it reads its list from a file of its own."""
     talk(session, *range(3))
     session.rewind(named(session, "answer 0").id)
@@ -295,7 +310,8 @@ def test_a_list_with_what_was_rewound_away_stays_recognised_after_its_owner_has_
     assert texts(session) == [*dialogue(0), "new"]
 
 
-# Saying the same again ------------------------------------------------------------------------------------------------
+# Saying the same again
+# ------------------------------------------------------------------------------------------------
 
 
 def cut_own_list(session: Session, messages: list[Any]) -> list[Any]:
@@ -327,8 +343,12 @@ def test_what_is_said_again_on_the_handle_that_recorded_it_first_is_a_new_messag
     assert_same_everywhere(path, session)
 
 
-def test_what_the_owner_of_a_list_says_again_is_new_though_another_has_rewound(path: Path, session: Session) -> None:
-    """I-2: its own objects are there but for those that were rewound away; so it was cut, and this is said again."""
+def test_what_the_owner_of_a_list_says_again_is_new_though_another_has_rewound(
+    path: Path, session: Session
+) -> None:
+    """I-2: its own objects are there but for those that were rewound away; so it was cut, and this
+    is said again.
+    """
     messages = listed(0, 1)
     session.record(messages)
     with other_handle(path, durability="process") as other:
@@ -337,8 +357,12 @@ def test_what_the_owner_of_a_list_says_again_is_new_though_another_has_rewound(p
     assert texts(session) == [*dialogue(0), "ask 1"]
 
 
-def test_a_question_asked_again_by_another_process_is_a_new_message(path: Path, session: Session) -> None:
-    """I-2: its list has the question and not the answer that had followed it; nobody would have cut just that."""
+def test_a_question_asked_again_by_another_process_is_a_new_message(
+    path: Path, session: Session
+) -> None:
+    """I-2: its list has the question and not the answer that had followed it; nobody would have cut
+    just that.
+    """
     talk(session, *range(2))
     session.rewind(named(session, "answer 0").id)
     with other_handle(path, durability="process") as other:
@@ -359,7 +383,8 @@ def test_a_text_said_again_in_a_turn_is_a_new_message(session: Session) -> None:
     assert told(session) == dialogue(0, 1, 1)
 
 
-# Late words -----------------------------------------------------------------------------------------------------------
+# Late words
+# -----------------------------------------------------------------------------------------------------------
 
 
 def come_late(turn: Any, how: str) -> None:
@@ -379,7 +404,9 @@ def stopped_turn(session: Session) -> Any:
 def test_late_words_of_a_turn_that_was_rewound_away_stay_away(
     path: Path, session: Session, how: str, goes_on: bool
 ) -> None:
-    """I9, I-7: they are stored under their own turn, and that turn is gone; for the warm handle and a new one."""
+    """I9, I-7: they are stored under their own turn, and that turn is gone; for the warm handle and
+    a new one.
+    """
     talk(session, 0)
     late = stopped_turn(session)
     session.rewind(named(session, "answer 0").id)
@@ -395,8 +422,12 @@ def test_late_words_of_a_turn_that_was_rewound_away_stay_away(
     assert_same_everywhere(path, session)
 
 
-def test_late_words_of_the_turn_that_the_view_went_back_into_stay_away(path: Path, session: Session) -> None:
-    """I9: the view ends with the question; an answer to it that comes late was given before the view went back."""
+def test_late_words_of_the_turn_that_the_view_went_back_into_stay_away(
+    path: Path, session: Session
+) -> None:
+    """I9: the view ends with the question; an answer to it that comes late was given before the
+    view went back.
+    """
     talk(session, 0)
     late = stopped_turn(session)
     session.rewind(named(session, "ask late").id)
@@ -421,7 +452,9 @@ def test_late_words_of_a_turn_before_the_one_that_the_view_went_back_to_stand_in
 
 
 @pytest.mark.parametrize("how", ["words", "outcome"])
-def test_what_came_late_is_brought_back_with_its_turn(path: Path, session: Session, how: str) -> None:
+def test_what_came_late_is_brought_back_with_its_turn(
+    path: Path, session: Session, how: str
+) -> None:
     talk(session, 0)
     late = stopped_turn(session)
     talk(session, 1)
@@ -441,7 +474,9 @@ def test_what_came_late_is_brought_back_with_its_turn(path: Path, session: Sessi
 def test_late_words_of_a_turn_that_was_rewound_away_stay_away_after_a_compaction(
     path: Path, session: Session, how: str, keep: int
 ) -> None:
-    """I9, I-9: in a handle that has followed, in one that began with the compaction, and in a new one."""
+    """I9, I-9: in a handle that has followed, in one that began with the compaction, and in a new
+    one.
+    """
     talk(session, 0, 1)
     late = stopped_turn(session)
     talk(session, 2)
@@ -500,10 +535,13 @@ def test_a_fork_shares_a_rewind_and_goes_its_own_way(path: Path, session: Sessio
         assert_same_everywhere(path, handle)
 
 
-# Lines ----------------------------------------------------------------------------------------------------------------
+# Lines
+# ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_rewind_leads_back_along_the_line_that_led_to_the_message(path: Path, session: Session) -> None:
+def test_a_rewind_leads_back_along_the_line_that_led_to_the_message(
+    path: Path, session: Session
+) -> None:
     """What was said on another line stays away, however often the view goes to and fro."""
     talk(session, *range(3))
     session.rewind(named(session, "answer 0").id)
@@ -524,7 +562,9 @@ def test_a_rewind_leads_back_along_the_line_that_led_to_the_message(path: Path, 
         assert_same_everywhere(path, session)
 
 
-def test_what_a_compaction_left_away_is_brought_back_as_it_was_said(path: Path, session: Session) -> None:
+def test_what_a_compaction_left_away_is_brought_back_as_it_was_said(
+    path: Path, session: Session
+) -> None:
     """I-11: the summary is of another line; what led to the message is shown instead, whole."""
     talk(session, *range(3))
     session.rewind(named(session, "answer 0").id)
@@ -538,8 +578,12 @@ def test_what_a_compaction_left_away_is_brought_back_as_it_was_said(path: Path, 
     assert_same_everywhere(path, session)
 
 
-def test_a_rewind_within_what_a_list_has_shaped_keeps_the_shape(path: Path, session: Session) -> None:
-    """The list's own summary stays in front; what it had dropped doesn't come back with what is brought back."""
+def test_a_rewind_within_what_a_list_has_shaped_keeps_the_shape(
+    path: Path, session: Session
+) -> None:
+    """The list's own summary stays in front; what it had dropped doesn't come back with what is
+    brought back.
+    """
     messages = listed(*range(4))
     session.record(messages)
     messages[:4] = [user("the story so far")]
@@ -555,7 +599,9 @@ def test_a_rewind_within_what_a_list_has_shaped_keeps_the_shape(path: Path, sess
     assert_same_everywhere(path, session)
 
 
-def test_what_a_list_had_dropped_before_a_rewind_is_not_shown_by_an_older_list(path: Path, session: Session) -> None:
+def test_what_a_list_had_dropped_before_a_rewind_is_not_shown_by_an_older_list(
+    path: Path, session: Session
+) -> None:
     """I9: it was said after the message that the view went back to."""
     messages = listed(*range(3))
     session.record(messages)
@@ -570,7 +616,9 @@ def test_what_a_list_had_dropped_before_a_rewind_is_not_shown_by_an_older_list(p
 def test_what_a_list_had_dropped_is_not_brought_back_by_an_older_list_and_a_rewind(
     path: Path, session: Session
 ) -> None:
-    """I9: a list that is recorded while the view has gone back has no say in what is shown when it comes back."""
+    """I9: a list that is recorded while the view has gone back has no say in what is shown when it
+    comes back.
+    """
     session.record(listed(*range(3)))
     session.record([*listed(0), *listed(2)])
     last = named(session, "answer 2").id
@@ -583,7 +631,9 @@ def test_what_a_list_had_dropped_is_not_brought_back_by_an_older_list_and_a_rewi
     assert_same_everywhere(path, session)
 
 
-def test_a_message_in_the_inbox_is_not_rewound_to_and_the_error_says_why(store: Store, session: Session) -> None:
+def test_a_message_in_the_inbox_is_not_rewound_to_and_the_error_says_why(
+    store: Store, session: Session
+) -> None:
     talk(session, 0)
     waiting = store.accept("k", "still waiting").message_id
     head = session.info().head
@@ -597,7 +647,9 @@ def test_a_message_in_the_inbox_is_not_rewound_to_and_the_error_says_why(store: 
 
 
 def test_a_call_that_was_rewound_away_is_asked_about_again(path: Path, session: Session) -> None:
-    """I-22: ids are reused; an approval is for the call that was shown, not for one that says the same."""
+    """I-22: ids are reused; an approval is for the call that was shown, not for one that says the
+    same.
+    """
     talk(session, 0)
     for _ in range(2):
         with session.turn("ask") as turn:
@@ -610,7 +662,9 @@ def test_a_call_that_was_rewound_away_is_asked_about_again(path: Path, session: 
     assert_same_everywhere(path, session)
 
 
-def test_a_late_result_of_a_turn_that_is_still_shown_takes_its_place(path: Path, session: Session) -> None:
+def test_a_late_result_of_a_turn_that_is_still_shown_takes_its_place(
+    path: Path, session: Session
+) -> None:
     """I-10."""
     talk(session, 0)
     late = session.turn("ask late")
@@ -626,7 +680,9 @@ def test_a_late_result_of_a_turn_that_is_still_shown_takes_its_place(path: Path,
     assert_same_everywhere(path, session)
 
 
-def test_a_message_that_waits_is_taken_after_a_rewind(store: Store, session: Session, path: Path) -> None:
+def test_a_message_that_waits_is_taken_after_a_rewind(
+    store: Store, session: Session, path: Path
+) -> None:
     """I-4."""
     talk(session, *range(3))
     store.accept("k", "still waiting")
@@ -637,7 +693,9 @@ def test_a_message_that_waits_is_taken_after_a_rewind(store: Store, session: Ses
     assert_same_everywhere(path, session)
 
 
-def test_a_message_hidden_before_a_rewind_can_be_shown_after_it(path: Path, session: Session) -> None:
+def test_a_message_hidden_before_a_rewind_can_be_shown_after_it(
+    path: Path, session: Session
+) -> None:
     """I-13."""
     talk(session, *range(3))
     question = named(session, "ask 0")

@@ -1,4 +1,6 @@
-"""Copying a store with entries that can't be read: each takes away nothing but itself (I-25), on both engines."""
+"""Copying a store with entries that can't be read: each takes away nothing but itself (I-25), on
+both engines.
+"""
 
 import contextlib
 import shutil
@@ -53,16 +55,22 @@ def test_an_entry_that_can_not_be_read_is_a_placeholder_and_all_else_is_copied(
     with place.open() as store:
         session = furnished(store)
         entries = raw_entries(store, session.id)
-    seq = next(entry.seq for entry in entries if entry.kind == "message" and b"answer 1" in entry.body)
+    seq = next(
+        entry.seq for entry in entries if entry.kind == "message" and b"answer 1" in entry.body
+    )
     place.spoil(session.id, seq, column, b"\xff{")
     copied = copy(place.where, target)
     assert copied.differences == () and copied.entries == len(entries)
-    assert [(each.session_id, each.key, each.seqs) for each in copied.salvaged] == [(session.id, "k", (seq,))]
+    assert [(each.session_id, each.key, each.seqs) for each in copied.salvaged] == [
+        (session.id, "k", (seq,))
+    ]
     with place.open() as here, holdfast.open(target) as there:
         ours, theirs = raw_entries(here, session.id), raw_entries(there, session.id)
         assert theirs == [*entries[: seq - 1], placeholder(ours[seq - 1]), *entries[seq:]]
         moved = there.session("k", create=False)
-        assert [each.text for each in moved.transcript()] == [each.text for each in here.get(session.id).transcript()]
+        assert [each.text for each in moved.transcript()] == [
+            each.text for each in here.get(session.id).transcript()
+        ]
         assert list(moved.context()) == list(here.get(session.id).context())
         assert (_inbox(moved), _owed(there)) == (_inbox(here.get(session.id)), _owed(here))
         assert len(_inbox(moved)) == 1 and len(_owed(there)) == 3
@@ -71,12 +79,21 @@ def test_an_entry_that_can_not_be_read_is_a_placeholder_and_all_else_is_copied(
     assert copy(place.where, target).added == 0, "it is there"
 
 
-def test_an_entry_of_any_kind_is_told_and_the_rest_is_the_same(place: Spoiled, tmp_path: Path) -> None:
+def test_an_entry_of_any_kind_is_told_and_the_rest_is_the_same(
+    place: Spoiled, tmp_path: Path
+) -> None:
     with place.open() as store:
         session = furnished(store)
         entries = raw_entries(store, session.id)
         inbox = _inbox(session)
-    assert {entry.kind for entry in entries} >= {"opened", "turn", "end", "label", "compaction", "message"}
+    assert {entry.kind for entry in entries} >= {
+        "opened",
+        "turn",
+        "end",
+        "label",
+        "compaction",
+        "message",
+    }
     for number, kind in enumerate(sorted({entry.kind for entry in entries})):
         spoiled = next(entry for entry in entries if entry.kind == kind)
         place.spoil(session.id, spoiled.seq, "note", b"{")
@@ -84,7 +101,9 @@ def test_an_entry_of_any_kind_is_told_and_the_rest_is_the_same(place: Spoiled, t
         assert (copied.differences, copied.salvaged[0].seqs) == ((), (spoiled.seq,))
         with holdfast.open(target) as there:
             assert _but(raw_entries(there, session.id), spoiled.seq) == _but(entries, spoiled.seq)
-            assert [message for message in _inbox(there.get(session.id)) if message not in inbox] == []
+            assert [
+                message for message in _inbox(there.get(session.id)) if message not in inbox
+            ] == []
             assert there.check() == [] and there.session("k").id == session.id
         place.spoil(session.id, spoiled.seq, "note", spoiled.note)
 
@@ -102,7 +121,9 @@ def test_a_message_that_was_taken_does_not_wait_again(place: Spoiled, target: An
         assert _inbox(there.session("k", create=False)) == inbox
 
 
-def test_a_fork_whose_first_entry_can_not_be_read_shares_its_past(place: Spoiled, target: Any) -> None:
+def test_a_fork_whose_first_entry_can_not_be_read_shares_its_past(
+    place: Spoiled, target: Any
+) -> None:
     with place.open() as store:
         parent = furnished(store)
         fork = parent.fork()
@@ -144,7 +165,9 @@ def test_a_page_of_the_file_that_can_not_be_read_takes_its_own_entries_only(tmp_
         entries = raw_entries(store, session.id)
     shutil.copy(path, whole)
     with contextlib.closing(apsw.Connection(str(path))) as connection:
-        leaves = "SELECT pageno FROM dbstat WHERE name = 'entry' AND pagetype = 'leaf' ORDER BY pageno"
+        leaves = (
+            "SELECT pageno FROM dbstat WHERE name = 'entry' AND pagetype = 'leaf' ORDER BY pageno"
+        )
         page = [number for (number,) in connection.execute(leaves)][3]
     with open(path, "r+b") as file:
         file.seek((page - 1) * 4096)

@@ -15,7 +15,10 @@ from holdfast.runtime.catalog.search import Hit
 from worlds import HandWorld
 
 SCRIPTS = {
-    "Latin with accents": ("Ein Café in Łódź, déjà vu", ["cafe", "Café", "CAFÉ", "lodz", "déjà", "deja vu"]),
+    "Latin with accents": (
+        "Ein Café in Łódź, déjà vu",
+        ["cafe", "Café", "CAFÉ", "lodz", "déjà", "deja vu"],
+    ),
     "Cyrillic": ("Привет, мир! Ещё ёлка.", ["привет", "МИР", "еще", "ёлка", "прив"]),
     "Greek": ("Καλημέρα κόσμε", ["καλημερα", "ΚΟΣΜΕ", "καλ"]),
     "Chinese": ("我喜欢机器学习和自然语言处理。", ["机器学习", "语言", "我", "处理 喜欢"]),
@@ -27,7 +30,10 @@ SCRIPTS = {
     "Hebrew": ("שָׁלוֹם עוֹלָם", ["שלום", "עולם"]),
     "Devanagari": ("हिन्दी में खोजें", ["हिन्दी", "खोजें", "हिन"]),
     "emoji": ("Gut gemacht 👍🏽 🎉 👨\u200d👩\u200d👧", ["👍", "👍🏽", "🎉", "👨\u200d👩\u200d👧"]),
-    "code": ("self.read_file('src/main.py')  # C:\\temp", ["read_file", "main.py", "self.read_file", "src/main.py"]),
+    "code": (
+        "self.read_file('src/main.py')  # C:\\temp",
+        ["read_file", "main.py", "self.read_file", "src/main.py"],
+    ),
     "NUL": ("before\0after", ["before", "after", "before\0after"]),
     "lone surrogates": ("left\ud800right", ["left", "right", "left\udfffright"]),
 }
@@ -46,7 +52,9 @@ def test_any_script_is_found_by_people_s_words(store: holdfast.Store, script: st
         assert hit.snippet.encode()
 
 
-def test_a_hit_says_where_it_is_and_shows_the_words(store: holdfast.Store, session: holdfast.Session) -> None:
+def test_a_hit_says_where_it_is_and_shows_the_words(
+    store: holdfast.Store, session: holdfast.Session
+) -> None:
     with session.turn("What holds fast?") as turn:
         turn.say("The kelp does, says the kelp.")
     message = list(session.transcript())[-1]
@@ -71,7 +79,11 @@ def test_the_oldest_of_five_thousand_sessions_is_found_by_its_text(store: holdfa
     [hit] = store.search('"xyz0"')
     assert hit.key == "key 0"
     assert len(store.search("many", limit=1000)) == 1000
-    assert [hit.key for hit in store.search("many", limit=3)] == ["key 4999", "key 4998", "key 4997"]
+    assert [hit.key for hit in store.search("many", limit=3)] == [
+        "key 4999",
+        "key 4998",
+        "key 4997",
+    ]
 
 
 def test_tools_are_found_by_name_by_arguments_and_by_what_they_answered(
@@ -93,9 +105,14 @@ def test_tools_are_found_by_name_by_arguments_and_by_what_they_answered(
     assert store.search("tide", tool="write_file") == []
 
 
-def test_reasoning_instructions_and_summaries_are_not_found(store: holdfast.Store, session: holdfast.Session) -> None:
+def test_reasoning_instructions_and_summaries_are_not_found(
+    store: holdfast.Store, session: holdfast.Session
+) -> None:
     session.instructions("Always think of xyinstruction.")
-    thinking = [{"type": "thinking", "thinking": "xythought", "signature": "s"}, {"type": "text", "text": "xysaid"}]
+    thinking = [
+        {"type": "thinking", "thinking": "xythought", "signature": "s"},
+        {"type": "text", "text": "xysaid"},
+    ]
     for number in range(6):
         with session.turn(f"ask {number}") as turn:
             turn.add({"role": "assistant", "content": thinking}, format="anthropic")
@@ -133,7 +150,9 @@ def test_filters_are_for_key_session_state_and_time(path: Path) -> None:
         running.interrupt("enough")
 
 
-def test_a_message_that_was_cut_is_partial(store: holdfast.Store, session: holdfast.Session) -> None:
+def test_a_message_that_was_cut_is_partial(
+    store: holdfast.Store, session: holdfast.Session
+) -> None:
     with session.turn("Sing.") as turn:
         for _ in turn.deliver(iter(["kelp ", "and "]), format="text"):
             turn.interrupt("enough")
@@ -158,7 +177,9 @@ def test_another_tenant_s_words_never_show(path: Path) -> None:
         assert [hit.snippet for hit in red.search("kelp")] == ["kelp of red"]
 
 
-def test_a_message_is_found_in_the_session_whose_log_holds_it(store: holdfast.Store, session: holdfast.Session) -> None:
+def test_a_message_is_found_in_the_session_whose_log_holds_it(
+    store: holdfast.Store, session: holdfast.Session
+) -> None:
     session.append("kelp before")
     branch = session.fork(key="branch")
     branch.append("kelp after")
@@ -168,7 +189,9 @@ def test_a_message_is_found_in_the_session_whose_log_holds_it(store: holdfast.St
     ]
 
 
-def test_an_erased_session_is_found_no_more(store: holdfast.Store, session: holdfast.Session, path: Path) -> None:
+def test_an_erased_session_is_found_no_more(
+    store: holdfast.Store, session: holdfast.Session, path: Path
+) -> None:
     """I-21. FAULTS K7."""
     session.append("kelp xylocanary")
     store.session("other").append("kelp")
@@ -179,7 +202,9 @@ def test_an_erased_session_is_found_no_more(store: holdfast.Store, session: hold
     assert b"canary" not in Path(f"{path}-search").read_bytes()
 
 
-def test_a_long_message_is_found_by_its_beginning(store: holdfast.Store, session: holdfast.Session) -> None:
+def test_a_long_message_is_found_by_its_beginning(
+    store: holdfast.Store, session: holdfast.Session
+) -> None:
     session.append("first " + "word " * 20_000 + "last")
     [hit] = store.search("first")
     assert hit.snippet.startswith("first word") and hit.snippet.endswith("…")
@@ -213,7 +238,9 @@ def test_a_payload_of_a_format_that_is_not_known_here_is_found_by_its_strings(
         {"text": "x", "until": 1 << 70},
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(store: holdfast.Store, wrong: dict[str, Any]) -> None:
+def test_a_question_that_makes_no_sense_is_refused(
+    store: holdfast.Store, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(BadArgument):
         store.search(**wrong)
 
@@ -248,6 +275,9 @@ def test_the_asyncio_face_finds_the_same(path: Path) -> None:
             await session.append("kelp one")
             await session.append("kelp two")
             found = await asyncio.gather(*(store.search("kelp", limit=1 + n % 2) for n in range(8)))
-            assert [[hit.snippet for hit in hits] for hits in found] == [["kelp two"], ["kelp two", "kelp one"]] * 4
+            assert [[hit.snippet for hit in hits] for hits in found] == [
+                ["kelp two"],
+                ["kelp two", "kelp one"],
+            ] * 4
 
     asyncio.run(main())

@@ -1,14 +1,17 @@
-"""Real SIGINT and SIGTERM, sent to a process at random moments while turns start, speak, are left and end (I-5, I-6).
+"""Real SIGINT and SIGTERM, sent to a process at random moments while turns start, speak, are left
+and end (I-5, I-6).
 
-The child writes down what it shows, as it shows it; its handlers say that a signal has come and raise, as a program's
-own would. What must hold, wherever one comes: the signal is raised and not swallowed; what was shown is a prefix of
-what is stored; in the living process no turn is left running; a process that does not catch it ends by it.
+The child writes down what it shows, as it shows it; its handlers say that a signal has come and
+raise, as a program's own would. What must hold, wherever one comes: the signal is raised and not
+swallowed; what was shown is a prefix of what is stored; in the living process no turn is left
+running; a process that does not catch it ends by it.
 
-A handler that raises can interrupt code of Python's own where that is lost. On an event loop it can come between taking
-a callback off asyncio's list and calling it: then a task is never woken, and asyncio waits for it for ever
-(docs/guide.md shows that without a store). And Python swallows what is raised while it takes a dropped object off a
-weak set, such as asyncio's of all tasks. So the child's handlers wait until such code has done what it is at. The one
-that asyncio sets does not wait: what Python swallows of it is not held against the store.
+A handler that raises can interrupt code of Python's own where that is lost. On an event loop it can
+come between taking a callback off asyncio's list and calling it: then a task is never woken, and
+asyncio waits for it for ever (docs/guide.md shows that without a store). And Python swallows what
+is raised while it takes a dropped object off a weak set, such as asyncio's of all tasks. So the
+child's handlers wait until such code has done what it is at. The one that asyncio sets does not
+wait: what Python swallows of it is not held against the store.
 """
 
 import os
@@ -25,15 +28,17 @@ from holdfast.testing import oracle
 from procs import child
 
 LIVES = int(os.environ.get("HOLDFAST_SIGNALS", "40"))
-"""How many lives are interrupted in each way, half as many in those on a loop; each ends in another moment."""
+"""How many lives are interrupted in each way, half as many in those on a loop; each ends in another
+moment.
+"""
 ENDS = max(2, LIVES // 20)
 BOTH = (signal.SIGINT, signal.SIGTERM)
 WAYS = {"sync": BOTH, "loop": BOTH, "loop, twice": BOTH, "runner": (signal.SIGINT,)}
-"""In `runner`, asyncio's own handler of SIGINT is in place, which cancels the task. In `loop`, a handler of the
-program's own raises wherever the event loop happens to be. In `loop, twice` a second signal comes soon after: it cuts
-off the cleaning up that asyncio does for the first, and with it every task there is. Their turns are ended all the
-same, within a moment and not when their leases run out. Python tells of such tasks as it drops them, and swallows what
-is raised there.
+"""In `runner`, asyncio's own handler of SIGINT is in place, which cancels the task. In `loop`, a
+handler of the program's own raises wherever the event loop happens to be. In `loop, twice` a second
+signal comes soon after: it cuts off the cleaning up that asyncio does for the first, and with it
+every task there is. Their turns are ended all the same, within a moment and not when their leases
+run out. Python tells of such tasks as it drops them, and swallows what is raised there.
 """
 
 
@@ -228,7 +233,9 @@ class Acknowledged:
                 stored = [m.text for m in session.transcript() if m.role == "assistant"]
                 for told in map(str.strip, messages.values()):
                     found = [text for text in stored if text.startswith(told)]
-                    assert len(found) == 1, f"life {life}: {told!r} was shown, {stored} are stored (I-5)"
+                    assert len(found) == 1, (
+                        f"life {life}: {told!r} was shown, {stored} are stored (I-5)"
+                    )
             assert store.check() == []
         assert self.complaints == []
 
@@ -245,7 +252,11 @@ def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(p
             elif word == "open":
                 left = in_a_row(way, int(line.split(" ")[1]))
             if word == "open" or (word == "hit" and left):
-                _rest(chance.uniform(0, 1.1 * min(took)) if word == "open" else chance.uniform(0, 0.004))
+                _rest(
+                    chance.uniform(0, 1.1 * min(took))
+                    if word == "open"
+                    else chance.uniform(0, 0.004)
+                )
                 left -= 1
                 os.kill(other.pid, chance.choice(WAYS[way]))
         assert other.end() == [] and line is None

@@ -1,7 +1,8 @@
 """The soak: random worlds hold, one seed is one world, and what is planted is found.
 
-An ordinary run lives in a few worlds, in tests that can be run side by side; with `HOLDFAST_SWEEP=1` there are ten
-times as many, and `./dev soak` goes on for as long as somebody likes.
+An ordinary run lives in a few worlds, in tests that can be run side by side; with
+`HOLDFAST_SWEEP=1` there are ten times as many, and `./dev soak` goes on for as long as somebody
+likes.
 """
 
 import itertools
@@ -36,9 +37,16 @@ def test_random_worlds_hold(first: int) -> None:
 
 
 def test_one_seed_is_one_world() -> None:
-    """The same steps, the same answers, the same logs, though the processes beside them die elsewhere."""
+    """The same steps, the same answers, the same logs, though the processes beside them die
+    elsewhere.
+    """
     one, again, other = (soak(seed, steps=200) for seed in (3, 3, 4))
-    assert (one.trace, one.logs, one.steps, one.refusals) == (again.trace, again.logs, again.steps, again.refusals)
+    assert (one.trace, one.logs, one.steps, one.refusals) == (
+        again.trace,
+        again.logs,
+        again.steps,
+        again.refusals,
+    )
     assert one.trace != other.trace and one.logs != other.logs
 
 
@@ -46,21 +54,42 @@ def test_another_process_comes_to_the_same_world() -> None:
     """Nothing depends on where objects lie or how hashes fall."""
     told = []
     for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "holdfast.testing.soak", "--seed", "3", "--steps", "200", "--json"]
-        told.append(json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout))
-    one, two = ({name: report[name] for name in ("trace", "logs", "steps", "refusals")} for report in told)
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "holdfast.testing.soak",
+            "--seed",
+            "3",
+            "--steps",
+            "200",
+            "--json",
+        ]
+        told.append(
+            json.loads(
+                subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+            )
+        )
+    one, two = (
+        {name: report[name] for name in ("trace", "logs", "steps", "refusals")} for report in told
+    )
     assert one == two
     here = soak(3, steps=200, kills=False)
     assert (here.trace, here.logs) == (one["trace"], one["logs"])
 
 
-# A soak that is blind proves nothing. -------------------------------------------------------------------------------
+# A soak that is blind proves nothing.
+# -------------------------------------------------------------------------------
 
 
 class Planted:
-    """An engine with a defect: of the writes that can be spoilt some are, the same in every engine, and they are
-    acknowledged all the same."""
+    """An engine with a defect: of the writes that can be spoilt some are, the same in every engine,
+    and they are acknowledged all the same.
+    """
 
     def __init__(self, engine: Engine, spoil: Spoil) -> None:
         self._engine, self._spoil = engine, spoil
@@ -77,7 +106,11 @@ class Planted:
 
 def says_something(write: Write) -> bool:
     """A message alone, of which nothing else in the write speaks."""
-    return [draft.kind for draft in write.drafts] == ["message"] and not write.admits and write.event is None
+    return (
+        [draft.kind for draft in write.drafts] == ["message"]
+        and not write.admits
+        and write.event is None
+    )
 
 
 def lose_a_message(write: Write) -> Write:
@@ -94,7 +127,9 @@ def lose_a_chunk(write: Write) -> Write:
 
 
 def lose_a_label(write: Write) -> Write:
-    return replace(write, drafts=()) if [draft.kind for draft in write.drafts] == ["label"] else write
+    return (
+        replace(write, drafts=()) if [draft.kind for draft in write.drafts] == ["label"] else write
+    )
 
 
 def lose_a_reply(write: Write) -> Write:
@@ -106,7 +141,11 @@ def forget_an_event(write: Write) -> Write:
 
 
 def let_anybody_write(write: Write) -> Write:
-    return replace(write, fence=None) if write.drafts and not write.finish and not write.seize else write
+    return (
+        replace(write, fence=None)
+        if write.drafts and not write.finish and not write.seize
+        else write
+    )
 
 
 def take_and_leave_it_waiting(write: Write) -> Write:
@@ -114,9 +153,15 @@ def take_and_leave_it_waiting(write: Write) -> Write:
 
 
 SPOILS = [
-    lose_a_message, double_a_message, lose_a_chunk, lose_a_label, lose_a_reply, forget_an_event, let_anybody_write,
+    lose_a_message,
+    double_a_message,
+    lose_a_chunk,
+    lose_a_label,
+    lose_a_reply,
+    forget_an_event,
+    let_anybody_write,
     take_and_leave_it_waiting,
-]  # fmt: skip
+]
 
 
 def found(*wraps: Callable[[Engine], Engine] | None) -> str:
@@ -140,7 +185,9 @@ def test_a_defect_of_the_engine_on_disk_is_found(spoil: Spoil) -> None:
 
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
 def test_a_defect_that_both_sides_have_is_found(spoil: Spoil) -> None:
-    """As one of the runtime would be: what callers were told and what must always hold give it away."""
+    """As one of the runtime would be: what callers were told and what must always hold give it
+    away.
+    """
     assert "(I-" in found(planted(spoil), planted(spoil))
 
 
@@ -153,7 +200,8 @@ def test_what_breaks_a_world_breaks_it_again() -> None:
     assert soak(1, steps=step, kills=False, wraps=wraps).broken == [told]
 
 
-# The command --------------------------------------------------------------------------------------------------------
+# The command
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_tells_what_it_saw(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,6 @@
-"""Whatever a program hands over as data is refused before anything is written, or kept and read back equal (I-25)."""
+"""Whatever a program hands over as data is refused before anything is written, or kept and read
+back equal (I-25).
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -36,9 +38,18 @@ PLACES: dict[str, Callable[[Any], Any]] = {
         "name": v,
     },
     "a block's type": lambda v: {"role": "user", "content": [{"type": v}], "parts": [{"type": v}]},
-    "media": lambda v: {"role": "user", "content": [{"type": "image_url", "image_url": v, "text": v}]},
-    "a picture": lambda v: {"role": "user", "content": [{"type": "image_url", "image_url": {"url": v}}]},
-    "a source": lambda v: {"role": "user", "content": [{"type": "image", "source": v, "data": v, "mimeType": v}]},
+    "media": lambda v: {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": v, "text": v}],
+    },
+    "a picture": lambda v: {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": {"url": v}}],
+    },
+    "a source": lambda v: {
+        "role": "user",
+        "content": [{"type": "image", "source": v, "data": v, "mimeType": v}],
+    },
     "beside": lambda v: {
         "role": "assistant",
         "content": "x",
@@ -50,25 +61,50 @@ PLACES: dict[str, Callable[[Any], Any]] = {
         "role": "assistant",
         "tool_calls": [{"id": v, "type": v, "function": {"name": v, "arguments": v}}],
     },
-    "a custom call": lambda v: {"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": v}]},
+    "a custom call": lambda v: {
+        "role": "assistant",
+        "tool_calls": [{"id": "a", "type": "custom", "custom": v}],
+    },
     "a tool's message": lambda v: {"role": "tool", "tool_call_id": v, "content": v, "name": v},
-    "tool_use": lambda v: {"role": "assistant", "content": [{"type": "tool_use", "id": v, "name": v, "input": v}]},
+    "tool_use": lambda v: {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": v, "name": v, "input": v}],
+    },
     "tool_result": lambda v: {
         "role": "user",
         "content": [{"type": "tool_result", "tool_use_id": v, "content": v, "is_error": v}],
     },
-    "thinking": lambda v: {"role": "assistant", "content": [{"type": "thinking", "thinking": v, "signature": v}]},
+    "thinking": lambda v: {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": v, "signature": v}],
+    },
     "an item": lambda v: {"type": v, "call_id": v, "id": v, "status": v},
     "function_call": lambda v: {"type": "function_call", "call_id": v, "name": v, "arguments": v},
     "an output": lambda v: {"type": "function_call_output", "call_id": v, "output": v},
-    "reasoning": lambda v: {"type": "reasoning", "summary": v, "content": v, "encrypted_content": v, "id": v},
+    "reasoning": lambda v: {
+        "type": "reasoning",
+        "summary": v,
+        "content": v,
+        "encrypted_content": v,
+        "id": v,
+    },
     "a response": lambda v: [{"type": "message", "role": "assistant", "content": v, "phase": v}],
     "neutral": lambda v: {
         "role": "user",
-        "parts": [{"type": "text", "text": v}, {"type": "call", "id": v, "name": v, "arguments": v}],
+        "parts": [
+            {"type": "text", "text": v},
+            {"type": "call", "id": v, "name": v, "arguments": v},
+        ],
     },
-    "goose": lambda v: {"role": "user", "created": v, "content": [{"type": "toolRequest", "id": v, "toolCall": v}]},
-    "goose's answer": lambda v: {"role": "user", "content": [{"type": "toolResponse", "id": v, "toolResult": v}]},
+    "goose": lambda v: {
+        "role": "user",
+        "created": v,
+        "content": [{"type": "toolRequest", "id": v, "toolCall": v}],
+    },
+    "goose's answer": lambda v: {
+        "role": "user",
+        "content": [{"type": "toolResponse", "id": v, "toolResult": v}],
+    },
     "openviking": lambda v: {
         "role": "user",
         "parts": [{"type": "tool", "tool_id": v, "tool_name": v, "tool_output": v}],
@@ -128,7 +164,14 @@ CHUNKS: dict[str, Callable[[Any], list[Any]]] = {
                     "index": v,
                     "delta": {
                         "content": v,
-                        "tool_calls": [{"index": v, "id": v, "type": v, "function": {"name": v, "arguments": v}}],
+                        "tool_calls": [
+                            {
+                                "index": v,
+                                "id": v,
+                                "type": v,
+                                "function": {"name": v, "arguments": v},
+                            }
+                        ],
                     },
                 }
             ]
@@ -154,15 +197,29 @@ CHUNKS: dict[str, Callable[[Any], list[Any]]] = {
     "openai.responses": lambda v: [
         v,
         {"type": v},
-        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"},
-        {"type": "response.output_text.delta", "output_index": v, "content_index": v, "item_id": v, "delta": v},
+        {
+            "type": "response.output_text.delta",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "hi",
+        },
+        {
+            "type": "response.output_text.delta",
+            "output_index": v,
+            "content_index": v,
+            "item_id": v,
+            "delta": v,
+        },
         {"type": "response.output_item.done", "output_index": v, "item": v},
         {
             "type": "response.output_item.done",
             "output_index": 1,
             "item": {"type": "function_call", "call_id": v, "name": v, "arguments": v},
         },
-        {"type": "response.completed", "response": {"output": v, "usage": v, "model": v, "status": v}},
+        {
+            "type": "response.completed",
+            "response": {"output": v, "usage": v, "model": v, "status": v},
+        },
     ],
     "holdfast": lambda v: [
         v,
@@ -178,8 +235,8 @@ CHUNKS: dict[str, Callable[[Any], list[Any]]] = {
 
 @pytest.mark.parametrize("format", CHUNKS)
 def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
-    """A chunk whose `__repr__` raises, a number of somebody's own class: the stream goes on, and what was shown is in
-    the message, put together by its format or as it was shown.
+    """A chunk whose `__repr__` raises, a number of somebody's own class: the stream goes on, and
+    what was shown is in the message, put together by its format or as it was shown.
     """
     for name, value in strangers.VALUES.items():
         chunks = CHUNKS[format](value)
@@ -201,7 +258,12 @@ def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
 def test_an_index_that_is_a_text_is_not_multiplied() -> None:
     for name in ("output_index", "content_index"):
         stream = Stream(b"m", format="openai.responses", into="openai.chat")
-        chunk = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"}
+        chunk = {
+            "type": "response.output_text.delta",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "hi",
+        }
         row, _ = stream.take([{**chunk, name: "x" * 70_000}])
         assert row is not None and len(row.body) < 100_000 and stream.unread
 
@@ -214,14 +276,22 @@ def shown_of(stream: Stream, rows: list[JournalRow]) -> str:
     return "" if spoken is None else text_of(parts_of(spoken.note, spoken.body))
 
 
-def test_an_emoji_that_comes_in_two_halves_is_one_character_of_a_whole_message(session: holdfast.Session) -> None:
+def test_an_emoji_that_comes_in_two_halves_is_one_character_of_a_whole_message(
+    session: holdfast.Session,
+) -> None:
     """Servers that cut text by UTF-16 units send lone surrogates."""
-    chunks = [{"choices": [{"index": 0, "delta": {"content": half}}]} for half in ("a\ud83d", "\ude00b")]
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": half}}]} for half in ("a\ud83d", "\ude00b")
+    ]
     with session.turn("q") as turn:
         last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         assert "".join(turn.deliver([*chunks, last], format="openai.chat")) == "a\ud83d\ude00b"
     *_, said = session.transcript()
-    assert (said.text, said.state, session.turns()[0].end) == ("a\U0001f600b", "complete", "completed")
+    assert (said.text, said.state, session.turns()[0].end) == (
+        "a\U0001f600b",
+        "complete",
+        "completed",
+    )
 
 
 SAID: dict[str, Callable[[holdfast.Store, holdfast.Session, Any], Any]] = {
@@ -230,13 +300,19 @@ SAID: dict[str, Callable[[holdfast.Store, holdfast.Session, Any], Any]] = {
     "Session.append": lambda store, session, v: session.append(v),
     "Session.append_all": lambda store, session, v: session.append_all(["fine", v]),
     "Session.record": lambda store, session, v: session.record([v]),
-    "Session.label": lambda store, session, v: session.label(next(session.transcript()).id, note=v, other=[v]),
+    "Session.label": lambda store, session, v: session.label(
+        next(session.transcript()).id, note=v, other=[v]
+    ),
     "Session.instructions": lambda store, session, v: session.instructions(v),
     "Session.compact": lambda store, session, v: session.compact(lambda _: v, keep_turns=0),
     "Turn.add": lambda store, session, v: in_turn(store, lambda turn: turn.add(v)),
-    "Turn.add_all": lambda store, session, v: in_turn(store, lambda turn: turn.add_all(["fine", v])),
+    "Turn.add_all": lambda store, session, v: in_turn(
+        store, lambda turn: turn.add_all(["fine", v])
+    ),
     "Turn.call": lambda store, session, v: in_turn(store, lambda turn: turn.call("f", v)),
-    "Turn.result": lambda store, session, v: in_turn(store, lambda turn: turn.result(turn.call("f", {}), v)),
+    "Turn.result": lambda store, session, v: in_turn(
+        store, lambda turn: turn.result(turn.call("f", {}), v)
+    ),
     "Turn.deliver": lambda store, session, v: in_turn(
         store, lambda turn: list(turn.deliver([v], format="openai.chat"))
     ),
@@ -250,7 +326,9 @@ def in_turn(store: holdfast.Store, work: Callable[[holdfast.Turn], Any]) -> Any:
 
 @pytest.mark.parametrize("call", SAID)
 def test_every_call_that_takes_data_refuses_it_or_keeps_it(where: str, call: str) -> None:
-    """Both engines: what is refused has left nothing, and what was kept can be read in every way."""
+    """Both engines: what is refused has left nothing, and what was kept can be read in
+    every way.
+    """
     with holdfast.open(where, durability="process") as store:
         session = store.session("k")
         session.append("hello")
@@ -261,7 +339,9 @@ def test_every_call_that_takes_data_refuses_it_or_keeps_it(where: str, call: str
                 SAID[call](store, session, value)
             except CallerMistake:
                 wrote = store.info().entries - before
-                assert not wrote or "Turn." in call, f"{name}: refused, and yet something was written"
+                assert not wrote or "Turn." in call, (
+                    f"{name}: refused, and yet something was written"
+                )
         assert store.check() == []
         for listed in store.sessions():
             readable(store.get(listed.id))
@@ -312,7 +392,9 @@ def test_an_error_that_can_not_say_what_it_is_ends_its_turn_all_the_same(
     assert all((turn.error or "").startswith("Mute: ") for turn in session.turns())
 
 
-def test_an_error_that_can_not_say_what_it_is_ends_a_tasks_turn_all_the_same(path: Any, mute: Exception) -> None:
+def test_an_error_that_can_not_say_what_it_is_ends_a_tasks_turn_all_the_same(
+    path: Any, mute: Exception
+) -> None:
     async def main() -> list[str | None]:
         async with holdfast.open_async(path, durability="process") as store:
             session = await store.session("k")
@@ -339,10 +421,16 @@ class Claims:
         return 0
 
 
-KNOWN = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+KNOWN = [
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"},
+]
 
 
-def test_a_value_that_raises_when_it_is_compared_is_refused_in_a_known_message(session: holdfast.Session) -> None:
+def test_a_value_that_raises_when_it_is_compared_is_refused_in_a_known_message(
+    session: holdfast.Session,
+) -> None:
     session.record(KNOWN)
     strange = [KNOWN[0], {"role": "assistant", "content": strangers.raising("__eq__")}, KNOWN[2]]
     with pytest.raises(InvalidMessage, match=r"messages\[1\]"):

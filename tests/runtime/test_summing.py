@@ -1,4 +1,6 @@
-"""Sums and pages: usage by message, turn and session, and memory that does not grow with the history (I-24, J2, J3)."""
+"""Sums and pages: usage by message, turn and session, and memory that does not grow with the
+history (I-24, J2, J3).
+"""
 
 import asyncio
 import tracemalloc
@@ -14,9 +16,16 @@ ANSWER = {"role": "assistant", "content": "yes"}
 
 def chunks(text, *, input, output):
     """A streamed answer as OpenAI sends it, with what it cost at the end."""
-    yield {"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]}
+    yield {
+        "choices": [
+            {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+        ]
+    }
     yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    yield {"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output, "total_tokens": 0}}
+    yield {
+        "choices": [],
+        "usage": {"prompt_tokens": input, "completion_tokens": output, "total_tokens": 0},
+    }
 
 
 def spend(session, *, input, output):
@@ -32,7 +41,9 @@ def test_usage_is_told_by_message_by_turn_and_by_session(session):
             list(turn.deliver(chunks("x", input=100, output=5), format="openai.chat"))
     by_message = [message.usage.input for message in session.transcript() if message.usage]
     assert by_message == [10, 100, 100]
-    assert [(turn.id == first, turn.usage.input, turn.usage.output) for turn in session.turns()] == [
+    assert [
+        (turn.id == first, turn.usage.input, turn.usage.output) for turn in session.turns()
+    ] == [
         (True, 10, 1),
         (False, 200, 10),
     ]
@@ -57,7 +68,9 @@ def test_turns_tell_how_each_ended(session):
     assert [turn.end for turn in told] == ["completed", "failed", None]
     assert told[1].error == "RuntimeError: no" and told[2].id == running.id
     assert [turn.messages for turn in told] == [2, 1, 1]
-    assert [turn.number for turn in session.turns(after=told[0].number, limit=1)] == [told[1].number]
+    assert [turn.number for turn in session.turns(after=told[0].number, limit=1)] == [
+        told[1].number
+    ]
     running.interrupt("enough")
     assert session.turns()[-1].reason == "enough"
 
@@ -102,7 +115,9 @@ def test_a_message_says_which_turn_took_it_wherever_a_page_begins(store, session
     store.accept("k", "three")
     whole = {message.text: (message.turn, message.state) for message in session.transcript()}
     assert whole["one"] == (first.id, "complete")
-    assert whole["two"] == (stopped.id, "complete"), "who interrupts a turn has dealt with what it took"
+    assert whole["two"] == (stopped.id, "complete"), (
+        "who interrupts a turn has dealt with what it took"
+    )
     assert whole["three"] == (None, "pending")
     for after in range(0, session.info().head):
         [message] = list(session.transcript(after=after, limit=1))[:1] or [None]
@@ -117,7 +132,10 @@ def test_labels_are_told_on_every_page_and_a_fork_has_those_of_its_past(session)
     fork = session.fork()
     session.label(ids[0], colour="blue")
     fork.label(ids[1], colour="green")
-    assert [message.labels for message in session.transcript(limit=2)] == [{"colour": "blue", "size": 3}, {}]
+    assert [message.labels for message in session.transcript(limit=2)] == [
+        {"colour": "blue", "size": 3},
+        {},
+    ]
     theirs = [message.labels for message in fork.transcript(limit=2)]
     assert theirs == [{"colour": "red", "size": 3}, {"colour": "green"}]
 
@@ -144,7 +162,9 @@ def test_looking_at_a_long_session_takes_no_more_memory_than_a_page(path):
 async def _fill(path, count):
     async with holdfast.open_async(path, durability="process") as store:
         session = await store.session("long")
-        await asyncio.gather(*(session.append(f"{number} and some words more") for number in range(count)))
+        await asyncio.gather(
+            *(session.append(f"{number} and some words more") for number in range(count))
+        )
 
 
 def test_a_turn_tells_whom_it_answers(where):
@@ -167,8 +187,8 @@ def test_a_turn_tells_whom_it_answers(where):
 
 
 def test_turns_that_were_cut_by_a_kill_are_listed_as_running_until_somebody_looks(where):
-    """What a gateway asks first after a restart, without walking all sessions: what was cut, how much of it was shown,
-    and whom it answers.
+    """What a gateway asks first after a restart, without walking all sessions: what was cut, how
+    much of it was shown, and whom it answers.
     """
     script = """
         import holdfast, os
@@ -189,5 +209,10 @@ def test_turns_that_were_cut_by_a_kill_are_listed_as_running_until_somebody_look
         session = store.session("cut")
         *_, said = session.transcript()
         [turn] = session.turns()
-        assert (said.text, said.state, turn.end, turn.reply_to) == ("half an ", "partial", "abandoned", "r2")
+        assert (said.text, said.state, turn.end, turn.reply_to) == (
+            "half an ",
+            "partial",
+            "abandoned",
+            "r2",
+        )
         assert list(store.sessions(state="running")) == []

@@ -1,8 +1,9 @@
 """Who has lost a turn is told so, and never takes it for completed (I-7, I-23).
 
-A turn that is seized or stopped is found to be over by whatever looks first: by what its owner does next, or by the
-keeper, which renews its lease meanwhile and tells nobody. Either way the owner hears of it, when the block is left at
-the latest: a block that is left without an error has ended its turn as completed, and its reply is owed.
+A turn that is seized or stopped is found to be over by whatever looks first: by what its owner does
+next, or by the keeper, which renews its lease meanwhile and tells nobody. Either way the owner
+hears of it, when the block is left at the latest: a block that is left without an error has ended
+its turn as completed, and its reply is owed.
 """
 
 import asyncio
@@ -116,7 +117,9 @@ def test_a_store_that_is_closed_under_a_turn_is_told_when_its_block_is_left(wher
                 turn.say("All of it.")
                 store.close()
     with other_handle(where) as other:
-        assert [note.reason for note in end_notes(other, other.session("k").id)] == ["the store was closed"]
+        assert [note.reason for note in end_notes(other, other.session("k").id)] == [
+            "the store was closed"
+        ]
 
 
 FROZEN = """
@@ -144,7 +147,8 @@ def test_a_process_that_stood_still_for_longer_than_its_lease_is_told(where, sto
         else:
             frozen.freeze_between_commits(where)
         frozen.tell()
-        with store.session("k").turn("next") as turn:  # waits until the lease of the other has run out
+        # waits until the lease of the other has run out
+        with store.session("k").turn("next") as turn:
             turn.say("Well.")
         frozen.thaw()
         assert frozen.end() == ["told its lease ran out"]

@@ -1,4 +1,5 @@
-"""Tools: a call is stored before the tool runs, its outcome after, and the two stay a pair (I-10, I-22).
+"""Tools: a call is stored before the tool runs, its outcome after, and the two stay a pair (I-10,
+I-22).
 
 Fault classes E1 to E6 and E14 of FAULTS.md.
 """
@@ -35,19 +36,24 @@ def states(session):
 def asking(*calls, content=None):
     """An assistant's chat message with these calls, each `(id, name)`."""
     tool_calls = [
-        {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}} for call_id, name in calls
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for call_id, name in calls
     ]
     return {"role": "assistant", "content": content, "tool_calls": tool_calls}
 
 
 def pairs(session):
-    """(name of the call, what answers it) for every call of the chat context, which is checked on the way."""
+    """(name of the call, what answers it) for every call of the chat context, which is checked on
+    the way.
+    """
     for format in FORMATS:
         assert check(format, session.context(format)) == [], format
     found, names = [], []
     for payload in session.context("openai.chat"):
         if payload["role"] == "assistant":
-            names += [(call["id"], call["function"]["name"]) for call in payload.get("tool_calls", ())]
+            names += [
+                (call["id"], call["function"]["name"]) for call in payload.get("tool_calls", ())
+            ]
         elif payload["role"] == "tool":
             name = next(name for call_id, name in names if call_id == payload["tool_call_id"])
             found.append((name, payload["content"]))
@@ -66,12 +72,17 @@ def test_a_call_is_stored_before_the_tool_may_run_and_its_outcome_after(store, w
         [call] = eye.calls()
         assert (call.state, call.outcome) == ("done", result)
         turn.say("Paid.")
-        assert eye.context()[1]["tool_calls"][0]["function"] == {"name": "pay", "arguments": '{"sum":5}'}
+        assert eye.context()[1]["tool_calls"][0]["function"] == {
+            "name": "pay",
+            "arguments": '{"sum":5}',
+        }
     assert pairs(session) == [("pay", "paid")]
 
 
 def test_a_call_that_the_model_streamed_is_marked_as_started_and_not_repeated(store):
-    """I-22, FAULTS E4: `call` with the model's id stores that the tool is about to run; the call is not doubled."""
+    """I-22, FAULTS E4: `call` with the model's id stores that the tool is about to run; the call is
+    not doubled.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
         turn.add(asking(("call_a", "look"), ("call_b", "wait")))
@@ -128,7 +139,9 @@ def test_a_result_needs_a_call(store):
 
 @pytest.mark.parametrize("killed_after", ["call", "tool", "result"])
 def test_a_process_killed_around_its_tool_leaves_a_valid_context(store, where, killed_after):
-    """I-9, I-10, I-22, FAULTS E1, E14: the outcome is "unknown" or there, and the next request is valid."""
+    """I-9, I-10, I-22, FAULTS E1, E14: the outcome is "unknown" or there, and the next request is
+    valid.
+    """
     script = """
         import holdfast
         with holdfast.open(sys.argv[1]).turn("k", "Pay.") as turn:
@@ -152,7 +165,9 @@ def test_a_process_killed_around_its_tool_leaves_a_valid_context(store, where, k
     done = killed_after == "result"
     assert states(session) == [("call_0", "done" if done else "unknown")]
     [(name, answer)] = pairs(session)
-    assert name == "pay" and (answer == "paid" if done else "interrupted" in answer and "unknown" in answer)
+    assert name == "pay" and (
+        answer == "paid" if done else "interrupted" in answer and "unknown" in answer
+    )
     assert session.pending() == [], "a turn that has called a tool has used its message"
     with session.turn("Did you?") as turn:
         assert check("openai.chat", turn.context()) == []
@@ -161,7 +176,9 @@ def test_a_process_killed_around_its_tool_leaves_a_valid_context(store, where, k
 
 
 def test_a_result_that_comes_after_its_turn_was_stopped_takes_its_place(store):
-    """I-7, I-10, FAULTS E1: late, kept, next to its call, in every format; the call is done and no longer unknown."""
+    """I-7, I-10, FAULTS E1: late, kept, next to its call, in every format; the call is done and no
+    longer unknown.
+    """
     session = store.session("k")
     turn = session.turn("Hi")
     turn.add(asking(("a", "look"), ("b", "wait")))
@@ -169,7 +186,10 @@ def test_a_result_that_comes_after_its_turn_was_stopped_takes_its_place(store):
     session.stop()
     with session.turn("Go on") as second:
         second.say("On it.")
-    assert pairs(session) == [("look", "seen"), ("wait", "[interrupted: the outcome of this call is unknown]")]
+    assert pairs(session) == [
+        ("look", "seen"),
+        ("wait", "[interrupted: the outcome of this call is unknown]"),
+    ]
     with pytest.raises(TurnInterrupted):
         turn.result("b", "waited")
     assert pairs(session) == [("look", "seen"), ("wait", "waited")]
@@ -179,7 +199,9 @@ def test_a_result_that_comes_after_its_turn_was_stopped_takes_its_place(store):
 
 
 def test_a_result_for_a_dead_turn_can_be_stored_by_the_next_one(store, where):
-    """I-10, FAULTS E14: the process died, the tool did not; whoever learns of its outcome stores it."""
+    """I-10, FAULTS E14: the process died, the tool did not; whoever learns of its outcome stores
+    it.
+    """
     script = """
         import holdfast
         turn = holdfast.open(sys.argv[1]).turn("k", "Pay.")
@@ -206,7 +228,13 @@ def test_two_results_for_one_call_are_both_kept_and_one_is_shown(store):
         turn.result("a", "first")
         turn.result("a", "second")
         turn.add({"role": "tool", "tool_call_id": "a", "content": "third"})
-    assert [message.role for message in session.transcript()] == ["user", "assistant", "tool", "tool", "tool"]
+    assert [message.role for message in session.transcript()] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "tool",
+    ]
     assert pairs(session) == [("look", "first")]
     assert states(session) == [("a", "done")]
 
@@ -228,7 +256,9 @@ def test_call_0_fifty_times_is_fifty_pairs(store, where):
 
 
 def pairs_by_place(session):
-    """The same as `pairs`, by position: in a chat context the answers stand right after their message."""
+    """The same as `pairs`, by position: in a chat context the answers stand right after their
+    message.
+    """
     for format in FORMATS:
         assert check(format, session.context(format)) == [], format
     found, names = [], []
@@ -251,7 +281,9 @@ def test_call_0_fifty_times_in_one_turn_is_fifty_pairs(store):
 
 
 def test_equal_ids_in_one_response_pair_in_order(store):
-    """FAULTS E4, E6: three parallel calls, all "call_0", two of them answered before the turn was stopped."""
+    """FAULTS E4, E6: three parallel calls, all "call_0", two of them answered before the turn was
+    stopped.
+    """
     session = store.session("k")
     turn = session.turn("Hi")
     turn.add(asking(("call_0", "one"), ("call_0", "two"), ("call_0", "three")))
@@ -275,13 +307,19 @@ def test_a_late_result_with_a_reused_id_goes_to_its_own_turn(store):
             turn.say("Done.")
     with pytest.raises(TurnInterrupted):
         first.result("call_0", "result of slow")
-    expected = [("slow", "result of slow"), ("quick", "result of quick"), ("again", "result of again")]
+    expected = [
+        ("slow", "result of slow"),
+        ("quick", "result of quick"),
+        ("again", "result of again"),
+    ]
     assert pairs_by_place(session) == expected
     assert states(session) == [("call_0", "done")] * 3
 
 
 def test_parallel_results_from_many_threads_are_each_stored_once(store):
-    """FAULTS E6, A3: twenty tools finish at once, in any order; one message with twenty calls, twenty results."""
+    """FAULTS E6, A3: twenty tools finish at once, in any order; one message with twenty calls,
+    twenty results.
+    """
     session = store.session("k")
     names = [(f"c{number}", f"tool{number}") for number in range(20)]
     with session.turn("Hi") as turn:
@@ -300,11 +338,18 @@ def test_parallel_results_from_many_threads_are_each_stored_once(store):
             thread.join()
         turn.say("All done.")
     assert pairs(session) == [(name, f"result of {name}") for _, name in names]
-    assert [payload["role"] for payload in session.context()] == ["user", "assistant", *["tool"] * 20, "assistant"]
+    assert [payload["role"] for payload in session.context()] == [
+        "user",
+        "assistant",
+        *["tool"] * 20,
+        "assistant",
+    ]
 
 
 def test_each_finished_pair_is_stored_when_it_is_made(store, where):
-    """FAULTS A3: three tools finish, then the process is killed before the turn's end: three pairs are there."""
+    """FAULTS A3: three tools finish, then the process is killed before the turn's end: three pairs
+    are there.
+    """
     script = """
         import holdfast
         turn = holdfast.open(sys.argv[1]).turn("k", "Hi")
@@ -320,7 +365,9 @@ def test_each_finished_pair_is_stored_when_it_is_made(store, where):
 
 
 def test_text_that_arrives_in_the_middle_of_a_tool_stands_after_its_result(store):
-    """I-10, FAULTS E5: a message appended between call and result does not come between them in any format."""
+    """I-10, FAULTS E5: a message appended between call and result does not come between them in any
+    format.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
         turn.add(asking(("a", "look"), ("b", "wait")))
@@ -368,13 +415,17 @@ def test_arguments_come_back_as_they_were_said(store):
         turn.result(turn.call("one", said), "ok")
         turn.result(turn.call("two", {"a": [1.5, None, "é"]}), "ok")
     one, two = (
-        payload["tool_calls"][0]["function"]["arguments"] for payload in session.context() if payload.get("tool_calls")
+        payload["tool_calls"][0]["function"]["arguments"]
+        for payload in session.context()
+        if payload.get("tool_calls")
     )
     assert one == said and json.loads(two) == {"a": [1.5, None, "é"]}
 
 
 def test_two_turns_do_not_share_their_open_calls(store):
-    """FAULTS E4: an interrupted call keeps its place when a later turn answers its own call of that id."""
+    """FAULTS E4: an interrupted call keeps its place when a later turn answers its own call of that
+    id.
+    """
     session = store.session("k")
     with session.turn("one") as turn:
         turn.call("first", "{}", call_id="call_0")
@@ -388,14 +439,18 @@ def test_two_turns_do_not_share_their_open_calls(store):
 
 
 def test_a_message_that_is_added_speaks_in_its_own_role(store):
-    """I-14: a tool's message, a user's, an assistant's: as the payload says, not as `add` would guess."""
+    """I-14: a tool's message, a user's, an assistant's: as the payload says, not as `add` would
+    guess.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
         turn.add(asking(("a", "look")))
         turn.add({"role": "tool", "tool_call_id": "a", "content": "seen"})
         turn.add({"role": "user", "content": "[a note from the harness]"})
         turn.add({"role": "assistant", "content": "Seen."})
-        turn.add({"role": "user", "content": [{"type": "text", "text": "Sure?"}]}, format="anthropic")
+        turn.add(
+            {"role": "user", "content": [{"type": "text", "text": "Sure?"}]}, format="anthropic"
+        )
         turn.add("Sure.")
     roles = ["user", "assistant", "tool", "user", "assistant", "user", "assistant"]
     assert [message.role for message in session.transcript()] == roles

@@ -11,7 +11,13 @@ import pytest
 
 import holdfast
 from holdfast.domain.entry import note_of
-from holdfast.errors import AlreadyAccepted, BadArgument, InvalidMessage, SessionBusy, TurnInterrupted
+from holdfast.errors import (
+    AlreadyAccepted,
+    BadArgument,
+    InvalidMessage,
+    SessionBusy,
+    TurnInterrupted,
+)
 from holdfast.runtime.store import open_store
 from holdfast.runtime.turns.recovery import settle
 from holdfast.testing.providers import check
@@ -43,7 +49,9 @@ def only_end(store, session):
 
 
 def test_the_inbound_message_is_durable_with_its_event_before_turn_returns(store, where):
-    """I-4, FAULTS A2: the model has not been called yet, and another handle already reads the prompt."""
+    """I-4, FAULTS A2: the model has not been called yet, and another handle already reads the
+    prompt.
+    """
     session = store.session("k")
     turn = session.turn("Book a table.", event_id="evt-1", reply_to="telegram:42")
     with other_handle(where) as other:
@@ -55,8 +63,12 @@ def test_the_inbound_message_is_durable_with_its_event_before_turn_returns(store
     turn.interrupt()
 
 
-def test_the_inbound_message_survives_a_process_that_is_killed_right_after_turn_returns(store, where):
-    """I-4, FAULTS A2: sent, the model hangs, the process is killed: the prompt is there, for the next turn."""
+def test_the_inbound_message_survives_a_process_that_is_killed_right_after_turn_returns(
+    store, where
+):
+    """I-4, FAULTS A2: sent, the model hangs, the process is killed: the prompt is there, for the
+    next turn.
+    """
     script = """
         import holdfast
         holdfast.open(sys.argv[1]).session("k").turn("Hello?", event_id="evt-1")
@@ -101,11 +113,16 @@ def test_a_message_is_frozen_when_it_is_given(store):
 
 
 def test_one_event_is_one_turn_however_often_it_comes(store, where):
-    """I-2, FAULTS A6, A7: twice in a row, after a restart, through either door; the error names what it became."""
+    """I-2, FAULTS A6, A7: twice in a row, after a restart, through either door; the error names
+    what it became.
+    """
     session = store.session("k")
     with session.turn("Pay.", event_id="evt-1") as turn:
         turn.say("Paid.")
-    for again in (lambda: session.turn("Pay.", event_id="evt-1"), lambda: store.turn("k", "Pay.", event_id="evt-1")):
+    for again in (
+        lambda: session.turn("Pay.", event_id="evt-1"),
+        lambda: store.turn("k", "Pay.", event_id="evt-1"),
+    ):
         with pytest.raises(AlreadyAccepted) as told_so:
             again()
         assert told_so.value.turn_id == turn.id and told_so.value.session_id == session.id
@@ -116,13 +133,18 @@ def test_one_event_is_one_turn_however_often_it_comes(store, where):
 
 
 def test_an_event_is_known_through_a_reset_and_names_the_session_it_was_accepted_in(store):
-    """I-2, FAULTS A6: the webhook tries again after /new; the answer is where it was done, not a second run."""
+    """I-2, FAULTS A6: the webhook tries again after /new; the answer is where it was done, not a
+    second run.
+    """
     old = store.session("k")
     with old.turn("Pay.", event_id="evt-1") as turn:
         turn.say("Paid.")
     new = store.reset("k")
     assert new.id != old.id
-    for again in (lambda: new.turn("Pay.", event_id="evt-1"), lambda: store.turn("k", "Pay.", event_id="evt-1")):
+    for again in (
+        lambda: new.turn("Pay.", event_id="evt-1"),
+        lambda: store.turn("k", "Pay.", event_id="evt-1"),
+    ):
         with pytest.raises(AlreadyAccepted) as told_so:
             again()
         assert (told_so.value.session_id, told_so.value.turn_id) == (old.id, turn.id)
@@ -236,7 +258,9 @@ def test_an_exception_ends_the_turn_once_and_is_raised_on(store, error, end):
 
 
 def test_a_generator_that_is_closed_ends_its_turn(store, where):
-    """I-6: an agent written as a generator is dropped by its consumer in the middle of a sentence."""
+    """I-6: an agent written as a generator is dropped by its consumer in the middle of a
+    sentence.
+    """
     session = store.session("k")
 
     def agent():
@@ -251,7 +275,9 @@ def test_a_generator_that_is_closed_ends_its_turn(store, where):
 
 
 def test_ctrl_c_in_the_middle_of_a_stream_keeps_what_was_shown(store, where):
-    """I-5, I-6, FAULTS A1: a real SIGINT, which arrives anywhere: in the source, in a commit, in the consumer."""
+    """I-5, I-6, FAULTS A1: a real SIGINT, which arrives anywhere: in the source, in a commit, in
+    the consumer.
+    """
     script = """
         import holdfast, itertools
         store = holdfast.open(sys.argv[1])
@@ -271,7 +297,9 @@ def test_ctrl_c_in_the_middle_of_a_stream_keeps_what_was_shown(store, where):
 
 
 def test_a_killed_process_leaves_one_end_and_all_that_was_shown(store, where):
-    """I-5, I-6, FAULTS A1: 3 of 5 chunks delivered, SIGKILL; the text is stored, partial, and the turn abandoned."""
+    """I-5, I-6, FAULTS A1: 3 of 5 chunks delivered, SIGKILL; the text is stored, partial, and the
+    turn abandoned.
+    """
     script = """
         import holdfast
         def source():
@@ -288,7 +316,10 @@ def test_a_killed_process_leaves_one_end_and_all_that_was_shown(store, where):
             assert writer.wait_for("shown") == expected
         writer.kill()
     session = store.session("k")
-    assert told(session) == [("user", "Count.", "complete"), ("assistant", "One two three ", "partial")]
+    assert told(session) == [
+        ("user", "Count.", "complete"),
+        ("assistant", "One two three ", "partial"),
+    ]
     assert only_end(store, session) == "abandoned"
     assert session.context() == [
         {"role": "user", "content": "Count."},
@@ -319,7 +350,10 @@ def test_a_turn_that_is_dropped_without_an_end_is_ended_by_the_next_one_who_look
     with session.turn("Again") as second:  # waits for the keeper to notice, which it does by itself
         second.say("Yes.")
     found = ends(store, session.id)
-    assert [len(each) for each in found.values()] == [1, 1] and found[1][0] in ("abandoned", "interrupted")
+    assert [len(each) for each in found.values()] == [1, 1] and found[1][0] in (
+        "abandoned",
+        "interrupted",
+    )
 
 
 def test_a_turn_that_was_renewed_is_missed_as_soon_as_it_is_dropped(store):
@@ -400,14 +434,17 @@ def test_a_settler_that_was_killed_between_its_two_commits_is_carried_on(store, 
         writer.kill()
     session = store.session("k")
     room = session._work.room
-    room.submit(fence=1, seize=True, ended_too=True).result()  # the first half of settling, and no more
+    # the first half of settling, and no more
+    room.submit(fence=1, seize=True, ended_too=True).result()
     assert ends(store, session.id) == {1: []}
     assert told(session) == [("user", "Hi", "complete"), ("assistant", "Well, ", "partial")]
     assert only_end(store, session) == "abandoned"
 
 
 def test_a_stop_that_is_cut_off_between_its_two_commits_is_carried_on_as_a_stop(where):
-    """I-6, I-16: whoever stopped the turn died half-way; the next one, after a short while, writes what is missing."""
+    """I-6, I-16: whoever stopped the turn died half-way; the next one, after a short while, writes
+    what is missing.
+    """
     world = HandWorld()
     with open_store(where) as store, open_store(where, world=world) as other:
         turn = store.session("k").turn("Hi")
@@ -450,7 +487,9 @@ def test_a_running_turn_of_a_living_process_is_not_settled(store, where):
 
 
 def test_a_lease_that_ran_out_lets_the_next_one_end_the_turn(where):
-    """I-6, I-7, FAULTS I8, F4: a writer that lives but has not renewed loses the turn at lease expiry."""
+    """I-6, I-7, FAULTS I8, F4: a writer that lives but has not renewed loses the turn at lease
+    expiry.
+    """
     here, there = HandWorld(), HandWorld()
     with open_store(where, world=here) as store, open_store(where, world=there) as other:
         turn = store.session("k").turn("Hi", lease_s=30)
@@ -496,7 +535,9 @@ def test_a_running_turn_renews_its_lease_by_itself(where):
 
 
 def test_a_process_that_stood_still_for_its_lease_is_overtaken_and_told(store, where):
-    """I-6, I-7, FAULTS F4: SIGSTOP beyond the lease, another takes over, SIGCONT: refused, nothing delivered."""
+    """I-6, I-7, FAULTS F4: SIGSTOP beyond the lease, another takes over, SIGCONT: refused, nothing
+    delivered.
+    """
     script = """
         import holdfast
         from holdfast.errors import TurnInterrupted
@@ -524,16 +565,25 @@ def test_a_process_that_stood_still_for_its_lease_is_overtaken_and_told(store, w
         writer.thaw()
         writer.tell()
         said = writer.end()
-    assert [line.split()[0] for line in said] == ["told"], "the overtaken writer handed something on"
+    assert [line.split()[0] for line in said] == ["told"], (
+        "the overtaken writer handed something on"
+    )
     assert list(ends(store, session.id).values()) == [["abandoned"], ["completed"]]
-    assert [payload["content"] for payload in session.context()] == ["Hi", "before ", "Anybody?", "Me."]
+    assert [payload["content"] for payload in session.context()] == [
+        "Hi",
+        "before ",
+        "Anybody?",
+        "Me.",
+    ]
 
 
 # What a turn that dies gives back.
 
 
 def test_a_turn_that_dies_before_it_has_used_its_message_gives_it_back(store, where):
-    """I-4, FAULTS A8: pending again, in order, with what it had taken from the inbox; the next turn takes all of it."""
+    """I-4, FAULTS A8: pending again, in order, with what it had taken from the inbox; the next turn
+    takes all of it.
+    """
     script = """
         import holdfast
         store = holdfast.open(sys.argv[1])
@@ -582,7 +632,9 @@ def test_a_message_that_is_given_back_again_and_again_is_one_message(store, wher
 
 
 def test_a_turn_that_has_spoken_keeps_its_message(store, where):
-    """I-4: one chunk was shown, so the message was used; it is not answered a second time by itself."""
+    """I-4: one chunk was shown, so the message was used; it is not answered a second time by
+    itself.
+    """
     with child(KILLED_IN_STREAM, where) as writer:
         writer.wait_for("shown")
         writer.kill()
@@ -592,7 +644,9 @@ def test_a_turn_that_has_spoken_keeps_its_message(store, where):
 
 
 def test_a_turn_that_was_stopped_keeps_its_message(store):
-    """I-16: stopping is an explicit act: the message was not lost with a process, it was waved off."""
+    """I-16: stopping is an explicit act: the message was not lost with a process, it was
+    waved off.
+    """
     session = store.session("k")
     turn = session.turn("Never mind")
     assert session.stop() is True
@@ -616,14 +670,19 @@ def test_a_turn_without_a_message_is_the_agent_s_own(store):
 
 
 def test_a_retry_inside_a_turn_does_not_repeat_the_prompt(store):
-    """FAULTS A9: the model answers empty twice, then with text: one user message, and a valid context."""
+    """FAULTS A9: the model answers empty twice, then with text: one user message, and a valid
+    context.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
         for answer in ([], [""], ["Hello."]):
             assert "".join(turn.deliver(answer)) == "".join(answer)
     assert [role for role, _, _ in told(session)].count("user") == 1
     assert only_end(store, session) == "completed"
-    assert session.context() == [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    assert session.context() == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."},
+    ]
 
 
 def test_a_retracted_answer_is_out_of_the_model_s_view_and_in_the_transcript(store):

@@ -72,15 +72,29 @@ def everything(store: holdfast.Store, bad: str, good: str) -> None:
     store.retain(1000, preview=True)
 
 
-def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself(place: Spoiled) -> None:
+def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself(
+    place: Spoiled,
+) -> None:
     with place.open() as store:
         session, other = furnished(store)
         kinds = {entry.seq: entry.kind for entry in session.entries()}
         kept = {entry.seq: entry for entry in session.entries()}
-    assert set(kinds.values()) >= {"message", "turn", "end", "call", "ask", "decision", "label", "compaction", "post"}
+    assert set(kinds.values()) >= {
+        "message",
+        "turn",
+        "end",
+        "call",
+        "ask",
+        "decision",
+        "label",
+        "compaction",
+        "post",
+    }
     for seq in [seq for seq, kind in kinds.items()]:
         for column in ("note", "body"):
-            if (column == "body" and not kept[seq].body) or (column == "note" and kinds[seq] not in NOTES):
+            if (column == "body" and not kept[seq].body) or (
+                column == "note" and kinds[seq] not in NOTES
+            ):
                 continue
             place.spoil(session.id, seq, column, b"{")
             with place.open() as store:
@@ -91,12 +105,16 @@ def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself
     with place.open() as store:
         store.session("bad").end("over")
         events = list(store.get(session.id).follow())
-        assert [event.entry.seq for event in events if event.entry] == list(range(1, len(events) + 1))
+        assert [event.entry.seq for event in events if event.entry] == list(
+            range(1, len(events) + 1)
+        )
         assert store.erase(session.id).done
         assert [message.state for message in store.get(session.id).transcript()][:1] == ["erased"]
 
 
-@pytest.mark.parametrize("noise", NOISE, ids=[f"{len(each)} bytes of {each[:6]!r}" for each in NOISE])
+@pytest.mark.parametrize(
+    "noise", NOISE, ids=[f"{len(each)} bytes of {each[:6]!r}" for each in NOISE]
+)
 def test_a_payload_of_any_bytes_is_shown_as_a_placeholder(place: Spoiled, noise: bytes) -> None:
     with place.open() as store:
         session, other = furnished(store)
@@ -129,7 +147,9 @@ def test_a_note_that_could_not_be_read_back_is_not_written() -> None:
 
 
 def test_two_resetters_with_messages_in_the_inbox_both_succeed(place: Spoiled) -> None:
-    """What the one takes along, the other finds gone: it looks again, and resets the new session."""
+    """What the one takes along, the other finds gone: it looks again, and resets the new
+    session.
+    """
     with place.open() as one, place.open() as other:
         for round in range(12):
             key = f"k{round}"
@@ -138,7 +158,12 @@ def test_two_resetters_with_messages_in_the_inbox_both_succeed(place: Spoiled) -
             together = threading.Barrier(2)
             failed: list[BaseException] = []
 
-            def reset(store: holdfast.Store, key: str = key, together: Any = together, failed: Any = failed) -> None:
+            def reset(
+                store: holdfast.Store,
+                key: str = key,
+                together: Any = together,
+                failed: Any = failed,
+            ) -> None:
                 try:
                     together.wait()
                     store.reset(key)
@@ -155,9 +180,16 @@ def test_two_resetters_with_messages_in_the_inbox_both_succeed(place: Spoiled) -
             assert [message.text for message in one.session(key).pending()] == ["a", "b", "c"]
 
 
-def test_what_took_the_inbox_along_between_two_looks_is_found_out(tmp_path: Path, monkeypatch: Any) -> None:
-    """The reset reads the inbox, then somebody else resets, then it reads the log: it begins again."""
-    with holdfast.open(tmp_path / "agent.db") as store, holdfast.open(tmp_path / "agent.db") as other:
+def test_what_took_the_inbox_along_between_two_looks_is_found_out(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The reset reads the inbox, then somebody else resets, then it reads the log: it
+    begins again.
+    """
+    with (
+        holdfast.open(tmp_path / "agent.db") as store,
+        holdfast.open(tmp_path / "agent.db") as other,
+    ):
         store.accept("k", "hello")
         engine, moved = store._work.engine, []
         inbox = engine.inbox

@@ -1,10 +1,12 @@
-"""Anything that can be done to a view, in any order, by two stores on one place (I-9, I-11, I-12, I-13, FAULTS I9).
+"""Anything that can be done to a view, in any order, by two stores on one place (I-9, I-11, I-12,
+I-13, FAULTS I9).
 
-After every step, in every handle: the context is valid, and the same as that of the whole log and of a load that begins
-with the last compaction; every message is shown, hidden, gone back from, dropped by a list, or covered by exactly one
-summary that is shown; what the view went back from stays away until it is rewound to; what was said is in the
-transcript once. Every text is said once, so that a message stored twice shows; what happens to equal texts is told by
-the laws of rewinding and recording.
+After every step, in every handle: the context is valid, and the same as that of the whole log and
+of a load that begins with the last compaction; every message is shown, hidden, gone back from,
+dropped by a list, or covered by exactly one summary that is shown; what the view went back from
+stays away until it is rewound to; what was said is in the transcript once. Every text is said once,
+so that a message stored twice shows; what happens to equal texts is told by the laws of rewinding
+and recording.
 """
 
 import copy
@@ -18,7 +20,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import holdfast
 from holdfast import Session
@@ -32,8 +40,9 @@ FORMATS = ("openai.chat", "anthropic")
 
 
 class Agent:
-    """Somebody with a list of its own, loaded at some time and grown since, and a handle that nobody else looks
-    through."""
+    """Somebody with a list of its own, loaded at some time and grown since, and a handle that
+    nobody else looks through.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session

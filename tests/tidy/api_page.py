@@ -1,4 +1,5 @@
-"""The reference of the public face, written from its signatures and docstrings: `./dev api` writes docs/api.md.
+"""The reference of the public face, written from its signatures and docstrings: `./dev api` writes
+docs/api.md.
 
 What is documented is what `holdfast.__all__` names. The words for parameters are in `api_words`.
 """
@@ -18,7 +19,18 @@ from tidy.api_words import PARAMETERS
 
 WIDTH = 100
 FUNCTIONS = ["open", "open_async", "copy"]
-FACES = ["Store", "Session", "Turn", "Delivery", "Owed", "AgentCache", "Idle", "Daily", "Policy", "Message"]
+FACES = [
+    "Store",
+    "Session",
+    "Turn",
+    "Delivery",
+    "Owed",
+    "AgentCache",
+    "Idle",
+    "Daily",
+    "Policy",
+    "Message",
+]
 CONSTRUCTED = {"AgentCache", "Idle", "Daily"}
 HEAD = """# API reference
 
@@ -45,7 +57,8 @@ def page() -> str:
         *(_class(name, level=3) for name in ours),
         _asyncio([name for name in classes if is_async(name)]),
         _parts(),
-        "## Names of types\n\n" + "".join(f"* `{name}`: `{_plain(getattr(holdfast, name))}`\n" for name in aliases),
+        "## Names of types\n\n"
+        + "".join(f"* `{name}`: `{_plain(getattr(holdfast, name))}`\n" for name in aliases),
         _errors(),
     ]
     return "\n".join(sections)
@@ -85,15 +98,21 @@ def key(call: str, parameter: str) -> str:
 
 
 def undocumented() -> list[str]:
-    """Public classes, methods and properties without a docstring of their own or of a base class."""
+    """Public classes, methods and properties without a docstring of their own or of a
+    base class.
+    """
     found = []
     for name in holdfast.__all__:
         face = getattr(holdfast, name)
         if isinstance(face, type):
             found += [name] if not (face.__doc__ or "").strip() else []
             public = [each for each in vars(face) if not each.startswith("_")]
-            called = [each for each in public if isinstance(vars(face)[each], property | FunctionType)]
-            found += [f"{name}.{each}" for each in called if not inspect.getdoc(getattr(face, each))]
+            called = [
+                each for each in public if isinstance(vars(face)[each], property | FunctionType)
+            ]
+            found += [
+                f"{name}.{each}" for each in called if not inspect.getdoc(getattr(face, each))
+            ]
     return found
 
 
@@ -104,9 +123,13 @@ def _class(name: str, level: int = 2) -> str:
     if name in CONSTRUCTED:
         text += f"```python\n{_signature(name, face)}\n```\n\n"
     text += f"{_doc(face)}\n" + _listed(name, face if name in CONSTRUCTED else None)
-    fields = [] if name in CONSTRUCTED else [f"{each}: {_plain(kind)}\n" for each, kind in _fields(face)]
+    fields = (
+        [] if name in CONSTRUCTED else [f"{each}: {_plain(kind)}\n" for each, kind in _fields(face)]
+    )
     if fields:
-        text += f"\nA `{face.__base__.__name__}` with:\n" if face.__base__ is holdfast.Message else ""
+        text += (
+            f"\nA `{face.__base__.__name__}` with:\n" if face.__base__ is holdfast.Message else ""
+        )
         text += f"\n```python\n{''.join(fields)}```\n"
     for each, value in vars(face).items():
         if isinstance(value, property) and not each.startswith("_"):
@@ -122,9 +145,13 @@ def _fields(face: type) -> list[tuple[str, Any]]:
 
 
 def _methods(face: type) -> Iterator[tuple[str, Any]]:
-    """Its own public methods. What a list can do, or what a base class explains, is not told again."""
+    """Its own public methods. What a list can do, or what a base class explains, is not
+    told again.
+    """
     for name, function in vars(face).items():
-        is_own = isinstance(function, FunctionType) and not name.startswith("_") and function.__doc__
+        is_own = (
+            isinstance(function, FunctionType) and not name.startswith("_") and function.__doc__
+        )
         if is_own and not (issubclass(face, list) and hasattr(list, name)):
             yield name, function
 
@@ -134,7 +161,11 @@ def _function(call: str, function: Any) -> str:
 
 
 def _listed(call: str, function: Any) -> str:
-    listed = [f"* `{each.name}`: {words(call, each.name)}\n" for each in parameters(function)] if function else []
+    listed = (
+        [f"* `{each.name}`: {words(call, each.name)}\n" for each in parameters(function)]
+        if function
+        else []
+    )
     return "\n" + "".join(listed) if listed else ""
 
 
@@ -146,7 +177,11 @@ def _signature(call: str, function: Any) -> str:
         stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
         default = "" if each.default is each.empty else f" = {_value(each.default)}"
         said.append(f"{stars}{each.name}: {_plain(each.annotation)}{default}")
-    back = call if isinstance(function, type) else _plain(inspect.signature(function).return_annotation)
+    back = (
+        call
+        if isinstance(function, type)
+        else _plain(inspect.signature(function).return_annotation)
+    )
     name = call.rpartition(".")[2]
     one = f"def {name}({', '.join(said)}) -> {back}: ..."
     return (
@@ -173,13 +208,22 @@ def _plain(kind: Any) -> str:
 
 def _doc(value: Any) -> str:
     """Its docstring, without what it cites for those who work on it."""
-    return re.sub(r"\s*\((?:I-\d+|FAULTS [A-Z]\d+)(?:, [A-Z]\S*)*\)", "", inspect.cleandoc(value.__doc__ or "").strip())
+    return re.sub(
+        r"\s*\((?:I-\d+|FAULTS [A-Z]\d+)(?:, [A-Z]\S*)*\)",
+        "",
+        inspect.cleandoc(value.__doc__ or "").strip(),
+    )
 
 
 def _asyncio(names: list[str]) -> str:
-    text = "## asyncio\n\n`open_async` gives the same store for asyncio: the same names and parameters, awaited.\n"
+    text = (
+        "## asyncio\n\n`open_async` gives the same store for asyncio: the same names and "
+        "parameters, awaited.\n"
+    )
     text += "Iterators are read with `async for`, blocks entered with `async with`.\n\n"
-    return text + "".join(f"* `{name}`: {' '.join(_doc(getattr(holdfast, name)).split())}\n" for name in names)
+    return text + "".join(
+        f"* `{name}`: {' '.join(_doc(getattr(holdfast, name)).split())}\n" for name in names
+    )
 
 
 def _parts() -> str:
@@ -193,12 +237,18 @@ def _parts() -> str:
 
 
 def _errors() -> str:
-    text = f"## errors\n\n```\n{_doc(holdfast.errors)}\n```\n\n| error | code | says |\n|---|---|---|\n"
+    text = (
+        f"## errors\n\n```\n{_doc(holdfast.errors)}\n```\n\n| error | code | says "
+        "|\n|---|---|---|\n"
+    )
     left = [holdfast.HoldfastError]
     while left:
         kind = left.pop(0)
         left = [*kind.__subclasses__(), *left]
-        text += f"| `{kind.__name__}` | `{kind.code}` | {' '.join(_doc(kind).replace('|', chr(92) + '|').split())} |\n"
+        text += (
+            f"| `{kind.__name__}` | `{kind.code}` | "
+            f"{' '.join(_doc(kind).replace('|', chr(92) + '|').split())} |\n"
+        )
     return text
 
 

@@ -4,7 +4,8 @@ By its name; where the same name means something else in one call, that call sta
 """
 
 _INBOUND = (
-    "what came in: text, a payload in `format`, or an object of the provider's SDK; without it, the turn takes what "
+    "what came in: text, a payload in `format`, or an object of the provider's SDK; without it, "
+    "the turn takes what "
     "waits in the inbox, or is the agent's own"
 )
 
@@ -14,7 +15,8 @@ PARAMETERS = {
     "source": "the store to copy from, an address as for `open`",
     "target": "the store to copy into, an address as for `open`",
     "to": "the path of the new file; it must not exist",
-    "durability": '`"power"` survives a power cut; `"process"` survives a killed process alone, and is faster',
+    "durability": '`"power"` survives a power cut; `"process"` survives a killed process alone, '
+    "and is faster",
     "tenant": "whose sessions these are; the tenants of a store see nothing of each other",
     "copy.tenant": "the tenant whose sessions are copied; all tenants when it is left out",
     "Store.for_tenant.name": "the name of the other tenant",
@@ -22,18 +24,23 @@ PARAMETERS = {
     "world": "clock and randomness, for tests; leave it out",
     "progress": "a function that is called with a `Progress` from time to time",
     # Names and identities
-    "key": 'the stable name of a conversation, such as `"telegram:dm:42"`; it is bound to one current session',
+    "key": 'the stable name of a conversation, such as `"telegram:dm:42"`; it is bound to one '
+    "current session",
     "Store.sessions.key": "only sessions of this key",
     "Store.search.key": "only sessions of this key",
-    "Session.fork.key": "a key for the new session; one that has a session which has not ended raises `Conflict`",
+    "Session.fork.key": "a key for the new session; one that has a session which has not ended "
+    "raises `Conflict`",
     "session_id": "`Session.id`, or an unambiguous beginning of it",
     "Store.search.session": "only this session: its id, or an unambiguous beginning of it",
     "message_id": "the id of a message (`Message.id`)",
     "to_message": "the id of the message that will be the last one the model sees",
-    "at": "the id of the last message that the two sessions share; all of the past when it is left out",
-    "event_id": "your identity for something that came in (an update id, a message id): the same one is accepted once",
+    "at": "the id of the last message that the two sessions share; all of the past when it is "
+    "left out",
+    "event_id": "your identity for something that came in (an update id, a message id): the same "
+    "one is accepted once",
     "platform_id": "the id that the platform gave to the sent message, kept in the log",
-    "reply_to": "the address to which the answer is owed; the answer is in the outbox until its sending is confirmed",
+    "reply_to": "the address to which the answer is owed; the answer is in the outbox until its "
+    "sending is confirmed",
     "call_id": "the id of a tool call, the provider's or your own",
     "Turn.call.call_id": "the provider's id of the call, or your own; without one, an id is made",
     "by": "who has decided, for the log",
@@ -48,13 +55,17 @@ PARAMETERS = {
     "Session.turn.message": _INBOUND,
     "Store.turn.message": _INBOUND,
     "messages": "a list of messages: texts, payloads in `format`, or objects of the provider's SDK",
-    "format": "how messages are shaped: `openai.chat`, `openai.responses`, `anthropic`, `holdfast`, …",
+    "format": "how messages are shaped: `openai.chat`, `openai.responses`, `anthropic`, "
+    "`holdfast`, …",
     "Turn.context.format": "how messages are shaped; by default as the turn's own message",
     "Turn.add.format": "how the message is shaped; by default as the turn's own message",
     "Turn.add_all.format": "how the messages are shaped; by default as the turn's own message",
-    "Turn.deliver.format": 'how the chunks are shaped: `"text"` for plain strings, or the name of a format',
-    "chunks": "the stream: an iterable of strings, of a provider's chunks as dicts, or of its SDK's objects",
-    "summary": "the text of the summary, or a function that gets the list of messages it covers and returns that text",
+    "Turn.deliver.format": 'how the chunks are shaped: `"text"` for plain strings, or the name of '
+    "a format",
+    "chunks": "the stream: an iterable of strings, of a provider's chunks as dicts, or of its "
+    "SDK's objects",
+    "summary": "the text of the summary, or a function that gets the list of messages it covers "
+    "and returns that text",
     "arguments": "the tool's arguments: values of JSON, or the text that the model said",
     "content": "what the tool answered: text, or values of JSON",
     "error": "what went wrong: an exception or text",
@@ -62,18 +73,22 @@ PARAMETERS = {
     "labels": "the labels, as keyword arguments",
     # Rules and choices
     "reset": "when the key gets a new session: a policy, such as `Idle(hours=4) | Daily()`",
-    "on_busy": 'while another turn runs: `"wait"` for it, `"interrupt"` it, or `"refuse"` with `SessionBusy`',
+    "on_busy": 'while another turn runs: `"wait"` for it, `"interrupt"` it, or `"refuse"` with '
+    "`SessionBusy`",
     "state": "only sessions in this state",
-    "Store.search.state": 'only sessions in this state, or messages that are `"complete"` or `"partial"`',
+    "Store.search.state": 'only sessions in this state, or messages that are `"complete"` or '
+    '`"partial"`',
     "role": "only messages of this role: `system`, `user`, `assistant` or `tool`",
     "tool": "only messages that call this tool or answer for it",
-    "create": "with False, a key without a session raises `NotFound`, and an ended session is given as it is",
+    "create": "with False, a key without a session raises `NotFound`, and an ended session is "
+    "given as it is",
     "preview": "with True, tells what would be done and does nothing",
     "approved": "True to allow the call, False to deny it",
     "needs_approval": "whether somebody must allow the call before it is run",
     "prefill": "keep the model's own message as the last one, for providers that go on with it",
     # Numbers and positions
-    "lease_s": "how many seconds a turn counts as alive after its machine has vanished; a living process renews it",
+    "lease_s": "how many seconds a turn counts as alive after its machine has vanished; a living "
+    "process renews it",
     "claim_s": "for how many seconds each reply is this caller's alone",
     "days": "how many days without news",
     "keep_turns": "how many of the last turns stay as they are",
@@ -83,8 +98,10 @@ PARAMETERS = {
     "Store.pending.after": "the `next` of the page before",
     "Session.follow.after": "the `cursor` of an earlier event, to resume right after it",
     "Session.turns.after": "the number of the turn after which to begin",
-    "since": "only messages from this time on: a datetime with a time zone, or milliseconds since 1970",
-    "until": "only messages before this time: a datetime with a time zone, or milliseconds since 1970",
+    "since": "only messages from this time on: a datetime with a time zone, or milliseconds since "
+    "1970",
+    "until": "only messages before this time: a datetime with a time zone, or milliseconds since "
+    "1970",
     # Agents
     "factory": "a function that gets the session and makes its agent",
     "size": "how many agents at most",
@@ -99,4 +116,4 @@ PARAMETERS = {
     "active_at": "the time of the session's last activity, in milliseconds since 1970",
     "now": "the time now, in milliseconds since 1970",
     "World.chance.size": "how many bytes",
-}  # fmt: skip
+}

@@ -25,16 +25,21 @@ CLOCKS = {
     "os.urandom",
     "os.getrandom",
 }
-IN_SQL = re.compile(r"\bcurrent_(?:timestamp|time|date)\b|'now'|\brandom(?:blob)?\s*\(|\bgen_random_uuid\b", re.I)
+IN_SQL = re.compile(
+    r"\bcurrent_(?:timestamp|time|date)\b|'now'|\brandom(?:blob)?\s*\(|\bgen_random_uuid\b", re.I
+)
 
 
 def clock_and_chance(root: Path) -> list[str]:
-    """Only `runtime/clock.py` reads a clock or rolls dice; sleeping and waiting with a limit are no readings."""
+    """Only `runtime/clock.py` reads a clock or rolls dice; sleeping and waiting with a limit are no
+    readings.
+    """
     found = []
     for module in library(root):
         if not within(module, SOURCE):
             found += [
-                f"{module.shown}:{line} uses {name}; take time and chance from `runtime/clock.py`, passed in."
+                f"{module.shown}:{line} uses {name}; take time and chance from "
+                "`runtime/clock.py`, passed in."
                 for line, name in sorted(set(_readings(module)))
             ]
     for path in sorted((root / "src").rglob("*.sql")):
@@ -50,7 +55,11 @@ def _readings(module: Module) -> Iterator[tuple[int, str]]:
     known = _imported(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] in DICE)
+            yield from (
+                (node.lineno, alias.name)
+                for alias in node.names
+                if alias.name.split(".")[0] in DICE
+            )
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
@@ -71,7 +80,9 @@ def _imported(module: Module) -> dict[str, str]:
                 top = alias.name.split(".")[0]
                 known[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            known |= {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
     return known
 
 

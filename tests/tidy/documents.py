@@ -1,4 +1,6 @@
-"""What people read: links lead somewhere, examples run, and nothing is left over from the desk it was written on."""
+"""What people read: links lead somewhere, examples run, and nothing is left over from the desk it
+was written on.
+"""
 
 import ast
 import os
@@ -14,13 +16,18 @@ from pathlib import Path
 from tidy.tree import texts, tracked
 
 LEFTOVER = re.compile(r"\b(?:FIX" r"ME|XX" r"X|HA" r"CK)\b")
-DESK = re.compile(r"(?<![\w.:/-])/(?:work|root|home/[a-z][\w-]*|Users/[A-Za-z][\w-]*)/|\.\./shared\b|\b[A-Z]:\\Users\\")
+DESK = re.compile(
+    r"(?<![\w.:/-])/(?:work|root|home/[a-z][\w-]*|Users/[A-Za-z][\w-]*)/|\.\./shared\b|\b[A-Z]:\\Users\\"
+)
 FENCE = re.compile(
-    r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
+    r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^ *(?P=fence) *$",
+    re.M | re.S,
 )
 RUNS = re.compile(r"<!--\s*runs\s*-->\s*\Z")
 PRINTS = re.compile(r"\A\s*<!--\s*prints\s*-->\s*```\n(?P<output>.*?)^```$", re.M | re.S)
-LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^ *\[[^\]]+\]:\s*(\S+)", re.M)
+LINK = re.compile(
+    r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^ *\[[^\]]+\]:\s*(\S+)", re.M
+)
 
 
 def leftovers(root: Path) -> list[str]:
@@ -76,17 +83,23 @@ def _links(page: Path) -> Iterator[str]:
 def _headings(page: Path) -> set[str]:
     """Headings as GitHub turns them into anchors."""
     anchors: set[str] = set()
-    for title in re.findall(r"^#{1,6}\s+(.+?)\s*#*$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M):
+    for title in re.findall(
+        r"^#{1,6}\s+(.+?)\s*#*$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M
+    ):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
         anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        again = next(n for n in range(len(anchors) + 1) if (f"{anchor}-{n}" if n else anchor) not in anchors)
+        again = next(
+            n for n in range(len(anchors) + 1) if (f"{anchor}-{n}" if n else anchor) not in anchors
+        )
         anchors.add(f"{anchor}-{again}" if again else anchor)
     return anchors
 
 
 @dataclass(frozen=True)
 class Example:
-    """A fenced Python block; `runs` when the page says so just above it, and `prints` what the page says just below."""
+    """A fenced Python block; `runs` when the page says so just above it, and `prints` what the page
+    says just below.
+    """
 
     place: str
     code: str
@@ -116,13 +129,16 @@ def examples_compile(root: Path) -> list[str]:
         try:
             compile(example.code, example.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         except SyntaxError as error:
-            found.append(f"{example.place} is not Python: {error.msg} in its line {error.lineno}; fix the example.")
+            found.append(
+                f"{example.place} is not Python: {error.msg} in its line {error.lineno}; fix the "
+                "example."
+            )
     return found
 
 
 def examples_run(root: Path) -> list[str]:
-    """An example marked `<!-- runs -->` runs by itself, in a new process and an empty folder; what it prints is what a
-    block marked `<!-- prints -->` below it says.
+    """An example marked `<!-- runs -->` runs by itself, in a new process and an empty folder; what
+    it prints is what a block marked `<!-- prints -->` below it says.
     """
     found = []
     for example in examples(root):
@@ -133,7 +149,9 @@ def examples_run(root: Path) -> list[str]:
 
 
 def examples_run_in_order(root: Path) -> list[str]:
-    """The examples of a page also run one after the other in one folder, as a reader may try them."""
+    """The examples of a page also run one after the other in one folder, as a reader may
+    try them.
+    """
     found = []
     for _, page in groupby(examples(root), key=lambda example: example.place.partition(":")[0]):
         with tempfile.TemporaryDirectory() as folder:
@@ -145,9 +163,13 @@ def examples_run_in_order(root: Path) -> list[str]:
 def _problems(root: Path, example: Example, folder: str) -> list[str]:
     done = _run(root, example, folder)
     if done.returncode != 0:
-        return [f"{example.place} does not run; fix it, or the library:\n{done.stdout}{done.stderr}"]
+        return [
+            f"{example.place} does not run; fix it, or the library:\n{done.stdout}{done.stderr}"
+        ]
     if example.prints is not None and _lines(done.stdout) != _lines(example.prints):
-        return [f"{example.place} prints something else than the page says; it printed:\n{done.stdout}"]
+        return [
+            f"{example.place} prints something else than the page says; it printed:\n{done.stdout}"
+        ]
     return []
 
 
@@ -159,7 +181,9 @@ def _lines(text: str) -> list[str]:
 def _run(root: Path, example: Example, folder: str) -> subprocess.CompletedProcess[str]:
     script = Path(folder, "example.py")
     script.write_text(example.code, encoding="utf-8")
-    path = os.pathsep.join(part for part in (str(root / "src"), os.environ.get("PYTHONPATH")) if part)
+    path = os.pathsep.join(
+        part for part in (str(root / "src"), os.environ.get("PYTHONPATH")) if part
+    )
     return subprocess.run(
         [sys.executable, str(script)],
         cwd=folder,

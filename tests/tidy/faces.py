@@ -13,16 +13,27 @@ EXPORTS_MAX = 56
 
 
 def exports(package: ModuleType) -> list[str]:
-    """The public names are listed, sorted, few and there; public classes say they are of the package."""
+    """The public names are listed, sorted, few and there; public classes say they are of the
+    package.
+    """
     names = list(getattr(package, "__all__", []))
     found = [] if names else [f"{package.__name__} has no __all__; list its public names there."]
     if names != sorted(set(names)):
-        found.append(f"{package.__name__}.__all__ is not sorted, or says a name twice; write {sorted(set(names))}.")
+        found.append(
+            f"{package.__name__}.__all__ is not sorted, or says a name twice; write "
+            f"{sorted(set(names))}."
+        )
     if len(names) > EXPORTS_MAX:
-        found.append(f"{package.__name__} exports {len(names)} names, the limit is {EXPORTS_MAX}; take some back.")
+        found.append(
+            f"{package.__name__} exports {len(names)} names, the limit is {EXPORTS_MAX}; take "
+            "some back."
+        )
     for name in names:
         if not hasattr(package, name):
-            found.append(f"{package.__name__}.__all__ has `{name}`, which is not there; import it or take it out.")
+            found.append(
+                f"{package.__name__}.__all__ has `{name}`, which is not there; import it or take "
+                "it out."
+            )
             continue
         value = getattr(package, name)
         if isinstance(value, type) and value.__module__ != package.__name__:
@@ -36,7 +47,9 @@ def exports(package: ModuleType) -> list[str]:
 def unexported(package: ModuleType) -> list[str]:
     """Every class of ours that a public signature, property or field names is exported."""
     exported = {id(getattr(package, name)) for name in package.__all__}
-    exported |= {id(value) for module in (package.parts, package.errors) for value in vars(module).values()}
+    exported |= {
+        id(value) for module in (package.parts, package.errors) for value in vars(module).values()
+    }
     found = set()
     for name in package.__all__:
         value = getattr(package, name)
@@ -50,24 +63,31 @@ def unexported(package: ModuleType) -> list[str]:
 
 
 def _annotations_of(name: str, value: Any) -> Iterator[tuple[str, list[Any]]]:
-    """The annotations of a function; of a class, those of its fields, properties and public methods."""
+    """The annotations of a function; of a class, those of its fields, properties and public
+    methods.
+    """
     if not isinstance(value, type):
         yield name, _read(getattr(value, "__annotations__", {}), inspect.unwrap(value))
         return
     for base in value.__mro__:
         if base.__module__.startswith("holdfast"):
-            fields = {each: kind for each, kind in inspect.get_annotations(base).items() if not each.startswith("_")}
+            fields = {
+                each: kind
+                for each, kind in inspect.get_annotations(base).items()
+                if not each.startswith("_")
+            }
             yield name, _read(fields, vars(base).get("__init__"))
     for each, member in vars(value).items():
         function = inspect.unwrap(member.fget if isinstance(member, property) else member)
         if inspect.isfunction(function) and (each == "__init__" or not each.startswith("_")):
-            if each != "__init__" or value.__name__ == "AgentCache":  # the only one of them that callers make
+            # the only one of them that callers make
+            if each != "__init__" or value.__name__ == "AgentCache":
                 yield f"{name}.{each}", _read(function.__annotations__, function)
 
 
 def _read(annotations: Mapping[str, Any], function: Any) -> list[Any]:
-    """These annotations; those that are written as text are looked up where the function is, in the async face, or
-    among what the package exports.
+    """These annotations; those that are written as text are looked up where the function is, in the
+    async face, or among what the package exports.
     """
     package = import_module("holdfast")
     known = {each: getattr(package, each) for each in package.__all__ if each != "open"}
@@ -84,7 +104,10 @@ def _classes_in(annotations: list[Any]) -> Iterator[type]:
         elif isinstance(each, type) and not get_args(each):
             yield each
         else:
-            left += [*get_args(each), *([get_origin(each)] if isinstance(get_origin(each), type) else [])]
+            left += [
+                *get_args(each),
+                *([get_origin(each)] if isinstance(get_origin(each), type) else []),
+            ]
 
 
 def error_classes(root: type[Exception]) -> list[type[Exception]]:
@@ -95,10 +118,15 @@ def error_classes(root: type[Exception]) -> list[type[Exception]]:
 
 def error_codes(classes: list[type[Exception]]) -> list[str]:
     """Every error has a code of its own, and no two have the same."""
-    found = [f"{kind.__name__} has no `code` of its own; give it one." for kind in classes if "code" not in vars(kind)]
+    found = [
+        f"{kind.__name__} has no `code` of its own; give it one."
+        for kind in classes
+        if "code" not in vars(kind)
+    ]
     codes = Counter(vars(kind)["code"] for kind in classes if "code" in vars(kind))
     return found + [
-        f"{times} errors have the code `{code}`; callers tell errors apart by it, so give each its own."
+        f"{times} errors have the code `{code}`; callers tell errors apart by it, so give each "
+        "its own."
         for code, times in codes.items()
         if times > 1
     ]
@@ -108,7 +136,8 @@ def error_statuses(classes: list[type[Exception]], statuses: Mapping[str, int]) 
     """Every error's code has an HTTP status, and nothing else has."""
     codes = {vars(kind).get("code") for kind in classes} - {None}
     found = [
-        f"`{code}` has no HTTP status; add it to STATUS in server/problems.py." for code in sorted(codes - {*statuses})
+        f"`{code}` has no HTTP status; add it to STATUS in server/problems.py."
+        for code in sorted(codes - {*statuses})
     ]
     return found + [
         f"STATUS in server/problems.py has `{code}`, which no error has; take it out."
@@ -132,22 +161,32 @@ def error_tree(module: ModuleType, classes: list[type[Exception]]) -> list[str]:
 
 
 def error_sentences(classes: list[type[Exception]]) -> list[str]:
-    """The docstring of an error is its sentence, made of the fields it declares; and errors pickle."""
-    return [f"{kind.__name__} {problem}" for kind in classes for problem in _sentence_problems(kind)]
+    """The docstring of an error is its sentence, made of the fields it declares; and
+    errors pickle.
+    """
+    return [
+        f"{kind.__name__} {problem}" for kind in classes for problem in _sentence_problems(kind)
+    ]
 
 
 def _sentence_problems(kind: type[Exception]) -> Iterator[str]:
     text = " ".join((vars(kind).get("__doc__") or "").split())
     declared = {name for base in kind.__mro__ for name in inspect.get_annotations(base)} - {"code"}
     if not re.fullmatch(r"[A-Z`{].*\.", text):
-        yield "has no sentence; write its docstring from a capital letter to a full stop: what is so, then what to do."
+        yield (
+            "has no sentence; write its docstring from a capital letter to a full stop: what is "
+            "so, then what to do."
+        )
     for name in sorted(set(re.findall(r"\{(\w*)\}", text)) - declared):
         yield f"speaks of {{{name}}}, which it does not declare; annotate the field on the class."
     try:
         error = kind(**{name: f"<{name}>" for name in declared})
         again = pickle.loads(pickle.dumps(error))
     except Exception as problem:
-        yield f"can't be made from its fields and pickled ({problem}); leave both to the class at the root."
+        yield (
+            f"can't be made from its fields and pickled ({problem}); leave both to the class at "
+            "the root."
+        )
         return
     if type(again) is not kind or str(again) != str(error) or vars(again) != vars(error):
         yield "comes back from pickling changed; leave that to the class at the root."
@@ -158,12 +197,19 @@ def _sentence_problems(kind: type[Exception]) -> Iterator[str]:
 def twins(one: type, other: type) -> list[str]:
     """The sync and the async face have the same public names, with the same parameters."""
     ours, theirs = _public(one), _public(other)
-    found = [f"{one.__name__}.{name} has no twin in {other.__name__}; add it." for name in ours.keys() - theirs.keys()]
-    found += [f"{other.__name__}.{name} has no twin in {one.__name__}; add it." for name in theirs.keys() - ours.keys()]
+    found = [
+        f"{one.__name__}.{name} has no twin in {other.__name__}; add it."
+        for name in ours.keys() - theirs.keys()
+    ]
+    found += [
+        f"{other.__name__}.{name} has no twin in {one.__name__}; add it."
+        for name in theirs.keys() - ours.keys()
+    ]
     for name in ours.keys() & theirs.keys():
         if ours[name] != theirs[name]:
             found.append(
-                f"{one.__name__}.{name}{_shown(ours[name])} and {other.__name__}.{name}{_shown(theirs[name])} differ; "
+                f"{one.__name__}.{name}{_shown(ours[name])} and "
+                f"{other.__name__}.{name}{_shown(theirs[name])} differ; "
                 "make them the same."
             )
     return sorted(found)
@@ -179,11 +225,22 @@ def parameters(function: object) -> list[tuple[str, object, object]] | None:
 
 def _public(face: type) -> dict[str, list[tuple[str, object, object]] | None]:
     names = {name for name in dir(face) if not name.startswith("_")}
-    fields = {name for base in face.__mro__ for name in inspect.get_annotations(base) if not name.startswith("_")}
-    return {name: parameters(getattr(face, name, None)) for name in names} | {name: None for name in fields - names}
+    fields = {
+        name
+        for base in face.__mro__
+        for name in inspect.get_annotations(base)
+        if not name.startswith("_")
+    }
+    return {name: parameters(getattr(face, name, None)) for name in names} | {
+        name: None for name in fields - names
+    }
 
 
 def _shown(listed: list[tuple[str, object, object]] | None) -> str:
     if listed is None:
         return " (a field)"
-    return "(" + ", ".join(n if d is inspect.Parameter.empty else f"{n}={d!r}" for n, _, d in listed) + ")"
+    return (
+        "("
+        + ", ".join(n if d is inspect.Parameter.empty else f"{n}={d!r}" for n, _, d in listed)
+        + ")"
+    )

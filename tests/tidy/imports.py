@@ -1,4 +1,6 @@
-"""Who may know whom. All imports count: at the top, type-only, inside functions, by `import_module`."""
+"""Who may know whom. All imports count: at the top, type-only, inside functions, by
+`import_module`.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +9,8 @@ from pathlib import Path
 
 from tidy.tree import Module, library
 
-# Lowest first; an import never points up, and those on one line do not know each other. `holdfast` is the public face.
+# Lowest first; an import never points up, and those on one line do not know each other. `holdfast`
+# is the public face.
 LAYERS = [
     {"errors"},
     {"domain"},
@@ -29,13 +32,22 @@ def layers(root: Path) -> list[str]:
         here, there = _layer(module.name), _layer(target)
         place = f"{module.shown}:{line} imports {target}"
         for unknown in sorted({here, there} - HEIGHT.keys()):
-            found.append(f"{place}, but `{unknown}` is not on the map; give it a layer in tests/tidy/imports.py.")
+            found.append(
+                f"{place}, but `{unknown}` is not on the map; give it a layer in "
+                "tests/tidy/imports.py."
+            )
         if here == there or not {here, there} <= HEIGHT.keys():
             continue
         if HEIGHT[here] < HEIGHT[there]:
-            found.append(f"{place}, which lies above it; move what both need down to `{here}` or lower, or pass it in.")
+            found.append(
+                f"{place}, which lies above it; move what both need down to `{here}` or lower, or "
+                "pass it in."
+            )
         elif HEIGHT[here] == HEIGHT[there]:
-            found.append(f"{place}, its sibling; let a layer above join the two, or move the shared part below both.")
+            found.append(
+                f"{place}, its sibling; let a layer above join the two, or move the shared part "
+                "below both."
+            )
     return found + list(_strangers(root))
 
 
@@ -48,7 +60,9 @@ def cycles(root: Path) -> list[str]:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         ring = " imports ".join(reversed(error.args[1]))
-        return [f"There is a ring: {ring}. Move what they share into a module that imports neither."]
+        return [
+            f"There is a ring: {ring}. Move what they share into a module that imports neither."
+        ]
     return []
 
 
@@ -90,7 +104,10 @@ def _targets(module: Module, node: ast.AST) -> Iterator[str]:
             start = _package(module, level) if level else ""
             whole = ".".join(part for part in (start, origin) if part)
             yield from (f"{whole}.{alias.name}" for alias in names)
-        case ast.Call(func=ast.Name(id=verb) | ast.Attribute(attr=verb), args=[ast.Constant(value=str(name)), *_]):
+        case ast.Call(
+            func=ast.Name(id=verb) | ast.Attribute(attr=verb),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
             if verb in {"import_module", "__import__"}:
                 yield name
 
@@ -102,7 +119,9 @@ def _package(module: Module, level: int) -> str:
 
 
 def _innermost(target: str, known: set[str]) -> str | None:
-    """`holdfast.domain.message.Text` is the module `holdfast.domain.message`; None when it is not of the library."""
+    """`holdfast.domain.message.Text` is the module `holdfast.domain.message`; None when it is not
+    of the library.
+    """
     if _is_in(target, "holdfast"):
         while target:
             if target in known:

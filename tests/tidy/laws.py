@@ -8,14 +8,21 @@ from tidy.tree import modules
 
 NUMBERS = [f"I-{number}" for number in range(1, 28)]
 
-# A proof is a test, a check of the doctor, a law of the conformance suite or an oracle of the torture.
+# A proof is a test, a check of the doctor, a law of the conformance suite or an oracle of the
+# torture.
 PROOFS = ("tests", "torture", "src/holdfast/doctor", "src/holdfast/testing")
 
 
 def all_stated(invariants: Mapping[str, str]) -> list[str]:
     """I-1 to I-27 are there in order, a sentence each."""
     whole = list(invariants) == NUMBERS
-    found = [] if whole else [f"domain/invariants.py does not hold {NUMBERS[0]} to {NUMBERS[-1]} in order; mend it."]
+    found = (
+        []
+        if whole
+        else [
+            f"domain/invariants.py does not hold {NUMBERS[0]} to {NUMBERS[-1]} in order; mend it."
+        ]
+    )
     return found + [
         f"{number} is not a sentence; write it from a capital letter to a full stop."
         for number, text in invariants.items()
@@ -24,10 +31,13 @@ def all_stated(invariants: Mapping[str, str]) -> list[str]:
 
 
 def all_cited(root: Path, *, not_yet: Set[str]) -> list[str]:
-    """Every invariant is cited by a proof, but those that are still to come; and that list only shrinks."""
+    """Every invariant is cited by a proof, but those that are still to come; and that list only
+    shrinks.
+    """
     cited = cited_in(root)
     found = [
-        f"{number} is cited by no test and no check of the doctor; cite it in the docstring of the test that proves it."
+        f"{number} is cited by no test and no check of the doctor; cite it in the docstring of "
+        "the test that proves it."
         for number in NUMBERS
         if number not in cited and number not in not_yet
     ]

@@ -20,15 +20,21 @@ def module_sizes(root: Path) -> list[str]:
         for module in files:
             lines = len(module.text.splitlines())
             if lines > limit:
-                found.append(f"{module.shown} has {lines} lines, the limit is {limit}; it holds two ideas: split it.")
+                found.append(
+                    f"{module.shown} has {lines} lines, the limit is {limit}; it holds two ideas: "
+                    "split it."
+                )
     return found
 
 
 def folder_sizes(root: Path) -> list[str]:
     """A folder of the library has at most 15 modules."""
-    sizes = Counter(str(Path(module.shown).parent) for module in library(root) if not module.is_package)
+    sizes = Counter(
+        str(Path(module.shown).parent) for module in library(root) if not module.is_package
+    )
     return [
-        f"{folder} has {count} modules, the limit is {FOLDER_MAX}; put those that belong together into a folder."
+        f"{folder} has {count} modules, the limit is {FOLDER_MAX}; put those that belong together "
+        "into a folder."
         for folder, count in sorted(sizes.items())
         if count > FOLDER_MAX
     ]
@@ -38,15 +44,21 @@ def function_sizes(root: Path) -> list[str]:
     """No function over 60 lines, nine in ten within 30."""
     sizes = [(*function, module) for module in library(root) for function in _functions(module)]
     found = [
-        f"{module.shown}:{line} `{name}` has {size} lines, the limit is {FUNCTION_MAX}; name its steps and call them."
+        f"{module.shown}:{line} `{name}` has {size} lines, the limit is {FUNCTION_MAX}; name its "
+        "steps and call them."
         for size, line, name, module in sizes
         if size > FUNCTION_MAX
     ]
-    long = sorted((size, name, module.shown) for size, _, name, module in sizes if size > FUNCTION_USUAL)
+    long = sorted(
+        (size, name, module.shown) for size, _, name, module in sizes if size > FUNCTION_USUAL
+    )
     if 10 * len(long) > len(sizes):
-        longest = ", ".join(f"`{name}` in {shown} ({size})" for size, name, shown in reversed(long[-10:]))
+        longest = ", ".join(
+            f"`{name}` in {shown} ({size})" for size, name, shown in reversed(long[-10:])
+        )
         found.append(
-            f"{len(long)} of {len(sizes)} functions have more than {FUNCTION_USUAL} lines, more than one in ten; "
+            f"{len(long)} of {len(sizes)} functions have more than {FUNCTION_USUAL} lines, more "
+            "than one in ten; "
             f"shorten some of these: {longest}."
         )
     return found

@@ -1,4 +1,6 @@
-"""SQL: the engines' queries have the same names, and the schema to read is the schema that migrations make."""
+"""SQL: the engines' queries have the same names, and the schema to read is the schema that
+migrations make.
+"""
 
 import re
 from collections import Counter
@@ -18,18 +20,23 @@ def query_names(root: Path) -> list[str]:
     for folder in _engines(root):
         queries = folder / "queries.sql"
         if not queries.exists():
-            found.append(f"engine/{folder.name} has no queries.sql; put its statements there, each under `-- name:`.")
+            found.append(
+                f"engine/{folder.name} has no queries.sql; put its statements there, each under "
+                "`-- name:`."
+            )
             continue
         listed = NAME.findall(queries.read_text(encoding="utf-8"))
         found += [
-            f"engine/{folder.name}/queries.sql names `{name}` {times} times; a name stands for one query."
+            f"engine/{folder.name}/queries.sql names `{name}` {times} times; a name stands for "
+            "one query."
             for name, times in Counter(listed).items()
             if times > 1
         ]
         names[folder.name] = set(listed)
     everywhere = set().union(*names.values())
     return found + [
-        f"engine/{folder}/queries.sql has no `{name}`, another engine has; add it, so that the two read side by side."
+        f"engine/{folder}/queries.sql has no `{name}`, another engine has; add it, so that the "
+        "two read side by side."
         for folder, here in names.items()
         for name in sorted(everywhere - here)
     ]
@@ -79,4 +86,6 @@ def _plain(text: str) -> str:
 def _differs(grown: str | None, whole: str | None) -> str:
     if grown is None:
         return "in the schema and made by no migration"
-    return "made by a migration and not in the schema" if whole is None else "not the same in the two"
+    return (
+        "made by a migration and not in the schema" if whole is None else "not the same in the two"
+    )

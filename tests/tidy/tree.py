@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-SKIPPED = {".git", ".venv", ".venv-patroni", ".venv-tools", "__pycache__", "build", "dist", "node_modules"}
+SKIPPED = {
+    ".git",
+    ".venv",
+    ".venv-patroni",
+    ".venv-tools",
+    "__pycache__",
+    "build",
+    "dist",
+    "node_modules",
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,9 @@ def _modules(root: Path, top: Path) -> Iterator[Module]:
             parts = path.relative_to(top).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             found = path.stat()
-            yield _module(name, path, path.relative_to(root).as_posix(), found.st_mtime_ns, found.st_size)
+            yield _module(
+                name, path, path.relative_to(root).as_posix(), found.st_mtime_ns, found.st_size
+            )
 
 
 @cache
@@ -60,12 +71,15 @@ def _module(name: str, path: Path, shown: str, _written_at: int, _size: int) -> 
 def within(module: Module, *places: str) -> bool:
     """Whether the module lies in one of these places of the library, e.g. `engine/sqlite`."""
     return any(
-        f"{module.shown}/".startswith((f"src/holdfast/{place}/", f"src/holdfast/{place}.py/")) for place in places
+        f"{module.shown}/".startswith((f"src/holdfast/{place}/", f"src/holdfast/{place}.py/"))
+        for place in places
     )
 
 
 def tracked(root: Path) -> list[Path]:
-    """The files that are in the repository or about to be; without git, all files but what tools leave behind."""
+    """The files that are in the repository or about to be; without git, all files but what tools
+    leave behind.
+    """
     git = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -73,18 +87,26 @@ def tracked(root: Path) -> list[Path]:
         text=True,
     )
     if git.returncode == 0:
-        return [root / name for name in sorted(set(git.stdout.split("\0"))) if name and (root / name).is_file()]
+        return [
+            root / name
+            for name in sorted(set(git.stdout.split("\0")))
+            if name and (root / name).is_file()
+        ]
     return sorted(_walk(root))
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED and not name.endswith("_cache")]
+        folders[:] = [
+            name for name in folders if name not in SKIPPED and not name.endswith("_cache")
+        ]
         yield from (Path(folder) / name for name in names)
 
 
 def texts(root: Path) -> Iterator[tuple[str, str]]:
-    """Every tracked text file: its path from the root, and its text. What is not UTF-8 is not text."""
+    """Every tracked text file: its path from the root, and its text. What is not UTF-8 is
+    not text.
+    """
     for path in tracked(root):
         try:
             yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")

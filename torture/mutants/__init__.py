@@ -1,1 +1,3 @@
-"""Faults of the kind a tired engineer makes, put into the source one at a time: does a test notice?"""
+"""Faults of the kind a tired engineer makes, put into the source one at a time: does a
+test notice?
+"""

@@ -5,9 +5,9 @@
     ./dev mutants --only approval-used
     ./dev mutants --list
 
-Each fault names the tests that should notice it. The exit code is 1 when a fault is missed, when its snippet is no
-longer where it was, or when its tests can't be found. `--sound` runs all named tests without any fault first: a test
-that fails anyway notices nothing.
+Each fault names the tests that should notice it. The exit code is 1 when a fault is missed, when
+its snippet is no longer where it was, or when its tests can't be found. `--sound` runs all named
+tests without any fault first: a test that fails anyway notices nothing.
 """
 
 import argparse
@@ -29,10 +29,13 @@ FINE = ("noticed", "equivalent")
 
 def main() -> int:
     given = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies and tests do not stay behind
+    # so that copies and tests do not stay behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [m for m in mutants(given.layer) if not given.only or m.id in given.only]
     if unknown := set(given.only) - {mutant.id for mutant in chosen}:
-        print(f"There is no fault {', '.join(sorted(unknown))}; --list names them.", file=sys.stderr)
+        print(
+            f"There is no fault {', '.join(sorted(unknown))}; --list names them.", file=sys.stderr
+        )
         return 2
     if given.list:
         for mutant in chosen:
@@ -49,14 +52,22 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev mutants", description="Do the tests notice faults?")
-    parser.add_argument("--only", action="append", default=[], metavar="ID", help="this fault; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="./dev mutants", description="Do the tests notice faults?"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="ID", help="this fault; may be repeated"
+    )
     parser.add_argument("--layer", choices=layers(), help="the faults of one layer")
     parser.add_argument("--list", action="store_true", help="name the faults and run nothing")
     parser.add_argument("--json", action="store_true", help="one object for each fault, in a list")
     parser.add_argument("--jobs", type=int, default=2, help="how many are tried side by side (2)")
-    parser.add_argument("--limit-s", type=float, default=300.0, help="tests that take longer hang (300)")
-    parser.add_argument("--sound", action="store_true", help="first see that the tests pass without a fault")
+    parser.add_argument(
+        "--limit-s", type=float, default=300.0, help="tests that take longer hang (300)"
+    )
+    parser.add_argument(
+        "--sound", action="store_true", help="first see that the tests pass without a fault"
+    )
     return parser.parse_args()
 
 
@@ -82,7 +93,9 @@ def _all(chosen: list[Mutant], jobs: int, limit_s: float, sound: bool) -> Iterat
 
     with tempfile.TemporaryDirectory(prefix="holdfast-mutants-") as place:
         for number in range(max(1, jobs)):
-            threading.Thread(target=work, args=(Path(place) / f"copy-{number}",), daemon=True).start()
+            threading.Thread(
+                target=work, args=(Path(place) / f"copy-{number}",), daemon=True
+            ).start()
         try:
             for _ in chosen:
                 verdict = told.get()
@@ -107,7 +120,13 @@ def _soundly(copy: PrivateCopy, mutant: Mutant) -> Verdict:
 def _tell(verdicts: list[Verdict], *, as_json: bool) -> None:
     if as_json:
         lines = [
-            {"id": v.mutant.id, "layer": v.mutant.layer, "fault": v.mutant.fault, "fate": v.fate, "by": v.by}
+            {
+                "id": v.mutant.id,
+                "layer": v.mutant.layer,
+                "fault": v.mutant.fault,
+                "fate": v.fate,
+                "by": v.by,
+            }
             for v in verdicts
         ]
         print(json.dumps(lines, indent=1))

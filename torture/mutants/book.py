@@ -9,7 +9,8 @@
     tests = "tests/domain/test_x.py -k waiting"  # what should notice: arguments of pytest
     equivalent = "why no test can notice"        # in place of `tests`, where that is so
 
-A newline right after the opening quotes is not part of a snippet; neither is one before the closing quotes.
+A newline right after the opening quotes is not part of a snippet; neither is one before the closing
+quotes.
 """
 
 import tomllib
@@ -25,7 +26,9 @@ FIELDS = {"id", "fault", "file", "old", "new", "tests", "equivalent"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: what stands in a file now, what would stand there, and which tests should notice."""
+    """One fault: what stands in a file now, what would stand there, and which tests
+    should notice.
+    """
 
     id: str
     layer: str
@@ -63,7 +66,9 @@ def _read(layer: str) -> Iterator[Mutant]:
     with open(HERE / f"{layer}.toml", "rb") as file:
         for told in tomllib.load(file)["mutant"]:
             if unknown := told.keys() - FIELDS:
-                raise ValueError(f"{layer}.toml: {told.get('id')} has the unknown fields {sorted(unknown)}")
+                raise ValueError(
+                    f"{layer}.toml: {told.get('id')} has the unknown fields {sorted(unknown)}"
+                )
             yield _mutant(layer, told)
 
 

@@ -64,13 +64,28 @@ class PrivateCopy:
 
     def run(self, tests: str) -> tuple[Fate, str]:
         """Whether these tests fail, and which did first."""
-        words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--tb=no",
+            "-rfE",
+        ]
         paths = os.pathsep.join(str(self._folder / part) for part in ("src", ".", "tests"))
         # Plug-ins that these tests do not need take longer to load than most of the tests take.
         process = self._running = subprocess.Popen(
             [*words, *shlex.split(tests)],
             cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": paths,
+                "COLUMNS": "200",
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -118,4 +133,6 @@ def _files() -> list[str]:
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return [name for name in sorted(set(listed.stdout.split("\0"))) if name and (ROOT / name).is_file()]
+    return [
+        name for name in sorted(set(listed.stdout.split("\0"))) if name and (ROOT / name).is_file()
+    ]

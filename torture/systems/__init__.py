@@ -1,1 +1,3 @@
-"""Healed stores in the hands of the programs they are for: Hermes, goose and OpenViking, real releases of them."""
+"""Healed stores in the hands of the programs they are for: Hermes, goose and OpenViking, real
+releases of them.
+"""

@@ -1,9 +1,10 @@
-"""`python -m torture.systems [NAME…]`: each program loads what the doctor healed for it, and carries on;
-what a program sends next is the context that Holdfast makes of its stores.
+"""`python -m torture.systems [NAME…]`: each program loads what the doctor healed for it, and
+carries on; what a program sends next is the context that Holdfast makes of its stores.
 
-A program lives in an environment of its own, outside Holdfast's (OpenViking is AGPL and never a dependency), which is
-made once and used again. Each module here has `INSTALL`, what pip puts there, and `run(environment)`, which gives how
-many rows were right, of how many, and a sentence for each that was not. Exits with 1 when one was not.
+A program lives in an environment of its own, outside Holdfast's (OpenViking is AGPL and never a
+dependency), which is made once and used again. Each module here has `INSTALL`, what pip puts there,
+and `run(environment)`, which gives how many rows were right, of how many, and a sentence for each
+that was not. Exits with 1 when one was not.
 """
 
 import argparse
@@ -20,9 +21,16 @@ NAMES = ("agents", "claude", "codex", "goose", "hermes", "openviking")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="torture.systems", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)} (default: all)"
+    )
     where = Path(tempfile.gettempdir()) / "holdfast-systems"
-    parser.add_argument("--environments", type=Path, default=where, help="where they are made (default: %(default)s)")
+    parser.add_argument(
+        "--environments",
+        type=Path,
+        default=where,
+        help="where they are made (default: %(default)s)",
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(NAMES)
     if unknown:
@@ -56,7 +64,9 @@ def _install(environment: Path, packages: list[str]) -> None:
         return
     print(f"installing {' '.join(packages)} (once) ...", file=sys.stderr, flush=True)
     venv.create(environment, clear=True, with_pip=True)
-    subprocess.run([environment / "bin" / "python", "-m", "pip", "install", "--quiet", *packages], check=True)
+    subprocess.run(
+        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", *packages], check=True
+    )
     stamp.write_text("\n".join(packages))
 
 

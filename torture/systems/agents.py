@@ -1,9 +1,10 @@
-"""OpenAI Agents SDK 0.24.0: what it left in a `SQLiteSession` is healthy where it should be, and the context that
-Holdfast makes of it is what the SDK itself sends next.
+"""OpenAI Agents SDK 0.24.0: what it left in a `SQLiteSession` is healthy where it should be, and
+the context that Holdfast makes of it is what the SDK itself sends next.
 
-A scripted model on loopback answers it, once as the Responses API and once as Chat Completions. Each row is something
-that a program with the SDK did: turns, calls side by side, an undo, kills, errors. Then it is spoken to once more,
-and the request that it sends is laid beside the context of the imported store.
+A scripted model on loopback answers it, once as the Responses API and once as Chat Completions.
+Each row is something that a program with the SDK did: turns, calls side by side, an undo, kills,
+errors. Then it is spoken to once more, and the request that it sends is laid beside the context of
+the imported store.
 """
 
 import json
@@ -40,8 +41,9 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages, or items, without the instructions of the agent, which the SDK keeps in no store. Of Chat Completions,
-    prompts that follow each other are one message: the SDK sends them apart, and not every server takes that.
+    """Messages, or items, without the instructions of the agent, which the SDK keeps in no store.
+    Of Chat Completions, prompts that follow each other are one message: the SDK sends them apart,
+    and not every server takes that.
     """
     told: list[dict[str, Any]] = []
     for message in messages:

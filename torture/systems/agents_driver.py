@@ -1,7 +1,8 @@
-"""What runs inside the environment of the OpenAI Agents SDK: one turn of a session in a `SQLiteSession`.
+"""What runs inside the environment of the OpenAI Agents SDK: one turn of a session in a
+`SQLiteSession`.
 
-The turn is told as JSON in the only argument: the store, the session, the prompt, the address of the model and which of
-the two APIs it speaks. Nothing of Holdfast is imported here.
+The turn is told as JSON in the only argument: the store, the session, the prompt, the address of
+the model and which of the two APIs it speaks. Nothing of Holdfast is imported here.
 """
 
 import asyncio
@@ -11,7 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from agents.memory import SQLiteSession
 from openai import AsyncOpenAI
 
@@ -38,7 +46,9 @@ async def main() -> None:
     set_tracing_disabled(True)
     client = AsyncOpenAI(base_url=task["url"], api_key="none", max_retries=0)
     model = MODELS[task["api"]](model="lantern-1", openai_client=client)
-    agent = Agent(name="Gardener", instructions="You keep the orchard.", model=model, tools=[look, water])
+    agent = Agent(
+        name="Gardener", instructions="You keep the orchard.", model=model, tools=[look, water]
+    )
     session = SQLiteSession(task["session"], task["store"])
     if task["undo"]:
         for _ in range(task["undo"]):

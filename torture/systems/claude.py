@@ -1,10 +1,11 @@
-"""Claude Code 2.1.325: what it made itself is healthy where it should be, and the context that Holdfast makes of it is
-what Claude Code itself sends next.
+"""Claude Code 2.1.325: what it made itself is healthy where it should be, and the context that
+Holdfast makes of it is what Claude Code itself sends next.
 
-A scripted model on loopback answers it. Each row is something that Claude Code did: turns, calls side by side, prompts
-typed while it works, rewinds and going back, forks, compactions, sub-agents, large outputs, interrupts, kills, errors.
-Then it is resumed with one more prompt, and the request that it sends is laid beside the context of the
-imported file: the same messages, without what Claude Code tells the model about itself.
+A scripted model on loopback answers it. Each row is something that Claude Code did: turns, calls
+side by side, prompts typed while it works, rewinds and going back, forks, compactions, sub-agents,
+large outputs, interrupts, kills, errors. Then it is resumed with one more prompt, and the request
+that it sends is laid beside the context of the imported file: the same messages, without what
+Claude Code tells the model about itself.
 """
 
 import json
@@ -32,7 +33,10 @@ REMINDER = re.compile(r"\A\s*<(system-reminder|task-notification)>.*</\1>\s*\Z",
 UNKNOWN = ("[Tool call interrupted", "[interrupted")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
-TYPED = re.compile(r"The user sent a new message while you were working:\n(.*?)\n\nThis is how Claude Code", re.DOTALL)
+TYPED = re.compile(
+    r"The user sent a new message while you were working:\n(.*?)\n\nThis is how Claude Code",
+    re.DOTALL,
+)
 MADE = ("Continue from where you left off.", "No response requested.")
 TOOLS = ("Bash", "Read", "Write", "Edit", "Agent")
 
@@ -53,17 +57,24 @@ def program_in(environment: Path) -> Path:
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without what Claude Code says of itself: system messages, reminders, marks for the cache, the line break
-    between joined words, the words that it puts after a prompt without an answer when it resumes. Words are blocks, and
-    what one side says in a row is one message. A prompt that was typed while it worked is one of the user's. That the
-    outcome of a call is unknown is said in words of its own.
+    """Messages without what Claude Code says of itself: system messages, reminders, marks for the
+    cache, the line break between joined words, the words that it puts after a prompt without an
+    answer when it resumes. Words are blocks, and what one side says in a row is one message. A
+    prompt that was typed while it worked is one of the user's. That the outcome of a call is
+    unknown is said in words of its own.
     """
     told: list[dict[str, Any]] = []
     for message in messages:
-        kept = [_unmarked(block) for block in _blocks(message["content"]) if not _is_reminder(block)]
+        kept = [
+            _unmarked(block) for block in _blocks(message["content"]) if not _is_reminder(block)
+        ]
         role = message["role"]
         if role == "system":
-            kept = [{"type": "text", "text": text} for block in kept for text in TYPED.findall(block["text"])]
+            kept = [
+                {"type": "text", "text": text}
+                for block in kept
+                for text in TYPED.findall(block["text"])
+            ]
             role = "user"
         if not kept:
             continue
@@ -110,9 +121,13 @@ class Claude(Program):
         try:
             return str(json.loads(said)["session_id"])
         except (ValueError, KeyError) as error:
-            raise Trouble(f"claude -p {prompt[:40]!r} said {said[:300]!r} {complaint[:300]!r}") from error
+            raise Trouble(
+                f"claude -p {prompt[:40]!r} said {said[:300]!r} {complaint[:300]!r}"
+            ) from error
 
-    def stop_during(self, prompt: str, how: signal.Signals, *, session: str = "", seen: Callable[[], bool]) -> str:
+    def stop_during(
+        self, prompt: str, how: signal.Signals, *, session: str = "", seen: Callable[[], bool]
+    ) -> str:
         """One turn that gets a signal as soon as something is seen."""
         before = set(self.sessions())
         resumed = ("--resume", session) if session else ()
@@ -151,7 +166,9 @@ class Claude(Program):
 
     def lines_of(self, kind: str) -> int:
         """How many lines of a type there are."""
-        return sum(line["type"] == kind for session in self.sessions() for line in self.lines(session))
+        return sum(
+            line["type"] == kind for session in self.sessions() for line in self.lines(session)
+        )
 
     def ended(self) -> int:
         """How many turns have ended."""
@@ -164,8 +181,14 @@ class Claude(Program):
         return any(text in written for text in texts)
 
     def _start(self, *arguments: str, typed: bool = False) -> "subprocess.Popen[str]":
-        own = {"HOME": str(self.home), "ANTHROPIC_BASE_URL": self._model.url, "ANTHROPIC_API_KEY": "none"}
-        quiet = dict.fromkeys(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY"), "1")
+        own = {
+            "HOME": str(self.home),
+            "ANTHROPIC_BASE_URL": self._model.url,
+            "ANTHROPIC_API_KEY": "none",
+        }
+        quiet = dict.fromkeys(
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY"), "1"
+        )
         quiet |= dict.fromkeys(("DISABLE_AUTOUPDATER", "IS_SANDBOX"), "1")
         return subprocess.Popen(
             [self._program, *arguments, "--allowedTools", *TOOLS],
@@ -188,7 +211,9 @@ class Typing:
         self._write({"type": "user", "message": {"role": "user", "content": content}})
 
     def interrupt(self) -> None:
-        self._write({"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}})
+        self._write(
+            {"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}}
+        )
 
     def until(self, seen: Callable[[], bool]) -> None:
         until(seen, self._process)
@@ -232,7 +257,11 @@ def _turns(claude: Claude) -> str:
 
 
 def _side_by_side(claude: Claude) -> str:
-    calls = [bash("for i in 1 2 3; do sleep 0.2; done; echo slow"), bash("echo fast"), bash("exit 3")]
+    calls = [
+        bash("for i in 1 2 3; do sleep 0.2; done; echo slow"),
+        bash("echo fast"),
+        bash("exit 3"),
+    ]
     session = claude.say(f"Look at three rows. {do({'tools': calls}, {'text': 'All three.'})}")
     return claude.say("Good.", session=session)
 
@@ -242,7 +271,10 @@ WAITS = bash("while [ ! -e go ]; do sleep 0.1; done; echo wet")
 
 def _queued(claude: Claude) -> str:
     typing = claude.typing()
-    typing.type(f"Water row one. {do({'text': 'Watering.', 'tools': [WAITS]}, {'text': 'All rows are wet.'})}")
+    typing.type(
+        "Water row one. "
+        f"{do({'text': 'Watering.', 'tools': [WAITS]}, {'text': 'All rows are wet.'})}"
+    )
     typing.until(lambda: claude.stands("tool_use"))
     for text in ("Row two as well.", "And row three.", "And row four."):
         typing.type(text)
@@ -281,8 +313,14 @@ def _rewound(claude: Claude) -> str:
 def _rewound_into_a_turn(claude: Claude) -> str:
     """Back to where a call was made, before its result."""
     session = _turns(claude)
-    called = [line for line in claude.lines(session) if "toolu_" in json.dumps(line) and line["type"] == "assistant"]
-    return claude.say("Another question.", "--resume-session-at", called[0]["uuid"], session=session)
+    called = [
+        line
+        for line in claude.lines(session)
+        if "toolu_" in json.dumps(line) and line["type"] == "assistant"
+    ]
+    return claude.say(
+        "Another question.", "--resume-session-at", called[0]["uuid"], session=session
+    )
 
 
 def _back_again(claude: Claude) -> str:
@@ -290,7 +328,9 @@ def _back_again(claude: Claude) -> str:
     typing = claude.typing()
     _typed(claude, typing, "Is the pear ripe?", "And the apple?")
     [session] = claude.sessions()
-    claude.say("Another question.", "--resume-session-at", claude.answers(session)[0], session=session)
+    claude.say(
+        "Another question.", "--resume-session-at", claude.answers(session)[0], session=session
+    )
     _typed(claude, typing, "Where were we?")
     return typing.end()
 
@@ -316,7 +356,9 @@ def _compacted_twice(claude: Claude) -> str:
 def _sub_agents(claude: Claude) -> str:
     task = f"Count the bees. {do({'tools': [bash('echo 12 bees')]}, {'text': 'There are 12.'})}"
     call = ["Agent", {"description": "Count", "prompt": task, "subagent_type": "general-purpose"}]
-    session = claude.say(f"How many bees? {do({'tools': [call, call]}, {'text': 'Twelve, twice.'})}")
+    session = claude.say(
+        f"How many bees? {do({'tools': [call, call]}, {'text': 'Twelve, twice.'})}"
+    )
     return claude.say("Thanks.", session=session)
 
 
@@ -365,20 +407,32 @@ def _interrupted_in_a_tool(claude: Claude) -> str:
 
 def _signalled(claude: Claude) -> str:
     session = claude.say("Hello.")
-    claude.stop_during(f"Tell me all. {do({'hold': 'It began'})}", signal.SIGINT, session=session, seen=claude.halfway)
+    claude.stop_during(
+        f"Tell me all. {do({'hold': 'It began'})}",
+        signal.SIGINT,
+        session=session,
+        seen=claude.halfway,
+    )
     return session
 
 
 def _killed_in_an_answer(claude: Claude) -> str:
     session = claude.say("Hello.")
-    claude.stop_during(f"Tell me all. {do({'hold': 'It began'})}", signal.SIGKILL, session=session, seen=claude.halfway)
+    claude.stop_during(
+        f"Tell me all. {do({'hold': 'It began'})}",
+        signal.SIGKILL,
+        session=session,
+        seen=claude.halfway,
+    )
     return session
 
 
 def _killed_in_a_tool(claude: Claude) -> str:
     session = claude.say("Hello.")
     prompt = f"Water row one. {do({'text': 'Watering.', 'tools': [bash('echo quick'), WAITS]})}"
-    claude.stop_during(prompt, signal.SIGKILL, session=session, seen=lambda: claude.stands('"content":"quick"'))
+    claude.stop_during(
+        prompt, signal.SIGKILL, session=session, seen=lambda: claude.stands('"content":"quick"')
+    )
     (claude.work / "go").touch()
     return session
 

@@ -1,10 +1,10 @@
-"""Codex 0.166.0: what it made itself is healthy where it should be, and the context that Holdfast makes of it is what
-Codex itself sends next.
+"""Codex 0.166.0: what it made itself is healthy where it should be, and the context that Holdfast
+makes of it is what Codex itself sends next.
 
-A scripted model on loopback answers it. Each row is something that Codex did: turns, calls side by side, forks,
-compactions, turns rolled back, large outputs, interrupts, kills, errors. Then it is resumed with one more
-prompt, and the request that it sends is laid beside the context of the imported rollouts: the same items, but for
-the instructions that come first.
+A scripted model on loopback answers it. Each row is something that Codex did: turns, calls side by
+side, forks, compactions, turns rolled back, large outputs, interrupts, kills, errors. Then it is
+resumed with one more prompt, and the request that it sends is laid beside the context of the
+imported rollouts: the same items, but for the instructions that come first.
 """
 
 import json
@@ -59,15 +59,27 @@ def run(environment: Path) -> tuple[int, int, list[str]]:
 
 
 def plain(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items without the instructions in front; a summary as words, an unknown outcome without any."""
+    """The items without the instructions in front; a summary as words, an unknown outcome without
+    any.
+    """
     first = items[0] if items else {}
     rest = items[1:] if first.get("role") in ("system", "developer") and _is_base(first) else items
-    return [{"summary": _said(item)} if SUMMARY in _said(item) else _plain_outcome(item) for item in rest]
+    return [
+        {"summary": _said(item)} if SUMMARY in _said(item) else _plain_outcome(item)
+        for item in rest
+    ]
 
 
 def _plain_outcome(item: dict[str, Any]) -> dict[str, Any]:
-    is_unknown = item.get("output") in ("aborted", "[interrupted: the outcome of this call is unknown]")
-    return {"type": item["type"], "call_id": item["call_id"], "output": "unknown"} if is_unknown else item
+    is_unknown = item.get("output") in (
+        "aborted",
+        "[interrupted: the outcome of this call is unknown]",
+    )
+    return (
+        {"type": item["type"], "call_id": item["call_id"], "output": "unknown"}
+        if is_unknown
+        else item
+    )
 
 
 def _is_base(item: dict[str, Any]) -> bool:
@@ -90,7 +102,9 @@ class Codex(Program):
         said, complaint = ended(self._start(prompt, *more, session=session, how=how))
         return _session_in(said, complaint)
 
-    def stop_during(self, prompt: str, which: signal.Signals, *, session: str, seen: Callable[[], bool]) -> None:
+    def stop_during(
+        self, prompt: str, which: signal.Signals, *, session: str, seen: Callable[[], bool]
+    ) -> None:
         """One turn that gets a signal as soon as something is seen."""
         process = self._start(prompt, session=session)
         until(seen, process)
@@ -121,9 +135,13 @@ class Codex(Program):
         """Whether this is written in a rollout."""
         return any(text in path.read_text() for path in self.files.glob("**/*.jsonl"))
 
-    def _start(self, prompt: str, *more: str, session: str = "", how: str = "resume") -> "subprocess.Popen[str]":
+    def _start(
+        self, prompt: str, *more: str, session: str = "", how: str = "resume"
+    ) -> "subprocess.Popen[str]":
         resumed = (how, session) if session else ()
-        return self._process("exec", *resumed, "--skip-git-repo-check", "--json", *more, "--", prompt)
+        return self._process(
+            "exec", *resumed, "--skip-git-repo-check", "--json", *more, "--", prompt
+        )
 
     def _process(self, *arguments: str, typed: bool = False) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -133,7 +151,12 @@ class Codex(Program):
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.work,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "SCRIPTED_KEY": "none", "LANG": "C.UTF-8"},
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.home),
+                "SCRIPTED_KEY": "none",
+                "LANG": "C.UTF-8",
+            },
             start_new_session=True,
         )
 
@@ -182,7 +205,11 @@ def _session_in(said: str, complaint: str) -> str:
 
 def _said(item: dict[str, Any]) -> str:
     content = item.get("content") if item.get("role") == "user" else None
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
+    return (
+        content
+        if isinstance(content, str)
+        else "".join(part.get("text", "") for part in content or ())
+    )
 
 
 # What Codex does.
@@ -204,7 +231,11 @@ def _turns(codex: Codex) -> str:
 
 
 def _side_by_side(codex: Codex) -> str:
-    calls = [shell("for i in 1 2 3; do sleep 0.2; done; echo slow"), shell("echo fast"), shell("exit 3")]
+    calls = [
+        shell("for i in 1 2 3; do sleep 0.2; done; echo slow"),
+        shell("echo fast"),
+        shell("exit 3"),
+    ]
     session = codex.say(f"Look at three rows. {do({'tools': calls}, {'text': 'All three.'})}")
     return codex.say("Good.", session=session)
 
@@ -237,11 +268,15 @@ def _compacted_twice(codex: Codex) -> str:
 
 def _compacted_in_a_turn(codex: Codex) -> str:
     steps = do({"tools": [shell("echo one")]}, {"tools": [shell("echo two")]}, {"text": "Both."})
-    return codex.say("Go on.", session=codex.say(f"Look twice. {steps}", *COMPACT, session=codex.say("Hello.")))
+    return codex.say(
+        "Go on.", session=codex.say(f"Look twice. {steps}", *COMPACT, session=codex.say("Hello."))
+    )
 
 
 def _fork_of_a_compacted_one(codex: Codex) -> str:
-    return codex.say("And more.", session=codex.say("Another question.", session=_compacted(codex), how="fork"))
+    return codex.say(
+        "And more.", session=codex.say("Another question.", session=_compacted(codex), how="fork")
+    )
 
 
 def _rolled_back(codex: Codex) -> str:
@@ -278,14 +313,18 @@ def _pictures(codex: Codex) -> str:
 
 def _stopped_in_an_answer(codex: Codex, which: signal.Signals) -> str:
     session = codex.say("Hello.")
-    codex.stop_during(f"Tell me all. {do({'hold': 'It began'})}", which, session=session, seen=codex.halfway)
+    codex.stop_during(
+        f"Tell me all. {do({'hold': 'It began'})}", which, session=session, seen=codex.halfway
+    )
     return session
 
 
 def _stopped_in_a_tool(codex: Codex, which: signal.Signals) -> str:
     session = codex.say("Hello.")
     prompt = f"Water row one. {do({'text': 'Watering.', 'tools': [WAITS]})}"
-    codex.stop_during(prompt, which, session=session, seen=lambda: codex.stands('"type":"function_call"'))
+    codex.stop_during(
+        prompt, which, session=session, seen=lambda: codex.stands('"type":"function_call"')
+    )
     (codex.work / "go").touch()
     return session
 

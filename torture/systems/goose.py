@@ -1,11 +1,12 @@
-"""goose 1.52.0: what it made itself is healthy where it should be, the context that Holdfast makes of it is what goose
-itself sends next, and what the doctor healed it imports and carries on.
+"""goose 1.52.0: what it made itself is healthy where it should be, the context that Holdfast makes
+of it is what goose itself sends next, and what the doctor healed it imports and carries on.
 
-A scripted model on loopback answers goose. Each row of the first kind is a store that goose wrote: turns, tool calls, a
-compaction, an import, kills, errors. It is examined and imported, and goose is spoken to once more; where something was
-found, the store is healed to goose's own form and loaded again. Each row of the second kind is a broken store, healed
-with every question answered yes, imported, and spoken to: the request that goose sends then must be valid and hold the
-messages that it should, and the store must be healthy afterwards.
+A scripted model on loopback answers goose. Each row of the first kind is a store that goose wrote:
+turns, tool calls, a compaction, an import, kills, errors. It is examined and imported, and goose is
+spoken to once more; where something was found, the store is healed to goose's own form and loaded
+again. Each row of the second kind is a broken store, healed with every question answered yes,
+imported, and spoken to: the request that goose sends then must be valid and hold the messages that
+it should, and the store must be healthy afterwards.
 """
 
 import json
@@ -43,8 +44,8 @@ UNANSWERED = "[interrupted: the outcome of this call is unknown]"
 UNSURE = f"The tool call returned the following error: -32603: -32603: {UNKNOWN}"
 TURN_CONTEXT = re.compile(r"<turn-context>.*?</turn-context>", re.DOTALL)
 
-# What goose should send of each case after healing, before the message with the new question. It joins what one side
-# says in a row, and leaves out an answer that nobody asked for.
+# What goose should send of each case after healing, before the message with the new question. It
+# joins what one side says in a row, and leaves out an answer that nobody asked for.
 SENT: dict[str, list[str]] = {
     "orphan_tool_request": [
         "Run the long test.",
@@ -64,7 +65,14 @@ SENT: dict[str, list[str]] = {
         *("How many pear trees?", "I will look. shell()", "41", "There are 41.", "Tell me more."),
         "The pear is a[interrupted: the answer above was cut off and is not complete]",
     ],
-    "unanswered_prompt": ["Mow row 4.", STOPPED, "Are you there?", "I am.", "Then mow row 5.", STOPPED],
+    "unanswered_prompt": [
+        "Mow row 4.",
+        STOPPED,
+        "Are you there?",
+        "I am.",
+        "Then mow row 5.",
+        STOPPED,
+    ],
     "unfinished_turn": [SHED, "shell()", "saw", STOPPED],
     "merged_users": ["How many pear trees? And apple trees?", "41 and 12."],
     "metadata_clobbered": [f"{SHED} A call listed the shed: a saw.", SAW],
@@ -78,9 +86,15 @@ SENT: dict[str, list[str]] = {
     "duplicate_thinking": [SHED, "I will look. shell()", "saw", SAW],
     "odd_role": ["Hello.", "Hello."],
     "empty_row": ["Hello.", "Hello."],
-    "stranded_messages": ["One more thing: use metric units. How tall is the ladder?", "About 2.4 m."],
+    "stranded_messages": [
+        "One more thing: use metric units. How tall is the ladder?",
+        "About 2.4 m.",
+    ],
     "thread_tables_present": ["Are there bees?", "There are."],
-    "rewritten_history": ["One more thing: use metric units. How tall is the ladder?", "About 2.4 m."],
+    "rewritten_history": [
+        "One more thing: use metric units. How tall is the ladder?",
+        "About 2.4 m.",
+    ],
     "unreadable_record": [],
 }
 
@@ -88,12 +102,16 @@ SENT: dict[str, list[str]] = {
 def run(environment: Path) -> tuple[int, int, list[str]]:
     """How many rows were right, of how many, and what was wrong with the others."""
     command = goose_command(environment)
-    tasks: dict[str, Callable[[Goose], list[str]]] = {name: partial(_own, name=name) for name in SCENARIOS}
+    tasks: dict[str, Callable[[Goose], list[str]]] = {
+        name: partial(_own, name=name) for name in SCENARIOS
+    }
     tasks["import of an export"] = _export_and_import
     tasks |= {case.__name__: partial(_healed, case=case) for case in stores.DAMAGED}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         homes = {name: Path(folder) / name.replace(" ", "-") for name in tasks}
-        under_way = {name: pool.submit(_row, command, homes[name], task) for name, task in tasks.items()}
+        under_way = {
+            name: pool.submit(_row, command, homes[name], task) for name, task in tasks.items()
+        }
         rows = {name: row.result() for name, row in under_way.items()}
     return counted(rows)
 
@@ -107,16 +125,24 @@ def _row(command: list[str], home: Path, task: Callable[["Goose"], list[str]]) -
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without the system's. Between words of one side that follow each other goose puts one line break,
-    Holdfast two. A call whose outcome is unknown goose leaves out; Holdfast tells the model that it is unknown.
+    """Messages without the system's. Between words of one side that follow each other goose puts
+    one line break, Holdfast two. A call whose outcome is unknown goose leaves out; Holdfast tells
+    the model that it is unknown.
     """
-    unknown = {each.get("tool_call_id") for each in messages if str(each.get("content")).startswith(UNANSWERED)}
+    unknown = {
+        each.get("tool_call_id")
+        for each in messages
+        if str(each.get("content")).startswith(UNANSWERED)
+    }
     told = []
     for message in messages:
         if message["role"] == "system" or message.get("tool_call_id", "") in unknown:
             continue
         words = message.get("content")
-        kept = {**message, "content": re.sub(r"\n+", "\n", words) if isinstance(words, str) else words}
+        kept = {
+            **message,
+            "content": re.sub(r"\n+", "\n", words) if isinstance(words, str) else words,
+        }
         calls = [call for call in message.get("tool_calls") or () if call["id"] not in unknown]
         kept.pop("tool_calls", None)
         told.append(kept | ({"tool_calls": calls} if calls else {}))
@@ -139,7 +165,9 @@ def _loaded_again(goose: "Goose") -> list[str]:
 
 def _turns(goose: "Goose") -> str:
     goose.do("run", "-t", "Hello there.", "--name", "own")
-    goose.do("run", "-t", "Use the TOOL.", "--name", "own", "--resume", "--with-builtin", "developer")
+    goose.do(
+        "run", "-t", "Use the TOOL.", "--name", "own", "--resume", "--with-builtin", "developer"
+    )
     return goose.session()
 
 
@@ -151,15 +179,28 @@ def _compaction(goose: "Goose") -> str:
 
 
 def _killed_in_a_tool(goose: "Goose") -> str:
-    """goose's newer loop stores the call before the tool runs; a kill leaves it without a result."""
+    """goose's newer loop stores the call before the tool runs; a kill leaves it without a
+    result.
+    """
     arguments = ("run", "-t", "Use the SLOW one.", "--name", "own", "--with-builtin", "developer")
-    return goose.kill_during(*arguments, loop="1", seen=lambda: _wait((goose.home / "begun").exists))
+    return goose.kill_during(
+        *arguments, loop="1", seen=lambda: _wait((goose.home / "begun").exists)
+    )
 
 
 def _killed_in_an_answer(goose: "Goose", loop: str = "") -> str:
     """The prompt is stored, and nothing of the answer."""
     goose.do("run", "-t", "Hello there.", "--name", "own")
-    arguments = ("run", "-t", "HOLD it.", "--name", "own", "--resume", "--with-builtin", "developer")
+    arguments = (
+        "run",
+        "-t",
+        "HOLD it.",
+        "--name",
+        "own",
+        "--resume",
+        "--with-builtin",
+        "developer",
+    )
     return goose.kill_during(*arguments, loop=loop, seen=lambda: goose.model.halfway.wait(LIMIT_S))
 
 
@@ -223,11 +264,14 @@ def _healed(goose: "Goose", case: Callable[[stores.GooseStore], None]) -> list[s
 
 
 def _carried_on(goose: "Goose", file: Path, expected: list[str] | None) -> list[str]:
-    """Imports a healed session and says something in it; what is not right with what goose then does. Without anything
-    that is expected, the request need only be valid.
+    """Imports a healed session and says something in it; what is not right with what goose then
+    does. Without anything that is expected, the request need only be valid.
     """
     said = goose.do("session", "import", str(file))
-    session = next((line.split()[0] for line in said.splitlines() if " - " in line and line[:8].isdigit()), None)
+    session = next(
+        (line.split()[0] for line in said.splitlines() if " - " in line and line[:8].isdigit()),
+        None,
+    )
     if session is None:
         return [f"it was not imported: {said[-300:]}"]
     try:
@@ -243,7 +287,11 @@ def _carried_on(goose: "Goose", file: Path, expected: list[str] | None) -> list[
 
 def _words(message: dict[str, Any]) -> str:
     content = message.get("content")
-    words = content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
+    words = (
+        content
+        if isinstance(content, str)
+        else "".join(part.get("text", "") for part in content or ())
+    )
     calls = [f"{call['function']['name']}()" for call in message.get("tool_calls") or ()]
     return " ".join([*TURN_CONTEXT.sub("", words).split(), *calls])
 
@@ -254,7 +302,11 @@ def _silent(goose: "Goose") -> list[str]:
 
 def _findings(path: Path) -> set[str]:
     (store,) = json.loads(_doctor(path, "--json"))["stores"]
-    return {finding["rule"] for finding in store["findings"]} if store["messages"] else {"nothing is stored"}
+    return (
+        {finding["rule"] for finding in store["findings"]}
+        if store["messages"]
+        else {"nothing is stored"}
+    )
 
 
 def _doctor(path: Path, *arguments: str) -> str:
@@ -313,8 +365,13 @@ class Goose:
         """The messages of the request that it sends when this session is spoken to once more."""
         self.model.requests.clear()
         self.do("run", "-t", NEXT, "--resume", "--session-id", session)
-        # It asks for a name for the session too, in a few words: the longest request is the one that carries on.
-        asked = [sent["messages"] for sent in self.model.requests if NEXT in json.dumps(sent["messages"][-2:])]
+        # It asks for a name for the session too, in a few words: the longest request is the one
+        # that carries on.
+        asked = [
+            sent["messages"]
+            for sent in self.model.requests
+            if NEXT in json.dumps(sent["messages"][-2:])
+        ]
         if not asked:
             raise Trouble("it asked nothing of the model")
         return max(asked, key=len)  # type: ignore[no-any-return]
@@ -331,11 +388,18 @@ class Goose:
 
     def start(self, *arguments: str, loop: str = "") -> "subprocess.Popen[str]":
         settings = {
-            "HOME": str(self.home), "PATH": os.environ["PATH"], "NO_COLOR": "1",
-            "GOOSE_PATH_ROOT": str(self.home / "root"), "GOOSE_PROVIDER": "openai", "GOOSE_MODEL": "pear",
-            "OPENAI_HOST": self.model.url, "OPENAI_API_KEY": "none", "GOOSE_MODE": "auto",
-            "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false",
-        }  # fmt: skip
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "NO_COLOR": "1",
+            "GOOSE_PATH_ROOT": str(self.home / "root"),
+            "GOOSE_PROVIDER": "openai",
+            "GOOSE_MODEL": "pear",
+            "OPENAI_HOST": self.model.url,
+            "OPENAI_API_KEY": "none",
+            "GOOSE_MODE": "auto",
+            "GOOSE_DISABLE_KEYRING": "1",
+            "GOOSE_TELEMETRY_ENABLED": "false",
+        }
         if loop:
             settings["GOOSE_STATE_MACHINE"] = loop
         return subprocess.Popen(
@@ -351,7 +415,9 @@ class Goose:
 
 
 class Model:
-    """A model on loopback that speaks Chat Completions: it calls a tool when it is asked for one."""
+    """A model on loopback that speaks Chat Completions: it calls a tool when it is asked
+    for one.
+    """
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -381,13 +447,20 @@ class Model:
         if not shell or not wanted:
             return [{"role": "assistant", "content": ANSWER[:5]}, {"content": ANSWER[5:]}]
         function = {"name": shell, "arguments": json.dumps({"command": wanted[0]})}
-        call = {"index": 0, "id": f"call_{len(self.requests)}", "type": "function", "function": function}
+        call = {
+            "index": 0,
+            "id": f"call_{len(self.requests)}",
+            "type": "function",
+            "function": function,
+        }
         return [{"role": "assistant", "content": "I will look."}, {"tool_calls": [call]}]
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self._send("application/json", json.dumps({"object": "list", "data": [{"id": "pear"}]}).encode())
+        self._send(
+            "application/json", json.dumps({"object": "list", "data": [{"id": "pear"}]}).encode()
+        )
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -401,12 +474,19 @@ class _Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         if not request.get("stream"):
             message = {"role": "assistant", "content": ANSWER}
-            whole = {**head, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+            whole = {
+                **head,
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": usage,
+            }
             self._send("application/json", json.dumps(whole).encode())
             return
         finish = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
         ends: list[dict[str, Any]] = [{"index": 0, "delta": {}, "finish_reason": finish}]
-        chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        chunks = [
+            {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            for delta in deltas
+        ]
         chunks += [{**head, "choices": ends}, {**head, "choices": [], "usage": usage}]
         events = [*(json.dumps(chunk) for chunk in chunks), "[DONE]"]
         holds = "HOLD" in asked and not model.halfway.is_set()

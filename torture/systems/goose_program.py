@@ -1,8 +1,8 @@
 """goose 1.52.0 on this machine: had from npm, run as it is on x86-64, and through qemu elsewhere.
 
-The release is for x86-64. On another machine, qemu and the few libraries that goose asks for come as Debian packages,
-unpacked into the environment's folder with a package list of their own: nothing is installed, no setting of the machine
-is changed, and no rights are needed.
+The release is for x86-64. On another machine, qemu and the few libraries that goose asks for come
+as Debian packages, unpacked into the environment's folder with a package list of their own: nothing
+is installed, no setting of the machine is changed, and no rights are needed.
 """
 
 import os
@@ -40,7 +40,9 @@ def _is_native() -> bool:
 
 def _fetch_goose(environment: Path) -> None:
     environment.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["npm", "pack", "--silent", PACKAGE], cwd=environment, check=True, stdout=subprocess.DEVNULL
+    )
     (archive,) = environment.glob("*.tgz")
     with tarfile.open(archive) as packed:
         packed.extractall(environment, filter="data")
@@ -51,20 +53,28 @@ def _fetch_goose(environment: Path) -> None:
 def _fetch_qemu(environment: Path, root: Path) -> None:
     packages = environment / "packages"
     shutil.rmtree(packages, ignore_errors=True)
-    native = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True, text=True).stdout.strip()
+    native = subprocess.run(
+        ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     for architecture, names in ((native, ("qemu-user-static",)), ("amd64", LIBRARIES)):
         folder = packages / architecture
         (folder / "lists" / "partial").mkdir(parents=True)
         (folder / "cache" / "archives" / "partial").mkdir(parents=True)
         apt = ["apt-get", "-qq", *(f"-o{option}" for option in _options(folder, architecture))]
         subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([*apt, "download", *names], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*apt, "download", *names], cwd=folder, check=True, stdout=subprocess.DEVNULL
+        )
         for archive in sorted(folder.glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", archive, root], check=True)
     shutil.rmtree(packages)
     # The loader is a link from the root of a machine that this is not.
     loader = root / "lib64" / LOADER
-    (found,) = (path for path in root.glob(f"**/x86_64-linux-gnu/{LOADER}") if path.is_file() and not path.is_symlink())
+    (found,) = (
+        path
+        for path in root.glob(f"**/x86_64-linux-gnu/{LOADER}")
+        if path.is_file() and not path.is_symlink()
+    )
     loader.parent.mkdir(exist_ok=True)
     loader.unlink(missing_ok=True)
     loader.symlink_to(os.path.relpath(found, loader.parent))

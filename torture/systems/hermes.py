@@ -1,12 +1,14 @@
-"""Hermes Agent 0.19.0: what it made itself is healthy where it should be, the context that Holdfast makes of it is what
-Hermes itself sends next, and what the doctor healed it loads and carries on.
+"""Hermes Agent 0.19.0: what it made itself is healthy where it should be, the context that Holdfast
+makes of it is what Hermes itself sends next, and what the doctor healed it loads and carries on.
 
-Hermes runs in an environment of its own (`hermes_driver.py`, a process that does one task after another); a scripted
-model on loopback answers it. Each row of the first kind is something that Hermes did to a store of its own: turns, tool
-calls, a compaction in place and one into a child, an undo, a branch, a kill in the middle of an answer. It is examined
-and imported, and Hermes is spoken to once more; where something was found, the store is healed to Hermes' own form and
-loaded again. Each of the second is a broken store, healed with every question answered yes, and spoken to: the request
-that Hermes sends then must be valid, and hold the messages that it should, and the store be healthy afterwards.
+Hermes runs in an environment of its own (`hermes_driver.py`, a process that does one task after
+another); a scripted model on loopback answers it. Each row of the first kind is something that
+Hermes did to a store of its own: turns, tool calls, a compaction in place and one into a child, an
+undo, a branch, a kill in the middle of an answer. It is examined and imported, and Hermes is spoken
+to once more; where something was found, the store is healed to Hermes' own form and loaded again.
+Each of the second is a broken store, healed with every question answered yes, and spoken to: the
+request that Hermes sends then must be valid, and hold the messages that it should, and the store be
+healthy afterwards.
 """
 
 import json
@@ -38,8 +40,8 @@ SUMMARY = "[CONTEXT COMPACTION"
 CRANE, SLIP, WINCH = "Is the crane free?", "Is the slip free?", "And the winch?"
 ALL_DAY = "The slip is free all day."
 
-# What Hermes should send of the session `sick` of each case, or of the one that its chat is in, after healing and
-# before the new question.
+# What Hermes should send of the session `sick` of each case, or of the one that its chat is in,
+# after healing and before the new question.
 SENT: dict[str, list[str]] = {
     "orphan_user": ["Which berth is free?", NO_ANSWER, CRANE, "Yes."],
     "orphan_user_at_the_end": [CRANE, "Yes.", "Which berth is free?", NO_ANSWER],
@@ -62,7 +64,13 @@ SENT: dict[str, list[str]] = {
         "Thanks.",
         "You are welcome.",
     ],
-    "duplicate_tool_call_row": ["When is high water?", "Let me look.", UNKNOWN, "Well?", "At 21:40."],
+    "duplicate_tool_call_row": [
+        "When is high water?",
+        "Let me look.",
+        UNKNOWN,
+        "Well?",
+        "At 21:40.",
+    ],
     "repeated_tail": [
         "[CONTEXT COMPACTION] More was logged.",
         "Log the barge at 12.",
@@ -81,13 +89,27 @@ SENT: dict[str, list[str]] = {
         "Two.",
     ],
     "written_after_end": [SLIP, "All day.", WINCH, "In repair.", "And the ramp?", "Wet."],
-    "interleaved_turns": [CRANE, "The crane is.", SLIP, "The slip is not.", "Thanks.", "You are welcome."],
+    "interleaved_turns": [
+        CRANE,
+        "The crane is.",
+        SLIP,
+        "The slip is not.",
+        "Thanks.",
+        "You are welcome.",
+    ],
     "double_user_row": [CRANE, "Yes."],
     "tool_result_without_call": ["When is high water?", "At 21:40."],
     "tool_result_twice": ["When is high water?", "", TIDE, "At 21:40."],
     "tool_call_without_result": ["When is high water?", "", TIDE, UNKNOWN, "Well?", "At 21:40."],
     "tool_call_without_result_at_the_end": ["When is high water?", "", UNKNOWN],
-    "session_meta_repeated": [CRANE, "Yes.", "And the slip?", "Which slip?", "The one beside it.", "It is free."],
+    "session_meta_repeated": [
+        CRANE,
+        "Yes.",
+        "And the slip?",
+        "Which slip?",
+        "The one beside it.",
+        "It is free.",
+    ],
     "compression_without_child": [CRANE, "Yes.", f"And the slip?\n\n{NEXT}"],
     "compression_with_a_next_session": [WINCH, "In repair."],
     "message_count_drift": [CRANE, "Yes."],
@@ -98,7 +120,14 @@ SENT: dict[str, list[str]] = {
     "answer_only_in_ledger": [CRANE, "Yes.", SLIP, f"Yes. {ALL_DAY}", WINCH, "In repair."],
     "stale_compression_lock": [CRANE, "Yes."],
     "review_harness_turn": [CRANE, "Yes.", "And the slip?", "All day."],
-    "history_stored_twice": [CRANE, "Yes.", "And the slip?", "All day.", "Thanks.", "You are welcome."],
+    "history_stored_twice": [
+        CRANE,
+        "Yes.",
+        "And the slip?",
+        "All day.",
+        "Thanks.",
+        "You are welcome.",
+    ],
     "summary_without_source": ["Log the ferry.", stores.SUMMARY, "How many?", "Three."],
     "unreadable_record": [CRANE, "Yes.", "And the slip?", "All day."],
 }
@@ -146,9 +175,9 @@ class Book:
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without the system's, which Hermes makes anew. It writes the arguments of calls in a way of its own, and
-    a summary between two of the user's messages as one of the assistant's; Holdfast writes all summaries as the user's,
-    and as one message what the user says in a row.
+    """Messages without the system's, which Hermes makes anew. It writes the arguments of calls in a
+    way of its own, and a summary between two of the user's messages as one of the assistant's;
+    Holdfast writes all summaries as the user's, and as one message what the user says in a row.
     """
     told: list[dict[str, Any]] = []
     for message in messages:
@@ -165,7 +194,13 @@ def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _plain_calls(message: dict[str, Any]) -> dict[str, Any]:
     calls = [
-        {**call, "function": {**call["function"], "arguments": json.loads(call["function"]["arguments"])}}
+        {
+            **call,
+            "function": {
+                **call["function"],
+                "arguments": json.loads(call["function"]["arguments"]),
+            },
+        }
         for call in message.get("tool_calls") or ()
     ]
     return {**message, "tool_calls": calls} if calls else message
@@ -220,7 +255,9 @@ def _branched(book: Book) -> str:
 
 
 def _killed(book: Book) -> str:
-    """Killed in the middle of an answer: a live session whose last question may still be at work."""
+    """Killed in the middle of an answer: a live session whose last question may still be
+    at work.
+    """
     _turns(book)
     book.hermes.kill_during(book.files, "own", "SLOW")
     return "own"
@@ -264,7 +301,15 @@ def _loaded_again(book: Book) -> list[str]:
 
 def _healed(hermes: "Hermes", folder: Path, name: str) -> list[str]:
     healed = folder / f"{name}-healed.db"
-    doctor(str(stores.damaged(folder / f"{name}.db", name)), "--heal", str(healed), "--as", "hermes", "--accept", "*")
+    doctor(
+        str(stores.damaged(folder / f"{name}.db", name)),
+        "--heal",
+        str(healed),
+        "--as",
+        "hermes",
+        "--accept",
+        "*",
+    )
     session = ELSEWHERE.get(name, "sick")
     try:
         sent = hermes.say(healed, session, NEXT)
@@ -302,7 +347,10 @@ class Hermes:
     """The driver, in a process of its own that is started again when it was killed."""
 
     def __init__(self, environment: Path, folder: Path, model: "Model") -> None:
-        self._command = [str(environment / "bin" / "python"), str(Path(__file__).with_name("hermes_driver.py"))]
+        self._command = [
+            str(environment / "bin" / "python"),
+            str(Path(__file__).with_name("hermes_driver.py")),
+        ]
         self._folder = folder
         self._model = model
         self._process: subprocess.Popen[str] | None = None
@@ -312,7 +360,9 @@ class Hermes:
         self._model.requests.clear()
         self.do("say", store, session, text=text)
         asked = [request["messages"] for request in self._model.requests if "messages" in request]
-        mine = [messages for messages in asked if str(messages[-1].get("content", "")).endswith(text)]
+        mine = [
+            messages for messages in asked if str(messages[-1].get("content", "")).endswith(text)
+        ]
         if not mine:
             raise Trouble(f"no request ends with {text!r}")
         return mine[0]
@@ -320,7 +370,9 @@ class Hermes:
     def do(self, act: str, store: Path, session: str, **more: Any) -> dict[str, Any]:
         self._tell(act, store, session, more)
         assert self._process is not None and self._process.stdout is not None
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline() or '{"error": "it is gone"}')
+        answer: dict[str, Any] = json.loads(
+            self._process.stdout.readline() or '{"error": "it is gone"}'
+        )
         if "error" in answer:
             raise Trouble(f"{act}: {answer['error']}")
         return answer
@@ -361,7 +413,9 @@ class Hermes:
 
 
 class Model:
-    """An OpenAI-compatible model: a list asked for is made with a tool, all else is answered with a few words."""
+    """An OpenAI-compatible model: a list asked for is made with a tool, all else is answered with a
+    few words.
+    """
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -398,7 +452,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif text == "SLOW":
             self._half(model)
         else:
-            self._answer(request, {"content": f"Answer to {len(request['messages'])} messages."}, "stop")
+            self._answer(
+                request, {"content": f"Answer to {len(request['messages'])} messages."}, "stop"
+            )
 
     def _answer(self, request: dict[str, Any], said: dict[str, Any], finish: str) -> None:
         message = {"role": "assistant", "content": None} | said
@@ -409,14 +465,17 @@ class _Handler(BaseHTTPRequestHandler):
             call["index"] = index
         frames = [_frame("delta", message, None), _frame("delta", {}, finish)]
         self._send(
-            "text/event-stream", "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames) + "data: [DONE]\n\n"
+            "text/event-stream",
+            "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames) + "data: [DONE]\n\n",
         )
 
     def _half(self, model: Model) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
-        self.wfile.write(f"data: {json.dumps(_frame('delta', {'content': 'Half of '}, None))}\n\n".encode())
+        self.wfile.write(
+            f"data: {json.dumps(_frame('delta', {'content': 'Half of '}, None))}\n\n".encode()
+        )
         self.wfile.flush()
         model.halfway.set()
         model.go_on.wait(60)
@@ -437,9 +496,20 @@ def _frame(kind: str, said: dict[str, Any], finish: str | None) -> dict[str, Any
     choice = {"index": 0, kind: said, "finish_reason": finish}
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
     name = "chat.completion" if kind == "message" else "chat.completion.chunk"
-    return {"id": "c1", "object": name, "created": 1, "model": "lantern-1", "choices": [choice], "usage": usage}
+    return {
+        "id": "c1",
+        "object": name,
+        "created": 1,
+        "model": "lantern-1",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def _todo() -> dict[str, Any]:
     arguments = json.dumps({"todos": [{"id": "1", "content": "Berth 4", "status": "pending"}]})
-    return {"id": "call_0", "type": "function", "function": {"name": "todo", "arguments": arguments}}
+    return {
+        "id": "call_0",
+        "type": "function",
+        "function": {"name": "todo", "arguments": arguments},
+    }

@@ -1,8 +1,8 @@
 """What runs inside Hermes' own environment: one task after another, told by lines of JSON.
 
-A task names a store, a session and what the user says; the answer has what Hermes returned. A task can also be an act
-that a user or the program itself may do to a session: a compaction, an undo, a branch. Nothing of Holdfast is imported
-here.
+A task names a store, a session and what the user says; the answer has what Hermes returned. A task
+can also be an act that a user or the program itself may do to a session: a compaction, an undo, a
+branch. Nothing of Holdfast is imported here.
 """
 
 import json
@@ -29,7 +29,9 @@ def main() -> None:
 
 
 def say(task: dict[str, Any]) -> dict[str, Any]:
-    """One turn, as the gateway runs it: the history from the store, repaired, and what the user says."""
+    """One turn, as the gateway runs it: the history from the store, repaired, and what the user
+    says.
+    """
     database = SessionDB(Path(task["store"]))
     try:
         history = database.get_messages_as_conversation(task["session"], repair_alternation=True)
@@ -51,7 +53,11 @@ def compact(task: dict[str, Any]) -> dict[str, Any]:
         agent = _agent(task, database)
         agent.compression_in_place = task["in_place"]
         compressor = agent.context_compressor
-        compressor.protect_first_n, compressor.protect_last_n, compressor.tail_token_budget = 1, 2, 40
+        compressor.protect_first_n, compressor.protect_last_n, compressor.tail_token_budget = (
+            1,
+            2,
+            40,
+        )
         history = database.get_messages_as_conversation(task["session"], repair_alternation=True)
         for message in history:
             message[_DB_PERSISTED_MARKER] = True  # as in the list of an agent that is at work
@@ -80,7 +86,9 @@ def branch(task: dict[str, Any]) -> dict[str, Any]:
         history = database.get_messages_as_conversation(parent)
         database.end_session(parent, "branched")
         marker = {"_branched_from": parent}
-        database.create_session(child, "cli", parent_session_id=parent, model="lantern-1", model_config=marker)
+        database.create_session(
+            child, "cli", parent_session_id=parent, model="lantern-1", model_config=marker
+        )
         for message in history:
             known = ("tool_name", "tool_calls", "tool_call_id", "finish_reason")
             kept = {name: message[name] for name in known if message.get(name)}

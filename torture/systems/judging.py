@@ -1,4 +1,6 @@
-"""What the command line and the library make of a store: what the doctor finds, and the context after an import."""
+"""What the command line and the library make of a store: what the doctor finds, and the context
+after an import.
+"""
 
 import json
 import os
@@ -18,7 +20,9 @@ class Trouble(Exception):
 
 
 class Judged(Protocol):
-    """A program, as its judge needs it: what it keeps, room beside it, and what it sends to its model next."""
+    """A program, as its judge needs it: what it keeps, room beside it, and what it sends to its
+    model next.
+    """
 
     files: Path
     folder: Path
@@ -31,13 +35,17 @@ class Judged(Protocol):
 
 P = TypeVar("P", bound=Judged)
 Scenario = tuple[Callable[[P], str], set[str]]
-"""What a program does, which gives the session that it did it in; and the rules that its store breaks then."""
+"""What a program does, which gives the session that it did it in; and the rules that its store
+breaks then.
+"""
 Plain = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Takes out of messages what a program says of itself."""
 
 
 def judged(program: P, scenario: Scenario[P], plain: Plain) -> list[str]:
-    """What is wrong with what a program did: its store is examined and imported, and the context is what it sends."""
+    """What is wrong with what a program did: its store is examined and imported, and the context is
+    what it sends.
+    """
     make, expected = scenario
     try:
         session = make(program)
@@ -47,7 +55,9 @@ def judged(program: P, scenario: Scenario[P], plain: Plain) -> list[str]:
             problems.append(f"found {sorted(rules)}, expected {sorted(expected)}")
         if unknown:
             problems.append(f"not examined: {unknown}")
-        mine = plain(imported(program.files, program.folder / "holdfast.db", session, program.format))
+        mine = plain(
+            imported(program.files, program.folder / "holdfast.db", session, program.format)
+        )
         theirs = plain(program.sends_next(session))
     except Trouble as trouble:
         return [str(trouble)]
@@ -66,13 +76,18 @@ def command(*arguments: str) -> dict[str, Any]:
     paths = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
     done = subprocess.run(call, capture_output=True, text=True, env=os.environ | paths)
     if done.returncode not in (0, 1):
-        raise Trouble(f"holdfast {' '.join(arguments)} ended with {done.returncode}: {done.stderr or done.stdout}")
+        raise Trouble(
+            f"holdfast {' '.join(arguments)} ended with {done.returncode}: "
+            f"{done.stderr or done.stdout}"
+        )
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
 
 def examined(path: Path) -> tuple[set[str], dict[str, int]]:
-    """The rules that the stores at a path break, and how many records there are of each kind that no reader knows."""
+    """The rules that the stores at a path break, and how many records there are of each kind that
+    no reader knows.
+    """
     totals = command("doctor", str(path))["totals"]
     return set(totals["rules"]), totals["not_examined"]
 
@@ -85,7 +100,10 @@ def imported(path: Path, into: Path, session: str, format: str) -> list[dict[str
     with holdfast.open(into) as store:
         for info in store.sessions(limit=500):
             here = store.get(info.id)
-            if any(message.labels.get("story", {}).get("id") == session for message in here.transcript()):
+            if any(
+                message.labels.get("story", {}).get("id") == session
+                for message in here.transcript()
+            ):
                 context: Any = here.context(format)
                 return json.loads(json.dumps(list(context)))  # type: ignore[no-any-return]
     raise Trouble(f"session {session} did not come over")

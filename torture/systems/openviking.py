@@ -1,10 +1,11 @@
-"""OpenViking 0.5.2 over HTTP: what it made itself is healthy, the context that Holdfast makes of it is the one that it
-gives itself, and what the doctor healed it loads and carries on.
+"""OpenViking 0.5.2 over HTTP: what it made itself is healthy, the context that Holdfast makes of it
+is the one that it gives itself, and what the doctor healed it loads and carries on.
 
-The program is AGPL: it runs as a server of its own, from an environment of its own, and nothing of it is imported. A
-scripted model on loopback answers it. Each row of the first kind is a session that the server made; each of the second
-is a broken directory, healed, laid into the server's workspace, read back with the messages that should be live, spoken
-to, committed, and examined again. Between the two, the server is killed while it writes.
+The program is AGPL: it runs as a server of its own, from an environment of its own, and nothing of
+it is imported. A scripted model on loopback answers it. Each row of the first kind is a session
+that the server made; each of the second is a broken directory, healed, laid into the server's
+workspace, read back with the messages that should be live, spoken to, committed, and examined
+again. Between the two, the server is killed while it writes.
 """
 
 import http.client
@@ -31,11 +32,15 @@ from torture.systems.judging import differences, imported  # noqa: E402
 RELEASE = "0.5.2"
 INSTALL = [f"openviking=={RELEASE}"]
 SESSIONS = Path("viking/default/user/default/sessions")
-OVERVIEW = "# Working Memory\n\n## Session Title\nOrchard notes\n\n## Current State\nAll rows are watered.\n"
+OVERVIEW = (
+    "# Working Memory\n\n## Session Title\nOrchard notes\n\n## Current State\nAll rows are "
+    "watered.\n"
+)
 NO_MEMORIES = "sdk.commit()"
 DEADLINE_S = 180
 
-# What OpenViking should show as messages of each case after healing, with every question answered yes.
+# What OpenViking should show as messages of each case after healing, with every question answered
+# yes.
 LIVE = {
     stores.lost_clear: (),
     stores.lost_clear_counter_in_step: (5,),
@@ -90,17 +95,34 @@ def _live(server: "Server", id: str) -> None:
 
 
 def _tools(server: "Server", id: str) -> None:
-    part = {"type": "tool", "tool_id": "c1", "tool_name": "shell", "tool_status": "completed", "tool_input": {"a": 1}}
+    part = {
+        "type": "tool",
+        "tool_id": "c1",
+        "tool_name": "shell",
+        "tool_status": "completed",
+        "tool_input": {"a": 1},
+    }
     server.post(f"/{id}/messages", {"role": "user", "content": "Measure."})
-    server.post(f"/{id}/messages", {"role": "assistant", "parts": [{**part, "tool_output": "31 %"}]})
+    server.post(
+        f"/{id}/messages", {"role": "assistant", "parts": [{**part, "tool_output": "31 %"}]}
+    )
     server.say(id, 3)
 
 
 def _large_output(server: "Server", id: str) -> None:
-    part = {"type": "tool", "tool_id": "c2", "tool_name": "shell", "tool_status": "completed", "tool_input": {"a": 1}}
+    part = {
+        "type": "tool",
+        "tool_id": "c2",
+        "tool_name": "shell",
+        "tool_status": "completed",
+        "tool_input": {"a": 1},
+    }
     server.post(f"/{id}/messages", {"role": "user", "content": "Measure all."})
     large = {**part, "tool_output": "a line of words\n" * 40_000}
-    server.post(f"/{id}/messages", {"role": "assistant", "parts": [{"type": "text", "text": "More."}, large]})
+    server.post(
+        f"/{id}/messages",
+        {"role": "assistant", "parts": [{"type": "text", "text": "More."}, large]},
+    )
     server.say(id, 3)
 
 
@@ -127,16 +149,20 @@ def _memory_off(server: "Server", id: str) -> None:
 
 
 OWN = {
-    "live": _live, "tools": _tools, "large-output": _large_output, "committed": _committed, "reset": _reset,
+    "live": _live,
+    "tools": _tools,
+    "large-output": _large_output,
+    "committed": _committed,
+    "reset": _reset,
     "memory-off": _memory_off,
-}  # fmt: skip
+}
 SCENARIOS: dict[str, tuple[Any, set[str]]] = {name: (make, set()) for name, make in OWN.items()}
 SUMMARY, RESET = "Summary of what was said before:\n\n", "[The context was reset here."
 
 
 def plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages as a model gets them, without ids and times: what stands for all that was archived is a summary. Where a
-    context was reset, OpenViking says nothing, and Holdfast that it was.
+    """Messages as a model gets them, without ids and times: what stands for all that was archived
+    is a summary. Where a context was reset, OpenViking says nothing, and Holdfast that it was.
     """
     told = [_plain_summary(message) for message in messages]
     return [message for message in told if not message.get("summary", "").startswith(RESET)]
@@ -158,11 +184,18 @@ def _own_sessions(environment: Path, workspace: Path, model: "Model") -> list[tu
             make(server, name)
             shown[name] = server.context(name)
     for name, finding in _findings(workspace):
-        problems.append((f"own session {name}", f"a healthy session gives {finding['rule']}: {finding['measured']}"))
+        problems.append(
+            (
+                f"own session {name}",
+                f"a healthy session gives {finding['rule']}: {finding['measured']}",
+            )
+        )
     counts = {"live": 5, "tools": 3, "large-output": 3, "committed": 3, "reset": 1, "memory-off": 1}
     for name, count in counts.items():
         if len(shown[name]) != count:
-            problems.append((f"own session {name}", f"it shows {len(shown[name])} messages, not {count}"))
+            problems.append(
+                (f"own session {name}", f"it shows {len(shown[name])} messages, not {count}")
+            )
         mine = imported(workspace / SESSIONS, workspace.parent / "holdfast.db", name, "openviking")
         parts = differences(plain(mine), plain(shown[name]))
         problems += [(f"own session {name}", problem) for problem in parts]
@@ -187,7 +220,9 @@ ACKNOWLEDGED = 40
 
 
 def _killed(environment: Path, folder: Path, model: "Model") -> list[tuple[str, str]]:
-    """What was acknowledged before kill -9 is in the healed session, or the doctor says how much is gone."""
+    """What was acknowledged before kill -9 is in the healed session, or the doctor says how much is
+    gone.
+    """
     died, healed = folder / "died", folder / "died-healed"
     said: dict[str, int] = dict.fromkeys(KILLED, 0)
     with Server(environment, died, model) as server:
@@ -202,15 +237,23 @@ def _killed(environment: Path, folder: Path, model: "Model") -> list[tuple[str, 
             speaker.join()
     lost = {name for name, finding in _findings(died) if finding["rule"] == "openviking/wiped-live"}
     (healed / SESSIONS).parent.mkdir(parents=True)
-    _doctor(str(died), "--heal", str(folder / "out"), "--as", "openviking", "--accept", "openviking/*")
+    _doctor(
+        str(died), "--heal", str(folder / "out"), "--as", "openviking", "--accept", "openviking/*"
+    )
     (folder / "out" / SESSIONS).rename(healed / SESSIONS)
-    left = [(name, finding) for name, finding in _findings(healed) if finding["policy"] in ("auto", "mark")]
+    left = [
+        (name, finding)
+        for name, finding in _findings(healed)
+        if finding["policy"] in ("auto", "mark")
+    ]
     problems = [(name, f"after healing there is still {finding['rule']}") for name, finding in left]
     with Server(environment, healed, model) as server:
         for name in KILLED:
             kept = _kept(healed / SESSIONS / name)
             if kept < said[name] and name not in lost:
-                problems.append((name, f"{said[name]} messages were acknowledged, {kept} are there"))
+                problems.append(
+                    (name, f"{said[name]} messages were acknowledged, {kept} are there")
+                )
             server.say(name, 11)
             if not server.shown(name):
                 problems.append((name, "it shows nothing after one more message"))
@@ -231,7 +274,9 @@ def _speak(server: "Server", id: str, said: dict[str, int]) -> None:
 def _kept(session: Path) -> int:
     """How many messages lie in a session's files, each counted once."""
     files = [session / "messages.jsonl", *session.glob("history/archive_*/messages.jsonl")]
-    return len({json.loads(line)["id"] for file in files for line in file.read_text().split("\n") if line})
+    return len(
+        {json.loads(line)["id"] for file in files for line in file.read_text().split("\n") if line}
+    )
 
 
 # Sessions that the doctor healed.
@@ -252,7 +297,9 @@ def _healed(environment: Path, folder: Path, model: "Model") -> list[tuple[str, 
             try:
                 problems += [(name, problem) for problem in _carried_on(server, name, live)]
             except urllib.error.HTTPError as error:
-                problems.append((name, f"{error.url} answered {error.code}: {error.read()[:300]!r}"))
+                problems.append(
+                    (name, f"{error.url} answered {error.code}: {error.read()[:300]!r}")
+                )
     problems += [
         (name, f"after healing there is still {finding['rule']}: {finding['measured']}")
         for name, finding in _findings(workspace)
@@ -339,11 +386,17 @@ class Server:
         self._process.wait()
 
     def say(self, id: str, number: int) -> None:
-        self.post(f"/{id}/messages", {"role": "user" if number % 2 else "assistant", "content": f"Message {number}."})
+        self.post(
+            f"/{id}/messages",
+            {"role": "user" if number % 2 else "assistant", "content": f"Message {number}."},
+        )
 
     def shown(self, id: str) -> list[str]:
         """The ids of the messages that a model would be shown."""
-        return [message["id"] for message in self._call("GET", f"/api/v1/sessions/{id}/context")["messages"]]
+        return [
+            message["id"]
+            for message in self._call("GET", f"/api/v1/sessions/{id}/context")["messages"]
+        ]
 
     def context(self, id: str) -> list[dict[str, Any]]:
         """What a model would be shown: the overview of what was archived, and the messages."""
@@ -373,21 +426,27 @@ class Server:
             log = self._config.with_suffix(".log").read_text()[-2000:]
             raise RuntimeError(f"the server ended with {self._process.returncode}: {log}")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}/health", timeout=5
+            ) as answer:
                 return json.load(answer)["healthy"] is True
         except OSError:
             return False
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", data, method=method)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}", data, method=method
+        )
         request.add_header("content-type", "application/json")
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return json.load(answer)["result"]
 
 
 class Model:
-    """A model that always says the same: an overview to who takes notes, nothing to who looks for memories."""
+    """A model that always says the same: an overview to who takes notes, nothing to who looks for
+    memories.
+    """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -421,7 +480,10 @@ class Model:
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path.endswith("/embeddings"):
             asked = body["input"] if isinstance(body["input"], list) else [body["input"]]
-            vectors = [{"object": "embedding", "index": n, "embedding": [0.1] * 8} for n in range(len(asked))]
+            vectors = [
+                {"object": "embedding", "index": n, "embedding": [0.1] * 8}
+                for n in range(len(asked))
+            ]
             return {
                 "object": "list",
                 "model": "scripted",
@@ -429,9 +491,13 @@ class Model:
                 "usage": {"prompt_tokens": 1, "total_tokens": 1},
             }
         messages = body["messages"]
-        if not messages or any(not str(message.get("content") or "").strip() for message in messages):
+        if not messages or any(
+            not str(message.get("content") or "").strip() for message in messages
+        ):
             self.problems.append(f"a request has blank messages: {json.dumps(messages)[:300]}")
-        is_memories = any("memory extraction" in str(message["content"])[:300] for message in messages)
+        is_memories = any(
+            "memory extraction" in str(message["content"])[:300] for message in messages
+        )
         said = {"role": "assistant", "content": NO_MEMORIES if is_memories else OVERVIEW}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         choice = {"index": 0, "finish_reason": "stop", "message": said}

@@ -1,4 +1,6 @@
-"""What the programs here have in common: a home and a place to work, a model that answers, and what they send next."""
+"""What the programs here have in common: a home and a place to work, a model that answers, and what
+they send next.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,8 @@ from torture.systems.scripted import Scripted
 
 
 class Program:
-    """A program with a home of its own, in a folder that goes when it goes. `files` is where it keeps its sessions,
-    `format` is what it speaks with its model.
+    """A program with a home of its own, in a folder that goes when it goes. `files` is where it
+    keeps its sessions, `format` is what it speaks with its model.
     """
 
     files: Path

@@ -1,6 +1,6 @@
-"""Samples of programs that keep their sessions in a SQLite file: the file as the program left it, in one piece, without
-the paths of this machine; and what the program sent when it was spoken to once more. Those of OpenViking are folders,
-and what it would send is the context that it gives.
+"""Samples of programs that keep their sessions in a SQLite file: the file as the program left it,
+in one piece, without the paths of this machine; and what the program sent when it was spoken to
+once more. Those of OpenViking are folders, and what it would send is the context that it gives.
 """
 
 import gzip
@@ -21,10 +21,20 @@ AGENTS = (
     ("chat", "turns with a tool"), ("chat", "undo"), ("chat", "error of the model"),
     ("responses", "calls side by side"), ("responses", "turn after a kill -9 in a tool"),
 )  # fmt: skip
-GOOSE = ("turns with a tool", "compaction", "kill -9 in a tool", "turn after a kill -9", "stream that was cut")
+GOOSE = (
+    "turns with a tool",
+    "compaction",
+    "kill -9 in a tool",
+    "turn after a kill -9",
+    "stream that was cut",
+)
 HERMES = (
-    "turns with a tool", "branch", "turn after a kill -9", "compaction in place", "compaction into a child",
-)  # fmt: skip
+    "turns with a tool",
+    "branch",
+    "turn after a kill -9",
+    "compaction in place",
+    "compaction into a child",
+)
 OPENVIKING = ("tools", "committed", "reset", "memory-off")
 INSTRUCTIONS = "You keep the harbour book."
 ELSEWHERE = "/orchard"
@@ -47,7 +57,9 @@ def of_goose(environment: Path, into: Path) -> None:
         with tempfile.TemporaryDirectory() as folder, goose.Model() as model:
             program = goose.Goose(command, Path(folder, "home"), model)
             session = goose.SCENARIOS[name][0](program)
-            keep(program, session, goose.plain, into / f"goose-{release}" / plain_name(name), folder)
+            keep(
+                program, session, goose.plain, into / f"goose-{release}" / plain_name(name), folder
+            )
 
 
 def of_hermes(environment: Path, into: Path) -> None:
@@ -58,7 +70,13 @@ def of_hermes(environment: Path, into: Path) -> None:
             try:
                 book = hermes.Book(program, Path(folder, "book"))
                 session = hermes.SCENARIOS[name][0](book)
-                keep(book, session, hermes.plain, into / f"hermes-{hermes.RELEASE}" / plain_name(name), folder)
+                keep(
+                    book,
+                    session,
+                    hermes.plain,
+                    into / f"hermes-{hermes.RELEASE}" / plain_name(name),
+                    folder,
+                )
             finally:
                 program.close()
 
@@ -90,12 +108,18 @@ def plain_name(name: str) -> str:
 
 
 def keep(program: Judged, session: str, plain: Plain, into: Path, folder: str) -> None:
-    """Writes the store and what the program sends next. All that it knows of this machine lies in the folder."""
+    """Writes the store and what the program sends next. All that it knows of this machine lies in
+    the folder.
+    """
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     packed = gzip.compress(_in_one_piece(program.files, folder), mtime=0)
     (into / f"{program.files.name}.gz").write_bytes(packed)
-    told = {"session": session, "format": program.format, "sent": plain(program.sends_next(session))}
+    told = {
+        "session": session,
+        "format": program.format,
+        "sent": plain(program.sends_next(session)),
+    }
     text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
     (into / "sent.json").write_text(text.replace(folder, ELSEWHERE))
     print(f"{into.parent.name}: {into.name}", file=sys.stderr)
@@ -108,7 +132,10 @@ def _in_one_piece(path: Path, folder: str) -> bytes:
         with closing(sqlite3.connect(path)) as store, closing(sqlite3.connect(copy)) as kept:
             store.backup(kept)
             for table, column in _texts(kept):
-                kept.execute(f'UPDATE "{table}" SET "{column}" = replace("{column}", ?, ?)', (folder, ELSEWHERE))
+                kept.execute(
+                    f'UPDATE "{table}" SET "{column}" = replace("{column}", ?, ?)',
+                    (folder, ELSEWHERE),
+                )
             if "system_prompt" in [column for _, column in _texts(kept)]:
                 kept.execute("UPDATE sessions SET system_prompt = ?", (INSTRUCTIONS,))
             kept.commit()

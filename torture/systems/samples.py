@@ -1,10 +1,11 @@
-"""`python -m torture.systems.samples [NAME…]`: makes `tests/samples/<program>-<release>` anew, with the programs
-themselves.
+"""`python -m torture.systems.samples [NAME…]`: makes `tests/samples/<program>-<release>` anew, with
+the programs themselves.
 
-A sample is a folder with the files that the program left, and `sent.json`: the session, and what the program sent when
-it was spoken to once more. What the programs say of themselves (instructions, skills, the machine, the state of their
-screens) is taken out, paths are those of an orchard, and nothing else is changed. `sample_stores` makes those of
-programs that keep their sessions in databases.
+A sample is a folder with the files that the program left, and `sent.json`: the session, and what
+the program sent when it was spoken to once more. What the programs say of themselves (instructions,
+skills, the machine, the state of their screens) is taken out, paths are those of an orchard, and
+nothing else is changed. `sample_stores` makes those of programs that keep their sessions in
+databases.
 """
 
 import argparse
@@ -22,13 +23,27 @@ from torture.systems.scripted import Scripted
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
 CLAUDE = (
-    "prompts typed while a tool runs", "rewind", "rewind into a turn", "rewind and back again", "two compactions",
-    "sub-agents", "large output", "interrupt in a tool", "kill -9 in a tool", "error of the model",
-)  # fmt: skip
+    "prompts typed while a tool runs",
+    "rewind",
+    "rewind into a turn",
+    "rewind and back again",
+    "two compactions",
+    "sub-agents",
+    "large output",
+    "interrupt in a tool",
+    "kill -9 in a tool",
+    "error of the model",
+)
 CODEX = (
-    "calls side by side", "fork of a fork", "two compactions", "fork of a compacted one", "three turns rolled back",
-    "patch", "ctrl-c in an answer", "kill -9 in a tool",
-)  # fmt: skip
+    "calls side by side",
+    "fork of a fork",
+    "two compactions",
+    "fork of a compacted one",
+    "three turns rolled back",
+    "patch",
+    "ctrl-c in an answer",
+    "kill -9 in a tool",
+)
 OUTPUT_MAX = 4000
 """Letters of an output that lies in a file of its own."""
 ENVIRONMENTS = Path(tempfile.gettempdir()) / "holdfast-systems"
@@ -38,8 +53,12 @@ STATES = ("turn_context", "world_state", "token_usage_record", "event_msg")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="torture.systems.samples", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MAKERS)} (default: all)")
-    parser.add_argument("--into", type=Path, default=SAMPLES, help="where they are written (default: %(default)s)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(MAKERS)} (default: all)"
+    )
+    parser.add_argument(
+        "--into", type=Path, default=SAMPLES, help="where they are written (default: %(default)s)"
+    )
     options = parser.parse_args()
     for name in options.names or MAKERS:
         MAKERS[name](ENVIRONMENTS / name, options.into)
@@ -54,7 +73,13 @@ def _of_claude(environment: Path, into: Path) -> None:
             session = claude.SCENARIOS[name][0](its)
             files = its.files
             _keep(into / f"claude-{_release(claude)}" / plain_name(name), Path(folder), files)
-            _keep_sent(into / f"claude-{_release(claude)}" / plain_name(name), session, Path(folder), its, claude)
+            _keep_sent(
+                into / f"claude-{_release(claude)}" / plain_name(name),
+                session,
+                Path(folder),
+                its,
+                claude,
+            )
 
 
 def _of_codex(environment: Path, into: Path) -> None:
@@ -65,13 +90,23 @@ def _of_codex(environment: Path, into: Path) -> None:
             session = codex.SCENARIOS[name][0](its)
             files = its.files
             _keep(into / f"codex-{_release(codex)}" / plain_name(name), Path(folder), files)
-            _keep_sent(into / f"codex-{_release(codex)}" / plain_name(name), session, Path(folder), its, codex)
+            _keep_sent(
+                into / f"codex-{_release(codex)}" / plain_name(name),
+                session,
+                Path(folder),
+                its,
+                codex,
+            )
 
 
 MAKERS = {
-    "agents": sample_stores.of_agents, "claude": _of_claude, "codex": _of_codex, "goose": sample_stores.of_goose,
-    "hermes": sample_stores.of_hermes, "openviking": sample_stores.of_openviking,
-}  # fmt: skip
+    "agents": sample_stores.of_agents,
+    "claude": _of_claude,
+    "codex": _of_codex,
+    "goose": sample_stores.of_goose,
+    "hermes": sample_stores.of_hermes,
+    "openviking": sample_stores.of_openviking,
+}
 
 
 def _release(program: Any) -> str:
@@ -96,7 +131,9 @@ def _keep(into: Path, folder: Path, files: Path) -> None:
 
 def _keep_sent(into: Path, session: str, folder: Path, program: Any, kind: Any) -> None:
     """What the program sends when it is spoken to once more."""
-    sent = json.loads(_elsewhere(json.dumps(kind.plain(program.sends_next(session)), ensure_ascii=False), folder))
+    sent = json.loads(
+        _elsewhere(json.dumps(kind.plain(program.sends_next(session)), ensure_ascii=False), folder)
+    )
     told = {"session": session, "sent": [_cut(one) for one in sent]}
     (into / "sent.json").write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n")
     print(f"{into.parent.name}: {into.name}", file=sys.stderr)
@@ -105,7 +142,11 @@ def _keep_sent(into: Path, session: str, folder: Path, program: Any, kind: Any) 
 def _elsewhere(text: str, folder: Path) -> str:
     """Text without the paths of this machine."""
     flat = str(folder).replace("/", "-").replace("_", "-").replace(".", "-")
-    return text.replace(str(folder), "/orchard").replace(flat, "-orchard").replace("/tmp/claude-0/", "/orchard/")
+    return (
+        text.replace(str(folder), "/orchard")
+        .replace(flat, "-orchard")
+        .replace("/tmp/claude-0/", "/orchard/")
+    )
 
 
 def _scrubbed(line: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +170,10 @@ def _scrubbed(line: dict[str, Any]) -> dict[str, Any]:
     if line["type"] == "session_meta":
         return {**line, "payload": {**payload, "base_instructions": {"text": codex.BASE}}}
     if isinstance(payload.get("replacement_history"), list):
-        payload = {**payload, "replacement_history": [_cut(one) for one in payload["replacement_history"]]}
+        payload = {
+            **payload,
+            "replacement_history": [_cut(one) for one in payload["replacement_history"]],
+        }
     return {**line, "payload": _cut(payload)}
 
 

@@ -1,4 +1,5 @@
-"""A scripted model on loopback, for programs that speak the Messages API, the Responses API or Chat Completions.
+"""A scripted model on loopback, for programs that speak the Messages API, the Responses API or Chat
+Completions.
 
 A prompt may hold a line `DO: [STEP, …]`; the n-th request after that prompt plays the n-th step:
 
@@ -6,7 +7,8 @@ A prompt may hold a line `DO: [STEP, …]`; the n-th request after that prompt p
     {"hold": TEXT}      says this, tells `halfway`, and goes on once `go_on` is set: the time for a kill or an interrupt
     {"cut": TEXT}       says this and hangs up           {"status": 500}      answers with an error
 
-A prompt without steps is answered with a few words. Ids are counted, so that a script gives the same files again.
+A prompt without steps is answered with a few words. Ids are counted, so that a script gives the
+same files again.
 """
 
 import gzip
@@ -18,7 +20,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
-ASIDE = re.compile(r"<(system-reminder|environment_context|turn-context|user_instructions)>.*?</\1>", re.DOTALL)
+ASIDE = re.compile(
+    r"<(system-reminder|environment_context|turn-context|user_instructions)>.*?</\1>", re.DOTALL
+)
 STEPS = re.compile(r"DO: (\[.*\])")
 
 
@@ -61,8 +65,12 @@ def step_for(messages: list[dict[str, Any]]) -> dict[str, Any]:
     steps = json.loads(found[-1])
     rounds, was_mine = 0, False
     for message in messages[last + 1 :]:
-        mine = message.get("role") == "assistant" or "call" in message.get("type", "").removesuffix("_output")
-        mine = (mine or message.get("type") == "reasoning") and not message.get("type", "").endswith("_output")
+        mine = message.get("role") == "assistant" or "call" in message.get("type", "").removesuffix(
+            "_output"
+        )
+        mine = (mine or message.get("type") == "reasoning") and not message.get(
+            "type", ""
+        ).endswith("_output")
         rounds, was_mine = rounds + (mine and not was_mine), mine
     return steps[rounds] if rounds < len(steps) else {"text": "All done here."}
 
@@ -77,7 +85,11 @@ def _prompts(messages: list[dict[str, Any]]) -> Iterator[tuple[int, str]]:
 def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
-    return [block.get("text", "") for block in content or () if block.get("type") in ("text", "input_text")]
+    return [
+        block.get("text", "")
+        for block in content or ()
+        if block.get("type") in ("text", "input_text")
+    ]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -100,7 +112,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw or b"{}")
         path = self.path.split("?")[0]
         self.model.requests.append((path, body))
-        answers = {"/messages": self._messages, "/responses": self._responses, "/chat/completions": self._chat}
+        answers = {
+            "/messages": self._messages,
+            "/responses": self._responses,
+            "/chat/completions": self._chat,
+        }
         answer = next((answers[end] for end in answers if path.endswith(end)), None)
         if answer is None:
             self._json({"input_tokens": len(raw) // 4})
@@ -121,7 +137,12 @@ class _Handler(BaseHTTPRequestHandler):
         blocks = list(self._blocks(step))
         usage = {"input_tokens": size, "output_tokens": 20}
         stop = "tool_use" if step.get("tools") else "end_turn"
-        whole = {"id": self.model.id("msg"), "type": "message", "role": "assistant", "model": body.get("model")}
+        whole = {
+            "id": self.model.id("msg"),
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model"),
+        }
         whole |= {"content": blocks, "stop_reason": stop, "stop_sequence": None, "usage": usage}
         if not body.get("stream"):
             self._json(whole)
@@ -136,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             if block["type"] == "text" and not self._goes_on(step):
                 return
             self._event("content_block_stop", index=index)
-        self._event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=usage)
+        self._event(
+            "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=usage
+        )
         self._event("message_stop")
 
     def _blocks(self, step: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -145,27 +168,45 @@ class _Handler(BaseHTTPRequestHandler):
         if text := _said(step):
             yield {"type": "text", "text": text}
         for name, arguments in step.get("tools", ()):
-            yield {"type": "tool_use", "id": self.model.id("toolu"), "name": name, "input": arguments}
+            yield {
+                "type": "tool_use",
+                "id": self.model.id("toolu"),
+                "name": name,
+                "input": arguments,
+            }
 
     # Responses.
 
     def _responses(self, body: dict[str, Any], step: dict[str, Any], size: int) -> None:
         items = list(self._items(step))
-        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        details = {
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
         usage = {"input_tokens": size, "output_tokens": 20, "total_tokens": size + 20, **details}
-        whole = {"id": self.model.id("resp"), "object": "response", "created_at": 1_790_000_000, "status": "completed"}
+        whole = {
+            "id": self.model.id("resp"),
+            "object": "response",
+            "created_at": 1_790_000_000,
+            "status": "completed",
+        }
         whole |= {"model": body.get("model"), "output": items, "usage": usage, "error": None}
         if not body.get("stream"):
             if self._goes_on(step):
                 self._json(whole)
             return
         self._start()
-        self._event("response.created", response={**whole, "status": "in_progress", "output": [], "usage": None})
+        self._event(
+            "response.created",
+            response={**whole, "status": "in_progress", "output": [], "usage": None},
+        )
         for index, item in enumerate(items):
             if item["type"] == "message":
                 part = {"type": "output_text", "text": "", "annotations": []}
                 where = {"output_index": index, "item_id": item["id"], "content_index": 0}
-                self._event("response.output_item.added", output_index=index, item={**item, "content": []})
+                self._event(
+                    "response.output_item.added", output_index=index, item={**item, "content": []}
+                )
                 self._event("response.content_part.added", **where, part=part)
                 for word in _words(item["content"][0]["text"]):
                     self._event("response.output_text.delta", **where, delta=word)
@@ -178,17 +219,35 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _items(self, step: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if "think" in step:
-            thought = {"summary": [{"type": "summary_text", "text": step["think"]}], "encrypted_content": "gAAAA"}
+            thought = {
+                "summary": [{"type": "summary_text", "text": step["think"]}],
+                "encrypted_content": "gAAAA",
+            }
             yield {"type": "reasoning", "id": self.model.id("rs"), **thought}
         if text := _said(step):
             content = [{"type": "output_text", "text": text, "annotations": []}]
-            yield {"type": "message", "id": self.model.id("msg"), "role": "assistant", "content": content}
+            yield {
+                "type": "message",
+                "id": self.model.id("msg"),
+                "role": "assistant",
+                "content": content,
+            }
         for name, arguments in step.get("tools", ()):
             call = {"call_id": self.model.id("call"), "name": name}
             if isinstance(arguments, str):
-                yield {"type": "custom_tool_call", "id": self.model.id("ctc"), **call, "input": arguments}
+                yield {
+                    "type": "custom_tool_call",
+                    "id": self.model.id("ctc"),
+                    **call,
+                    "input": arguments,
+                }
             else:
-                yield {"type": "function_call", "id": self.model.id("fc"), **call, "arguments": json.dumps(arguments)}
+                yield {
+                    "type": "function_call",
+                    "id": self.model.id("fc"),
+                    **call,
+                    "arguments": json.dumps(arguments),
+                }
 
     # Chat Completions, which nobody here asks for as a stream.
 
@@ -201,10 +260,16 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for name, arguments in step.get("tools", ())
         ]
-        said = {"role": "assistant", "content": _said(step) or None} | ({"tool_calls": calls} if calls else {})
+        said = {"role": "assistant", "content": _said(step) or None} | (
+            {"tool_calls": calls} if calls else {}
+        )
         choice = {"index": 0, "message": said, "finish_reason": "tool_calls" if calls else "stop"}
         usage = {"prompt_tokens": size, "completion_tokens": 20, "total_tokens": size + 20}
-        whole = {"id": self.model.id("chatcmpl"), "object": "chat.completion", "created": 1_790_000_000}
+        whole = {
+            "id": self.model.id("chatcmpl"),
+            "object": "chat.completion",
+            "created": 1_790_000_000,
+        }
         if self._goes_on(step):
             self._json({**whole, "model": body.get("model"), "choices": [choice], "usage": usage})
 
@@ -252,9 +317,13 @@ def _words(text: str) -> list[str]:
 def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as its stream begins, and its pieces."""
     if block["type"] == "text":
-        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in _words(block["text"])]
+        return {"type": "text", "text": ""}, [
+            {"type": "text_delta", "text": word} for word in _words(block["text"])
+        ]
     if block["type"] == "thinking":
         thought = {"type": "thinking_delta", "thinking": block["thinking"]}
         signed = {"type": "signature_delta", "signature": block["signature"]}
         return {"type": "thinking", "thinking": "", "signature": ""}, [thought, signed]
-    return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    return {**block, "input": {}}, [
+        {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    ]

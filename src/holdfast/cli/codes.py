@@ -56,4 +56,6 @@ def code_of(error: errors.HoldfastError) -> int:
 
 def listed() -> str:
     """The codes as a help text shows them."""
-    return "exit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items())
+    return "exit codes:\n" + "\n".join(
+        f"  {code:<4} {meaning}" for code, meaning in MEANINGS.items()
+    )

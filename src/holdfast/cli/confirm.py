@@ -1,4 +1,5 @@
-"""A plan before a deed: what destroys or changes much is told first, and done only when somebody says yes (I-21).
+"""A plan before a deed: what destroys or changes much is told first, and done only when somebody
+says yes (I-21).
 
 Without a terminal nobody is asked: the plan is printed, with the line that carries it out.
 """
@@ -44,7 +45,9 @@ def not_done(out: Output, told: dict[str, Any]) -> int:
 
 
 def again(options: Any, *words: str) -> list[str]:
-    """A command line on the same store and tenant. It has no password in it: that stays where it was said."""
+    """A command line on the same store and tenant. It has no password in it: that stays where it
+    was said.
+    """
     from holdfast.cli.parser import STORE, STORE_VARIABLE
 
     line = ["holdfast", *words]

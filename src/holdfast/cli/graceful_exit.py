@@ -1,8 +1,8 @@
 """Ending in order: a command that is told to go (SIGTERM, SIGHUP) puts its things away first.
 
-A private copy of somebody's conversations must not stay in a temporary folder because a terminal was closed. The signal
-is raised in the main thread, what was opened is closed on the way out, and then the process ends by that very signal,
-so that its parent sees what it would have seen.
+A private copy of somebody's conversations must not stay in a temporary folder because a terminal
+was closed. The signal is raised in the main thread, what was opened is closed on the way out, and
+then the process ends by that very signal, so that its parent sees what it would have seen.
 """
 
 import os
@@ -25,8 +25,8 @@ class EndRequested(BaseException):
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Whatever runs inside is left as if by Ctrl-C when the process is told to end; then it ends. A signal that is
-    ignored, as under nohup, or that somebody else handles is left alone.
+    """Whatever runs inside is left as if by Ctrl-C when the process is told to end; then it ends. A
+    signal that is ignored, as under nohup, or that somebody else handles is left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

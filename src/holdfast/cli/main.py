@@ -1,7 +1,8 @@
-"""`holdfast`, the command: finds the command that was named, runs it, and turns what happened into an exit code.
+"""`holdfast`, the command: finds the command that was named, runs it, and turns what happened into
+an exit code.
 
-A command is loaded when it is called. Data goes to stdout, talk to stderr; an error is one sentence. The exit codes are
-in `codes.py`.
+A command is loaded when it is called. Data goes to stdout, talk to stderr; an error is one
+sentence. The exit codes are in `codes.py`.
 """
 
 import os
@@ -45,11 +46,14 @@ def _prepare() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal can't show is no reason to end
+            # what a terminal can't show is no reason to end
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _let_go() -> None:
-    """What is still to be written to stdout goes there, or nowhere: nobody hears of it again when the process ends."""
+    """What is still to be written to stdout goes there, or nowhere: nobody hears of it again when
+    the process ends.
+    """
     try:
         sys.stdout.flush()
     except OSError:
@@ -83,7 +87,10 @@ def _explained(error: Exception) -> tuple[int, str]:
         return codes.USAGE, INSTALL.format(missing="rich")
     if isinstance(error, OSError):
         return codes.OPERATOR, f"{error.strerror or error}: {error.filename or 'the output'}."
-    return codes.DEFECT, f"this is a defect ({type(error).__name__}: {error}); HOLDFAST_DEBUG=1 shows where."
+    return (
+        codes.DEFECT,
+        f"this is a defect ({type(error).__name__}: {error}); HOLDFAST_DEBUG=1 shows where.",
+    )
 
 
 def _run(words: list[str]) -> int:
@@ -104,7 +111,9 @@ def _run(words: list[str]) -> int:
 
 
 def _shared_first(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before the command and is meant for it: `holdfast --store agent.db sessions list`."""
+    """What stands before the command and is meant for it: `holdfast --store agent.db sessions
+    list`.
+    """
     at = 0
     while at < len(words) and words[at].partition("=")[0] in SHARED:
         at += 1 if "=" in words[at] else 1 + SHARED[words[at]]

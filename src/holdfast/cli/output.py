@@ -1,7 +1,7 @@
 """Where the words of a command go: data to stdout, talk to stderr, colour only where it is wanted.
 
-All text passes through `harmless` on its way; only `raw` does not, for what is not text for people. A line is made of
-pieces: a string, or a string with the name of a style.
+All text passes through `harmless` on its way; only `raw` does not, for what is not text for people.
+A line is made of pieces: a string, or a string with the name of a style.
 """
 
 import os
@@ -76,7 +76,9 @@ class Output:
         return _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
     def over(self, line: str | None) -> None:
-        """A line of talk that the next one takes the place of; None takes it away. There is none unless watched."""
+        """A line of talk that the next one takes the place of; None takes it away. There is none
+        unless watched.
+        """
         width = _width(sys.stderr)
         if self.is_watched and width is not None:
             sys.stderr.write("\r" + harmless(line or "")[: width - 1] + "\x1b[K")
@@ -95,13 +97,19 @@ def painted(pieces: Sequence[Piece], *, colour: bool) -> str:
     for piece in pieces:
         text, style = (piece, "") if isinstance(piece, str) else piece
         text = harmless(text)
-        out.append(f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style and text.strip() else text)
+        out.append(
+            f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style and text.strip() else text
+        )
     return "".join(out)
 
 
 def _flat(piece: Piece) -> Piece:
     """Nothing that was stored begins a line that could pass for one of ours."""
-    return piece.replace("\n", BREAK) if isinstance(piece, str) else (piece[0].replace("\n", BREAK), piece[1])
+    return (
+        piece.replace("\n", BREAK)
+        if isinstance(piece, str)
+        else (piece[0].replace("\n", BREAK), piece[1])
+    )
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -1,7 +1,8 @@
-"""Reading a command line: the standard library's parser, with our words, and the options that commands share.
+"""Reading a command line: the standard library's parser, with our words, and the options that
+commands share.
 
-argparse, because a command has to be done in the time that a larger parser takes to be imported: `import cyclopts`
-alone is 105 ms here, `import argparse` 13 ms, and a listing may take 150.
+argparse, because a command has to be done in the time that a larger parser takes to be imported:
+`import cyclopts` alone is 105 ms here, `import argparse` 13 ms, and a listing may take 150.
 """
 
 import argparse
@@ -22,14 +23,22 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, about: str) -> None:
         super().__init__(
-            prog=prog, description=about, allow_abbrev=False, add_help=False, formatter_class=_Formatter,
-        )  # fmt: skip
+            prog=prog,
+            description=about,
+            allow_abbrev=False,
+            add_help=False,
+            formatter_class=_Formatter,
+        )
         self.arguments_are("arguments")
         self.add_argument("-h", "--help", action="help", help="show this help and exit")
 
     def format_help(self) -> str:
         self.description = _filled(self.description or "")
-        places = [str(action.metavar or action.dest) for action in self._actions if not action.option_strings]
+        places = [
+            str(action.metavar or action.dest)
+            for action in self._actions
+            if not action.option_strings
+        ]
         self.usage = self.usage or " ".join([self.prog, *places, "[options]"])
         return super().format_help()
 
@@ -41,7 +50,11 @@ class Parser(argparse.ArgumentParser):
         from difflib import get_close_matches
 
         wrong = message.removeprefix("unrecognized arguments: ").split("=")[0].split(" ")[0]
-        near = get_close_matches(wrong, self._option_string_actions, n=1) if wrong.startswith("-") else []
+        near = (
+            get_close_matches(wrong, self._option_string_actions, n=1)
+            if wrong.startswith("-")
+            else []
+        )
         return f"did you mean `{near[0]}`?" if near else f"see `{self.prog} --help`."
 
     def arguments_are(self, title: str, about: str | None = None) -> None:
@@ -56,8 +69,12 @@ class Parser(argparse.ArgumentParser):
         """The options of every command that works on a store."""
         group = self.add_argument_group("the store")
         help = f"the store's file (default: ${STORE_VARIABLE}, else {STORE})"
-        group.add_argument("--store", metavar="PATH", default=os.environ.get(STORE_VARIABLE) or STORE, help=help)
-        group.add_argument("--tenant", metavar="NAME", default="default", help="the tenant (default: default)")
+        group.add_argument(
+            "--store", metavar="PATH", default=os.environ.get(STORE_VARIABLE) or STORE, help=help
+        )
+        group.add_argument(
+            "--tenant", metavar="NAME", default="default", help="the tenant (default: default)"
+        )
         self.add_json()
 
     def add_json(self) -> None:
@@ -70,7 +87,9 @@ class Parser(argparse.ArgumentParser):
 
     def add_yes(self) -> None:
         """The consent that a plan needs."""
-        self.add_switch("--yes", "do it; without this, the plan is shown and, on a terminal, you are asked")
+        self.add_switch(
+            "--yes", "do it; without this, the plan is shown and, on a terminal, you are asked"
+        )
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -95,13 +114,17 @@ def _filled(text: str) -> str:
 
     first, _, rest = text.partition("\n")
     paragraphs = f"{first}\n{dedent(rest)}".strip().split("\n\n")
-    return "\n\n".join(paragraph if paragraph.startswith(" ") else _fill(paragraph) for paragraph in paragraphs)
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else _fill(paragraph) for paragraph in paragraphs
+    )
 
 
 def _fill(paragraph: str) -> str:
     from textwrap import fill
 
-    return fill(" ".join(paragraph.split()), help_width(), break_on_hyphens=False, break_long_words=False)
+    return fill(
+        " ".join(paragraph.split()), help_width(), break_on_hyphens=False, break_long_words=False
+    )
 
 
 def parser_of(name: str) -> tuple[Parser, Callable[..., int]]:

@@ -20,7 +20,9 @@ NEAR = 200
 def opened(options: Any) -> Iterator[holdfast.Store]:
     """The store that was named. One that is not there is never made by looking for it."""
     insist(options.store)
-    with holdfast.open(options.store, tenant=options.tenant, read_only=not _is_writable(options.store)) as store:
+    with holdfast.open(
+        options.store, tenant=options.tenant, read_only=not _is_writable(options.store)
+    ) as store:
         yield store
 
 
@@ -50,12 +52,15 @@ def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STOR
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is no store at `{shown(path)}`; {remedy}.")
     if os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise Stop(NOT_FOUND, f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}.")
+        raise Stop(
+            NOT_FOUND, f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}."
+        )
 
 
 def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
-    """The session that was named: an id, the beginning of one, a key, or `@latest`. `key:KEY` is a key, whatever ids
-    begin like it."""
+    """The session that was named: an id, the beginning of one, a key, or `@latest`. `key:KEY` is a
+    key, whatever ids begin like it.
+    """
     if name == LATEST:
         return _latest(store)
     if name.startswith(KEY):
@@ -91,7 +96,8 @@ def _unclear(store: holdfast.Store, name: str, candidates: Any) -> Stop:
 
 
 def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
-    """The message that was named: by its number, as `sessions show` tells it, its id, or the beginning of its id.
+    """The message that was named: by its number, as `sessions show` tells it, its id, or the
+    beginning of its id.
 
     An id begins with a 0 for some centuries to come, a number never does.
     """
@@ -100,7 +106,9 @@ def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
         return found[0]
     if found:
         more = tuple(f"  {message.id}  {message.seq} {message.role}" for message in found)
-        raise Stop(NOT_FOUND, f"Several messages begin with `{name}`; give more of the id:", more=more)
+        raise Stop(
+            NOT_FOUND, f"Several messages begin with `{name}`; give more of the id:", more=more
+        )
     hint = f"`holdfast sessions show {session.id[:SHORT]}` shows which there are."
     raise Stop(NOT_FOUND, f"There is no message `{name}` in this session; {hint}")
 

@@ -22,8 +22,9 @@ APPLIED = ("auto", "mark")
 
 
 class Report(msgspec.Struct):
-    """A store, examined. `live`: some program has it open, so that what is last in it may just be under way.
-    `not_examined`: how many records there are of each type that the reader does not know.
+    """A store, examined. `live`: some program has it open, so that what is last in it may just be
+    under way. `not_examined`: how many records there are of each type that the reader does not
+    know.
     """
 
     kind: str
@@ -59,8 +60,8 @@ def examine(
     session: str | None = None,
     progress: Callable[[Report], None] = lambda report: None,
 ) -> Report:
-    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it. `progress` gets the report
-    after each session, as far as it has come.
+    """Looks at one store. `only` names rules, with `*` for any; `session` one session of it.
+    `progress` gets the report after each session, as far as it has come.
     """
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
@@ -88,11 +89,20 @@ def _what_is_at(path: str) -> str:
     if not os.path.lexists(path):
         return "There is nothing at this path."
     if is_written_out(path):
-        return "This is one session, exported: `holdfast import` vets all of it before any of it is stored."
-    return "There is no store in this folder." if os.path.isdir(path) else "No reader knows what this is."
+        return (
+            "This is one session, exported: `holdfast import` vets all of it before any of it "
+            "is stored."
+        )
+    return (
+        "There is no store in this folder."
+        if os.path.isdir(path)
+        else "No reader knows what this is."
+    )
 
 
-def _look(report: Report, patient: Subject, only: Collection[str], session: str | None) -> Iterator[None]:
+def _look(
+    report: Report, patient: Subject, only: Collection[str], session: str | None
+) -> Iterator[None]:
     """Goes on with the report, session by session."""
     for examined in patient.examine(session):
         if examined.session:
@@ -105,9 +115,15 @@ def _look(report: Report, patient: Subject, only: Collection[str], session: str 
 
 
 def _add(report: Report, finding: Finding, only: Collection[str]) -> None:
-    """Puts a finding into the report, if its rule was asked for; that a store can't be read is always said."""
+    """Puts a finding into the report, if its rule was asked for; that a store can't be read is
+    always said.
+    """
     name = finding.rule.name
-    if only and not _is_hopeless(finding.rule) and not any(fnmatch.fnmatchcase(name, one) for one in only):
+    if (
+        only
+        and not _is_hopeless(finding.rule)
+        and not any(fnmatch.fnmatchcase(name, one) for one in only)
+    ):
         return
     report.findings.append(finding.without_evidence())
 

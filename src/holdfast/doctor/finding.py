@@ -1,7 +1,7 @@
 """What the doctor says: a rule, and where a store breaks it.
 
-A rule is data: its name, why it happens, what it looks like, what can be done, and how freely. A finding is a rule that
-is broken at one place, with what a detector saw there.
+A rule is data: its name, why it happens, what it looks like, what can be done, and how freely. A
+finding is a rule that is broken at one place, with what a detector saw there.
 
     policy    auto      healed without asking; nothing is discarded
               mark      every record is kept, and a marker or a synthetic record is added
@@ -18,7 +18,9 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Something that must not be so in a store. `name` is `kind/what-is-wrong`; all texts are whole sentences."""
+    """Something that must not be so in a store. `name` is `kind/what-is-wrong`; all texts are whole
+    sentences.
+    """
 
     name: str
     severity: Severity
@@ -40,8 +42,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A rule that is broken at one place. `session` is empty for what concerns the store as a whole; `measured` is what
-    was seen there. `rows` and `data` are what the rule's remedy works on; no report has them.
+    """A rule that is broken at one place. `session` is empty for what concerns the store as a
+    whole; `measured` is what was seen there. `rows` and `data` are what the rule's remedy works on;
+    no report has them.
     """
 
     rule: Rule

@@ -1,4 +1,6 @@
-"""The rules as a page to read: what `docs/rules.md` is made of. `python -m holdfast.doctor.rules_page` prints it."""
+"""The rules as a page to read: what `docs/rules.md` is made of. `python -m
+holdfast.doctor.rules_page` prints it.
+"""
 
 import sys
 from collections.abc import Iterator

@@ -28,14 +28,14 @@ class Healed(Protocol):
         ...
 
     def changes(self) -> list[Change]:
-        """Each change that was made, with before and after, in the order of the store; complete once `sessions` has
-        been gone through or `write` has returned.
+        """Each change that was made, with before and after, in the order of the store; complete
+        once `sessions` has been gone through or `write` has returned.
         """
         ...
 
     def write(self, out: str) -> None:
-        """A store that its own program can load, at a path where there is nothing yet. The same store gives the same
-        bytes.
+        """A store that its own program can load, at a path where there is nothing yet. The same
+        store gives the same bytes.
         """
         ...
 
@@ -48,11 +48,15 @@ class Subject(Protocol):
     rules: tuple[Rule, ...]
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
-        """Session by session what is wrong, in an order that does not change; one of them, if asked."""
+        """Session by session what is wrong, in an order that does not change; one of them, if
+        asked.
+        """
         ...
 
     def not_examined(self) -> dict[str, int]:
-        """How many records there are of each type that nobody here knows; complete once it was examined."""
+        """How many records there are of each type that nobody here knows; complete once it was
+        examined.
+        """
         ...
 
     def healed(self, accepts: Accepts) -> Healed:

@@ -9,9 +9,9 @@ from holdfast.doctor.exam import Report
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Stores that were examined, taken together. `healthy`: stores in which nothing was found. `rules`: how many
-    findings there are of each rule; `severities` and `policies` count the same findings. `changes` and `left` are
-    about healing.
+    """Stores that were examined, taken together. `healthy`: stores in which nothing was found.
+    `rules`: how many findings there are of each rule; `severities` and `policies` count the same
+    findings. `changes` and `left` are about healing.
     """
 
     stores: int
@@ -32,7 +32,9 @@ class Totals(msgspec.Struct, frozen=True):
         return sum(self.rules.values())
 
 
-def totals(reports: Sequence[Report], *, changes: int | None = None, left: int | None = None) -> Totals:
+def totals(
+    reports: Sequence[Report], *, changes: int | None = None, left: int | None = None
+) -> Totals:
     """All of these taken together."""
     findings = [finding for report in reports for finding in report.findings]
     unknown = Counter[str]()

@@ -1,7 +1,7 @@
 """Events that were accepted: how a store knows them again, and which ones a log tells of.
 
-A store keeps a table of them beside the log. A session that is copied, restored or healed brings only its log; its rows
-in that table are worked out from its entries.
+A store keeps a table of them beside the log. A session that is copied, restored or healed brings
+only its log; its rows in that table are worked out from its entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,9 @@ from holdfast.errors import Damaged
 
 
 class AcceptedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and id."""
+    """An inbound event that was accepted, as a store knows it: `name` is a digest of its scope and
+    id.
+    """
 
     name: bytes
     session: str
@@ -23,15 +25,21 @@ class AcceptedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 def event_name(scope: str, event: str) -> bytes:
-    """An event id within its scope as the store knows it: enough to know it again, nothing to read (FAULTS K7)."""
+    """An event id within its scope as the store knows it: enough to know it again, nothing to read
+    (FAULTS K7).
+    """
     import hashlib  # many a program opens a store and has no events
 
     words = f"{len(scope)} {scope} {event}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(words, digest_size=16).digest()
 
 
-def events_in(entries: Iterable[Entry], *, tenant: str, key: str | None, session: str) -> Iterator[AcceptedEvent]:
-    """The events that these entries were accepted as, and the call ids that somebody was asked about."""
+def events_in(
+    entries: Iterable[Entry], *, tenant: str, key: str | None, session: str
+) -> Iterator[AcceptedEvent]:
+    """The events that these entries were accepted as, and the call ids that somebody was asked
+    about.
+    """
     scope = scope_of(tenant, key=key, session=session)
     for entry in entries:
         try:

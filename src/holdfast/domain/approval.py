@@ -1,9 +1,10 @@
 """Approvals: whether a call may be run, from all that was asked and decided about its id (I-22).
 
-A call id that was ever put to somebody for approval is bound. The same call, approved and not started yet, may be
-started once. Everything else waits, or is refused with the reason: there is no way to run a bound call but through an
-approval of exactly this name and these arguments. An id that was never asked about is the caller's own affair, but for
-one thing: what was started or finished in a turn is not started again in it.
+A call id that was ever put to somebody for approval is bound. The same call, approved and not
+started yet, may be started once. Everything else waits, or is refused with the reason: there is no
+way to run a bound call but through an approval of exactly this name and these arguments. An id that
+was never asked about is the caller's own affair, but for one thing: what was started or finished in
+a turn is not started again in it.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +20,9 @@ Here = Literal["started", "done"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is to be done about a call: start it, start it with an approval, let it wait, ask about it, or refuse it."""
+    """What is to be done about a call: start it, start it with an approval, let it wait, ask about
+    it, or refuse it.
+    """
 
     act: Literal["start", "use", "wait", "ask", "refuse"]
     ask: Ask | None = None
@@ -27,8 +30,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def digests_of(name: str, arguments: str) -> tuple[str, str]:
-    """What an approval of this call may be bound to: its name and what its arguments say, however they are spaced; and
-    the digest of the very text, which releases before this one noted.
+    """What an approval of this call may be bound to: its name and what its arguments say, however
+    they are spaced; and the digest of the very text, which releases before this one noted.
     """
     return _digest(name, _canonical(arguments)), _digest(name, arguments)
 
@@ -40,7 +43,9 @@ def _digest(name: str, arguments: str) -> str:
 
 
 def _canonical(arguments: str) -> str:
-    """The arguments as we would write them. What JSON reads in more than one way stays as it was said."""
+    """The arguments as we would write them. What JSON reads in more than one way stays as it was
+    said.
+    """
     import json
 
     try:
@@ -68,9 +73,10 @@ def judge_call(
 ) -> Verdict:
     """What is to be done about a call with one of these digests.
 
-    `asks` are those for its id, oldest first, without those that the view has gone back from. `is_made`: the model has
-    made this call in this turn, and nobody has started it. `was_asked`: somebody was asked about this id where `asks`
-    do not tell of it, before a reset or a rewind. `answered`: places of calls that have an outcome.
+    `asks` are those for its id, oldest first, without those that the view has gone back from.
+    `is_made`: the model has made this call in this turn, and nobody has started it. `was_asked`:
+    somebody was asked about this id where `asks` do not tell of it, before a reset or a rewind.
+    `answered`: places of calls that have an outcome.
     """
     fitting = [ask for ask in asks if ask.digest in digests]
     usable = [ask for ask in fitting if ask.may_start]
@@ -82,11 +88,14 @@ def judge_call(
     if needs_approval:
         return Verdict("ask")
     if asks or was_asked:
-        # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked about as the first was.
+        # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked
+        # about as the first was.
         return Verdict("ask") if is_made else Verdict("refuse", why=_why(asks, fitting, answered))
     if here is None or is_made:
         return Verdict("start")
-    return Verdict("refuse", why="it is done" if here == "done" else "it was started in this turn already")
+    return Verdict(
+        "refuse", why="it is done" if here == "done" else "it was started in this turn already"
+    )
 
 
 def _about_waiting(ask: Ask, digests: Collection[str]) -> Verdict:

@@ -1,8 +1,9 @@
 """Arguments: what a parameter takes, as rules (I-25).
 
-A rule is called with the parameter's name and the value that was given. It returns the value to go on with (an id given
-as an integer becomes text) or raises `BadArgument`, which says what the parameter takes and what it was given: the kind
-of a value, or its size, but never the words of a caller, which may be long or secret.
+A rule is called with the parameter's name and the value that was given. It returns the value to go
+on with (an id given as an integer becomes text) or raises `BadArgument`, which says what the
+parameter takes and what it was given: the kind of a value, or its size, but never the words of a
+caller, which may be long or secret.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from holdfast.errors import BadArgument, HoldfastError
 Rule = Callable[[str, Any], Any]
 
 Checked = Any
-"""The type of a parameter behind the border: text by now, where a caller may give an integer too."""
+"""The type of a parameter behind the border: text by now, where a caller may give an
+integer too.
+"""
 
 Durability = Literal["power", "process"]
 OnBusy = Literal["wait", "interrupt", "refuse"]
@@ -33,8 +36,8 @@ def refuse(parameter: str, takes: str, value: Any) -> BadArgument:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, without its words. Its class is asked, not the value: what an object of a caller's own says
-    about itself may raise.
+    """What a value is, without its words. Its class is asked, not the value: what an object of a
+    caller's own says about itself may raise.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -70,7 +73,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def anything(parameter: str, value: Any) -> Any:
-    """For what is judged elsewhere: a message by its format, arguments and outcomes of tools when they are frozen."""
+    """For what is judged elsewhere: a message by its format, arguments and outcomes of tools when
+    they are frozen.
+    """
     return value
 
 
@@ -84,7 +89,9 @@ def text(parameter: str, value: Any) -> str:
 
 
 def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
-    """Text that engines compare, sort and index: not empty, valid Unicode, and short. NUL is a letter like others."""
+    """Text that engines compare, sort and index: not empty, valid Unicode, and short. NUL is a
+    letter like others.
+    """
     limit = f"{takes}: not empty, at most {bytes_max:,} bytes of Unicode"
 
     def check(parameter: str, value: Any) -> str:
@@ -102,7 +109,9 @@ def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
 
 
 def id(takes: str = "text or an integer", *, least: int = 1) -> Rule:
-    """An identity from outside, in any letters. Platforms give integers, too: they are kept as their decimal text."""
+    """An identity from outside, in any letters. Platforms give integers, too: they are kept as
+    their decimal text.
+    """
     limit = f"{takes}, {'not empty and ' if least else ''}at most {ID_MAX:,} characters"
 
     def check(parameter: str, value: Any) -> Any:
@@ -125,7 +134,11 @@ def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
     takes = f"a whole number from {least}" + (f" to {most:,}" if most < INTEGER_MAX else " on")
 
     def check(parameter: str, value: Any) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and least <= (number := int.__int__(value)) <= most:
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and least <= (number := int.__int__(value)) <= most
+        ):
             return number
         raise refuse(parameter, takes, value)
 
@@ -140,7 +153,8 @@ def number(unit: str, *, most: float, above: float | None = None) -> Rule:
     def check(parameter: str, value: Any) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             bare = int.__int__(value) if isinstance(value, int) else float.__float__(value)
-            if (bare > above if above is not None else bare >= 0) and bare <= most:  # which nan is not
+            # which nan is not
+            if (bare > above if above is not None else bare >= 0) and bare <= most:
                 return bare
         raise refuse(parameter, takes, value)
 
@@ -168,7 +182,9 @@ def choice(*known: str) -> Rule:
 
 
 def shown(value: Any) -> str:
-    """A value of a parameter that takes one of a few words: nobody's secret, so its beginning is told."""
+    """A value of a parameter that takes one of a few words: nobody's secret, so its beginning is
+    told.
+    """
     if not issubclass(type(value), str) or not str.__len__(value):
         return kind_of(value)
     word = str.__str__(value)
@@ -196,11 +212,15 @@ def optional(rule: Rule) -> Rule:
 
 
 def kept(rule: Rule, parameter: str, value: Any) -> Any:
-    """The value as the rule lets it pass. An object of the caller's that raises when it is looked at is refused."""
+    """The value as the rule lets it pass. An object of the caller's that raises when it is looked
+    at is refused.
+    """
     try:
         return rule(parameter, value)
     except HoldfastError:
         raise
     except Exception as error:
         given = f"{kind_of(value)} that raises {type(error).__name__}"
-        raise BadArgument(parameter=parameter, takes="a value that can be looked at", given=given) from error
+        raise BadArgument(
+            parameter=parameter, takes="a value that can be looked at", given=given
+        ) from error

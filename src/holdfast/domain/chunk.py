@@ -1,8 +1,8 @@
 """A chunk: a piece of a message still being spoken, as the journal keeps it.
 
-A provider's chunk is read into deltas by its format; a message, whole or cut off, is what its deltas fold to. The
-journal stores deltas, not provider chunks, so that a message rebuilt after a crash comes from the same fold as one
-that ended well (I-5, I-6).
+A provider's chunk is read into deltas by its format; a message, whole or cut off, is what its
+deltas fold to. The journal stores deltas, not provider chunks, so that a message rebuilt after a
+crash comes from the same fold as one that ended well (I-5, I-6).
 
 A delta is a triple `(kind, index, value)`:
 
@@ -57,7 +57,10 @@ def pack(deltas: Iterable[Delta]) -> bytes:
     squeezed = squeeze(deltas)
     try:
         return _encode(squeezed)
-    except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
+    except (
+        UnicodeEncodeError,
+        TypeError,
+    ):  # lone surrogates; strings and numbers of somebody's own type
         return freeze(squeezed)
 
 
@@ -75,15 +78,15 @@ def shown(deltas: Iterable[Delta]) -> str:
 
 
 def characters(text: str) -> int:
-    """How many characters this is, when halves that came apart have been joined: servers that cut text by UTF-16 units
-    send an emoji in two chunks, and in JSON its halves are one character.
+    """How many characters this is, when halves that came apart have been joined: servers that cut
+    text by UTF-16 units send an emoji in two chunks, and in JSON its halves are one character.
     """
     return len(text) if text.isascii() else len(_SECOND_HALVES.sub("", text))
 
 
 def sound(deltas: Iterable[Delta]) -> list[Delta]:
-    """These deltas with each that the journal can't hold turned into a `raw` one: words that are no string, values
-    that are no JSON.
+    """These deltas with each that the journal can't hold turned into a `raw` one: words that are no
+    string, values that are no JSON.
     """
     return [delta if _is_sound(delta) else ("raw", 0, raw(delta)) for delta in deltas]
 
@@ -105,4 +108,8 @@ def _is_sound(delta: Delta) -> bool:
         freeze(value)
     except Exception:
         return False
-    return isinstance(kind, str) and isinstance(index, int) and (kind not in GROWING or isinstance(value, str))
+    return (
+        isinstance(kind, str)
+        and isinstance(index, int)
+        and (kind not in GROWING or isinstance(value, str))
+    )

@@ -1,7 +1,8 @@
 """A cursor: an opaque, ordered position from which a reader resumes (I-15).
 
-It names the session, the last entry seen, and for each message then being spoken how much of its text had been seen:
-a journal row or a process may be gone when the reader comes back, the text of a message is not.
+It names the session, the last entry seen, and for each message then being spoken how much of its
+text had been seen: a journal row or a process may be gone when the reader comes back, the text of a
+message is not.
 """
 
 import binascii
@@ -12,7 +13,9 @@ from holdfast.errors import CursorExpired
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """After entry `seq`; `open` maps ids of unfinished messages to the characters of theirs that were seen."""
+    """After entry `seq`; `open` maps ids of unfinished messages to the characters of theirs that
+    were seen.
+    """
 
     session: str
     seq: int
@@ -31,7 +34,9 @@ def write(cursor: Cursor) -> str:
 
 
 def read(text: str, *, session_id: str, head: int) -> Cursor:
-    """The position in this session; `CursorExpired` says what is wrong with one that can't be served."""
+    """The position in this session; `CursorExpired` says what is wrong with one that can't be
+    served.
+    """
 
     import base64
 

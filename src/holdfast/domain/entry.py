@@ -1,8 +1,8 @@
 """An entry: one immutable record in a session's log, at a dense seq from 1 (I-1).
 
-An engine keeps entries as bytes; what they mean is written here, once. An entry has a kind, an id minted at the edge,
-the number of its turn, the time it was made, a note (small, typed, decoded by kind) and a body (a frozen payload or
-text, never looked into by the log).
+An engine keeps entries as bytes; what they mean is written here, once. An entry has a kind, an id
+minted at the edge, the number of its turn, the time it was made, a note (small, typed, decoded by
+kind) and a body (a frozen payload or text, never looked into by the log).
 
     kind          note              body             what happened
     opened        Opened            -                the session began, for a key or as a fork
@@ -55,12 +55,15 @@ Kind = Literal[
 End = Literal["completed", "interrupted", "failed", "abandoned"]
 
 STARTING = 0
-"""The turn number of a draft that belongs to the turn its own commit starts: the engine puts the real one in."""
+"""The turn number of a draft that belongs to the turn its own commit starts: the engine puts the
+real one in.
+"""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One immutable record of a session's log. `seq` counts them from 1; `turn` is the number of the turn it belongs
-    to, if any. `note` says in JSON what an entry of this `kind` says; `body` is the payload of a message, as JSON.
+    """One immutable record of a session's log. `seq` counts them from 1; `turn` is the number of
+    the turn it belongs to, if any. `note` says in JSON what an entry of this `kind` says; `body` is
+    the payload of a message, as JSON.
     """
 
     seq: int
@@ -108,7 +111,9 @@ class CallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`digest` is that of the call's name and exact arguments: an approval is for these and no others."""
+    """`digest` is that of the call's name and exact arguments: an approval is for these and no
+    others.
+    """
 
     call_id: str
     message: str
@@ -139,9 +144,11 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The model's view as its difference from the natural one: ranges of message seqs, in the order shown.
+    """The model's view as its difference from the natural one: ranges of message seqs, in the order
+    shown.
 
-    `edits` are messages shown in another wording, by seq; those of earlier shapes go on unless in `restored`.
+    `edits` are messages shown in another wording, by seq; those of earlier shapes go on unless in
+    `restored`.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -150,12 +157,13 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The view goes back to the message `to`. The last rewind says all: it takes up what still counts of earlier ones.
+    """The view goes back to the message `to`. The last rewind says all: it takes up what still
+    counts of earlier ones.
 
-    `gone`: messages that are out of the view, as spans of seqs. `turns`: those of which nothing is left, as spans of
-    the seqs at which they began: what comes of them later is gone as well. `cut`: turns of which a beginning is left.
-    `ranges`: the shape from here on, where the view goes back to what a summary covers or a list has dropped; none when
-    the shape stays as it was.
+    `gone`: messages that are out of the view, as spans of seqs. `turns`: those of which nothing is
+    left, as spans of the seqs at which they began: what comes of them later is gone as well. `cut`:
+    turns of which a beginning is left. `ranges`: the shape from here on, where the view goes back
+    to what a summary covers or a list has dropped; none when the shape stays as it was.
     """
 
     to: str = ""
@@ -166,11 +174,12 @@ class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the order shown. `aside`:
-    seqs of messages that were hidden among the covered ones; they follow the summary once they are shown again.
+    """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the
+    order shown. `aside`: seqs of messages that were hidden among the covered ones; they follow the
+    summary once they are shown again.
 
-    It is all that a load needs to begin with: the edits of what is shown, the seq of the instructions, and `since`,
-    the first entry that what is shown depends on.
+    It is all that a load needs to begin with: the edits of what is shown, the seq of the
+    instructions, and `since`, the first entry that what is shown depends on.
     """
 
     covers: tuple[tuple[int, int], ...] = ()
@@ -204,7 +213,9 @@ class Posted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of a session. `moved`: messages in its inbox that went on to the key's next session."""
+    """The end of a session. `moved`: messages in its inbox that went on to the key's next
+    session.
+    """
 
     reason: str = ""
     moved: tuple[str, ...] = ()
@@ -220,7 +231,9 @@ class Erased(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Blanked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """These entries, by seq, lost their words: what they told went on to another session, which was erased."""
+    """These entries, by seq, lost their words: what they told went on to another session, which was
+    erased.
+    """
 
     seqs: tuple[int, ...] = ()
 
@@ -253,8 +266,9 @@ _PLAIN_NOTES_MAX = 4096
 
 
 def noted(note: msgspec.Struct) -> bytes:
-    """A note as bytes; nothing at all when it says nothing but defaults. It is read back by the decoder that will read
-    it from the log: a note that could not be is refused here, before it is written (I-25).
+    """A note as bytes; nothing at all when it says nothing but defaults. It is read back by the
+    decoder that will read it from the log: a note that could not be is refused here, before it is
+    written (I-25).
     """
     try:
         text = _encode(note)
@@ -272,8 +286,8 @@ def noted(note: msgspec.Struct) -> bytes:
 
 
 def note_of(kind: str, note: bytes) -> Any:
-    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so short ones are
-    remembered.
+    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so
+    short ones are remembered.
     """
     known = _plain_notes.get((kind, note))
     if known is not None:
@@ -303,4 +317,6 @@ def _converted(kind: str, value: Any) -> Any:
     try:
         return msgspec.convert(value, NOTES[kind], strict=False)
     except msgspec.ValidationError as error:
-        raise Damaged(where="a note", problem=f"it is no longer that of a {kind} ({error})") from error
+        raise Damaged(
+            where="a note", problem=f"it is no longer that of a {kind} ({error})"
+        ) from error

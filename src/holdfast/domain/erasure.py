@@ -1,7 +1,8 @@
 """Erasure: what is left of an entry when its words are taken out of the store (I-1, I-21).
 
-A tombstone keeps what the log is built of (that there was a message, of which role, in which turn; how a turn ended;
-what was spent) and nothing that anybody said, named or sent: no payload, no reason, no error, no address, no event id.
+A tombstone keeps what the log is built of (that there was a message, of which role, in which turn;
+how a turn ended; what was spent) and nothing that anybody said, named or sent: no payload, no
+reason, no error, no address, no event id.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -45,11 +46,17 @@ def tombstone(entry: Entry) -> bytes:
 
 
 def carried_in(entries: Iterable[Entry]) -> set[str]:
-    """Ids of the messages that may have waited in another session before: those that this one begins with. Of one that
-    is erased, nothing tells any more whether it had to wait.
+    """Ids of the messages that may have waited in another session before: those that this one
+    begins with. Of one that is erased, nothing tells any more whether it had to wait.
     """
-    first = takewhile(lambda entry: entry.kind == "message" and entry.turn is None, islice(entries, 1, None))
-    return {entry.id.hex() for entry in first if (note := _noted(entry)) is not None and (note.inbox or note.erased)}
+    first = takewhile(
+        lambda entry: entry.kind == "message" and entry.turn is None, islice(entries, 1, None)
+    )
+    return {
+        entry.id.hex()
+        for entry in first
+        if (note := _noted(entry)) is not None and (note.inbox or note.erased)
+    }
 
 
 def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
@@ -59,8 +66,8 @@ def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
 
 
 def telling(entries: Iterable[Entry], ids: Collection[str]) -> Iterator[Entry]:
-    """The entries that tell these messages: they themselves, and turns that had taken nothing else and gave it back,
-    whose notes have the address and the event id of what they began with.
+    """The entries that tell these messages: they themselves, and turns that had taken nothing else
+    and gave it back, whose notes have the address and the event id of what they began with.
     """
     for entry in entries:
         if entry.kind == "message" and entry.id.hex() in ids:
@@ -93,7 +100,9 @@ _BLANK: dict[str, Any] = {
 """What is left of an entry that can't be read, where a note can't say nothing."""
 
 _LEFT: dict[str, Any] = {
-    "opened": lambda note: Opened(note.key, note.epoch, note.previous, note.parent, note.parent_seq),
+    "opened": lambda note: Opened(
+        note.key, note.epoch, note.previous, note.parent, note.parent_seq
+    ),
     "message": _message,
     "turn": lambda note: TurnStarted(note.takes),
     "take": lambda note: Taken(note.takes),

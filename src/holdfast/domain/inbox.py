@@ -1,7 +1,8 @@
-"""The inbox as the log tells it: which messages wait after these entries, and where they stand (I-4).
+"""The inbox as the log tells it: which messages wait after these entries, and where they stand
+(I-4).
 
-An engine keeps an inbox for its guards, as it is now. What waited at an earlier point only the log can tell, and a copy
-that ends at such a point needs it.
+An engine keeps an inbox for its guards, as it is now. What waited at an earlier point only the log
+can tell, and a copy that ends at such a point needs it.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,9 @@ from holdfast.domain.entry import Entry, note_of
 
 
 class Inbox:
-    """Grows with a session's own log, entries in order. `waiting` has the seqs of what waits, by id."""
+    """Grows with a session's own log, entries in order. `waiting` has the seqs of what waits, by
+    id.
+    """
 
     def __init__(self) -> None:
         self.waiting: dict[str, int] = {}
@@ -18,7 +21,8 @@ class Inbox:
 
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            # Nearly all entries are messages that never waited: they are told by their bytes, without a decoder.
+            # Nearly all entries are messages that never waited: they are told by their bytes,
+            # without a decoder.
             if entry.kind != "message" or b'"inbox"' in entry.note:
                 handler = _HANDLERS.get(entry.kind)
                 if handler is not None:

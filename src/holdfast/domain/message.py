@@ -1,9 +1,9 @@
 """A message: who speaks, and the payload exactly as its provider shaped it.
 
-The payload is frozen to JSON bytes before anything waits (I-3) and comes back byte for byte (I-14). Parts are
-a neutral reading of a payload, made by its format when somebody asks; they are never stored in its stead.
-A few facts that every view needs (role, calls, results) are noted beside the payload when it is frozen, so that
-a long session folds without parsing what it only passes on.
+The payload is frozen to JSON bytes before anything waits (I-3) and comes back byte for byte (I-14).
+Parts are a neutral reading of a payload, made by its format when somebody asks; they are never
+stored in its stead. A few facts that every view needs (role, calls, results) are noted beside the
+payload when it is frozen, so that a long session folds without parsing what it only passes on.
 """
 
 import math
@@ -19,7 +19,9 @@ Role = Literal["system", "user", "assistant", "tool"]
 Payload = dict[str, Any] | list[Any]
 
 USUAL_FORMAT = "openai.chat"
-"""The format a message has unless it says otherwise. Its name is left out of storage when it is this very object."""
+"""The format a message has unless it says otherwise. Its name is left out of storage when it is
+this very object.
+"""
 
 
 DEPTH_MAX = 200
@@ -39,7 +41,9 @@ class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
 
 
 class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
-    """A tool call. `id` is the provider's and need not be unique; `arguments` is JSON text as it was said."""
+    """A tool call. `id` is the provider's and need not be unique; `arguments` is JSON text as it
+    was said.
+    """
 
     id: str
     name: str
@@ -77,8 +81,8 @@ Part = Text | Image | Call | Result | Thinking | Refusal | Other
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; `cached` are those of the input that it had in its cache, `reasoning` are
-    part of the output.
+    """Tokens as the provider counted them; `cached` are those of the input that it had in its
+    cache, `reasoning` are part of the output.
     """
 
     input: int = 0
@@ -96,13 +100,15 @@ class CallNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a log notes beside a payload. Defaults are left out of storage, so the common message costs nothing.
+    """What a log notes beside a payload. Defaults are left out of storage, so the common message
+    costs nothing.
 
-    `plain`: a complete text message that says something and neither calls a tool nor answers one; a view passes it on
-    unread. `partial`: its stream was cut. `late`: stored by a turn that had already been superseded (I-7).
-    `inbox`: accepted, waiting for a turn to take it (I-4). `failed`: a tool's outcome that is an error.
-    `target`: the call that it answers, by message and place, where that is known beyond its id (`target_of`).
-    `erased`: its words were taken out of the store; it stands nowhere but in the transcript (I-21).
+    `plain`: a complete text message that says something and neither calls a tool nor answers one; a
+    view passes it on unread. `partial`: its stream was cut. `late`: stored by a turn that had
+    already been superseded (I-7). `inbox`: accepted, waiting for a turn to take it (I-4). `failed`:
+    a tool's outcome that is an error. `target`: the call that it answers, by message and place,
+    where that is known beyond its id (`target_of`). `erased`: its words were taken out of the
+    store; it stands nowhere but in the transcript (I-21).
     """
 
     role: Role = "user"
@@ -125,7 +131,9 @@ class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def target_of(message: str, index: int) -> str:
-    """The name of a call by the message it stands in and its place there: ids of providers are reused (FAULTS E4)."""
+    """The name of a call by the message it stands in and its place there: ids of providers are
+    reused (FAULTS E4).
+    """
     return f"{message}:{index}"
 
 
@@ -141,8 +149,8 @@ _decode = msgspec.json.Decoder().decode
 
 
 def freeze(payload: Any, *, flat: bool = False) -> bytes:
-    """The payload as JSON bytes that `thaw` turns back into an equal value; `InvalidMessage` where JSON can't hold it.
-    `flat`: it is known to be.
+    """The payload as JSON bytes that `thaw` turns back into an equal value; `InvalidMessage` where
+    JSON can't hold it. `flat`: it is known to be.
 
     Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
     """
@@ -150,7 +158,10 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
         check(payload)
     try:
         return _encode(payload)
-    except (UnicodeEncodeError, TypeError):  # lone surrogates; strings and numbers of somebody's own type
+    except (
+        UnicodeEncodeError,
+        TypeError,
+    ):  # lone surrogates; strings and numbers of somebody's own type
         import json  # for these alone: it takes longer to load than this package
 
         return json.dumps(exact(payload), ensure_ascii=True, separators=(",", ":")).encode()
@@ -195,8 +206,8 @@ def is_flat(payload: Any) -> bool:
 
 
 def all_flat(payloads: Iterable[Any]) -> bool:
-    """Whether all of these are flat. Long lists are recorded after every message, and a call for each would cost more
-    than the look at it.
+    """Whether all of these are flat. Long lists are recorded after every message, and a call for
+    each would cost more than the look at it.
     """
     for payload in payloads:
         if type(payload) is not dict:
@@ -212,8 +223,8 @@ _WHOLE = frozenset({str, bool, type(None)})
 
 
 def check(value: Any, place: str = "", depth: int = 0) -> None:
-    """`InvalidMessage` where JSON can't hold this value, with the place. Classes are asked and not the values: what a
-    stranger's object answers about itself may be wrong, or raise.
+    """`InvalidMessage` where JSON can't hold this value, with the place. Classes are asked and not
+    the values: what a stranger's object answers about itself may be wrong, or raise.
     """
     kind = type(value)
     if depth > DEPTH_MAX:
@@ -222,7 +233,9 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         return
     if issubclass(kind, int):
         if int.bit_length(value) > INTEGER_BITS_MAX:
-            raise _refusal(f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits", place)
+            raise _refusal(
+                f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits", place
+            )
     elif issubclass(kind, float):
         if not math.isfinite(value):
             raise _refusal(f"{float.__repr__(value)} is not a JSON number", place)
@@ -244,8 +257,9 @@ def _refusal(problem: str, place: str) -> InvalidMessage:
 
 
 def exact(value: Any) -> Any:
-    """JSON data of exactly JSON's types: an enum that is a string becomes its string, a named tuple a list. What has
-    only such types comes back as it is, and so does an object that JSON has no type for.
+    """JSON data of exactly JSON's types: an enum that is a string becomes its string, a named tuple
+    a list. What has only such types comes back as it is, and so does an object that JSON has no
+    type for.
     """
     kind = type(value)
     if kind in _EXACT:

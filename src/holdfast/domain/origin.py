@@ -1,7 +1,7 @@
 """Names for what was kept elsewhere first.
 
-They are derived from what it is called there, never minted: whoever brings it over again names it the same, and what is
-here already is known by its name (I-2).
+They are derived from what it is called there, never minted: whoever brings it over again names it
+the same, and what is here already is known by its name (I-2).
 """
 
 import hashlib
@@ -14,24 +14,28 @@ _UNIQUE = {
     "codex": re.compile(_UUID),
     "hermes": re.compile(r"[0-9]{8}_[0-9]{6}_[0-9a-f]{6,}"),
 }
-"""Ids that a program draws by chance: they mean the same session wherever its files lie. What a subagent of Claude Code
-is called is drawn within its session.
+"""Ids that a program draws by chance: they mean the same session wherever its files lie. What a
+subagent of Claude Code is called is drawn within its session.
 """
 
 
 def is_drawn(kind: str, id: object) -> bool:
-    """Whether a program drew this id by chance, so that it means the same session wherever it is met."""
+    """Whether a program drew this id by chance, so that it means the same session wherever it is
+    met.
+    """
     drawn = _UNIQUE.get(kind)
     return drawn is not None and isinstance(id, str) and drawn.fullmatch(id) is not None
 
 
-def session_name(tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0) -> str:
+def session_name(
+    tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0
+) -> str:
     """The id that the session `id` of a store of this kind gets when this tenant brings it over.
 
-    Most such ids are a date and a number, or a user's name, and the same in many stores: `source`, where the store
-    lies, tells them apart, and so does who said what first. Where the program draws its ids by chance the place does
-    not count, so that a session is known again when its files have moved. `number` counts conversations that are alike
-    in all of this and yet are not one.
+    Most such ids are a date and a number, or a user's name, and the same in many stores: `source`,
+    where the store lies, tells them apart, and so does who said what first. Where the program draws
+    its ids by chance the place does not count, so that a session is known again when its files have
+    moved. `number` counts conversations that are alike in all of this and yet are not one.
     """
     where = "" if is_drawn(kind, id) else source
     more = [str(number)] if number else []

@@ -1,8 +1,9 @@
 """Repair: from the messages a model should see to a dialogue every provider accepts (I-9, I-10).
 
-Repair decides which messages are shown, which result belongs to which call, and in what order they stand. It works
-from the notes beside the payloads; a payload is read only where something of it may have to be left out. How a
-step is worded for a provider (merged roles, call ids, images) is its format's part.
+Repair decides which messages are shown, which result belongs to which call, and in what order they
+stand. It works from the notes beside the payloads; a payload is read only where something of it may
+have to be left out. How a step is worded for a provider (merged roles, call ids, images) is its
+format's part.
 
 What holds for the steps that come out:
 
@@ -35,18 +36,22 @@ INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
 RUNNING = "[no result yet: the call is still running]"
 WAITING = "[waiting for approval]"
 CONTINUE = "(There is no new message. Continue.)"
-"""What stands after a model's own message at the end of a context: providers want the last word to be somebody else's.
-Nobody has said it, and it is never stored."""
+"""What stands after a model's own message at the end of a context: providers want the last word to
+be somebody else's. Nobody has said it, and it is never stored.
+"""
 MADE = frozenset((INTERRUPTED, RUNNING, WAITING))
-"""What repair puts in the place of a result. Nobody has said it, and it is never stored (FAULTS A10)."""
+"""What repair puts in the place of a result. Nobody has said it, and it is never stored (FAULTS
+A10).
+"""
 
 
 class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """A message as the view holds it: in the order the model should see it.
 
-    `turn` is the number of its turn, None outside one. `running`: that turn has not ended. `waiting`: ids of calls in
-    it that wait for approval; `started`: of those that had to wait and that the running turn has started. `body` is the
-    frozen payload, the caller's edited version where a shape has one.
+    `turn` is the number of its turn, None outside one. `running`: that turn has not ended.
+    `waiting`: ids of calls in it that wait for approval; `started`: of those that had to wait and
+    that the running turn has started. `body` is the frozen payload, the caller's edited version
+    where a shape has one.
     """
 
     id: str
@@ -70,9 +75,10 @@ class Piece(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, gc=False):
     """One message of a valid dialogue, before a format shapes it.
 
-    `source` is set when this is a stored message, whole: a format that equals the source's sends its payload as it is
-    (I-14). Otherwise `pieces` is what is left of it, or what repair made; `format` says whose raw blocks they hold, and
-    `shows` names the stored messages they came from. A tool step holds exactly one Result.
+    `source` is set when this is a stored message, whole: a format that equals the source's sends
+    its payload as it is (I-14). Otherwise `pieces` is what is left of it, or what repair made;
+    `format` says whose raw blocks they hold, and `shows` names the stored messages they came from.
+    A tool step holds exactly one Result.
     """
 
     role: Role
@@ -84,7 +90,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 Read = Callable[[str, bytes], Sequence[Piece]]
 
-# Where a call or a result stands: the index of its message, and its place among the message's calls or results.
+# Where a call or a result stands: the index of its message, and its place among the message's calls
+# or results.
 _Place = tuple[int, int]
 
 
@@ -99,26 +106,27 @@ def repair(seen: Sequence[StoredMessage], read: Read) -> list[Step]:
 def may_cut(before: Step, after: Step) -> bool:
     """Whether shaping may be done in two pieces with the cut between these neighbours.
 
-    Formats that put results and user text into one message need more than a user step after the cut: results, text and
-    system messages before it could all belong to the same message.
+    Formats that put results and user text into one message need more than a user step after the
+    cut: results, text and system messages before it could all belong to the same message.
     """
     return after.role == "user" and before.role == "assistant"
 
 
 def calls_of(message: StoredMessage) -> Sequence[CallNote]:
-    """The calls of a message. Only a model calls tools: what looks like a call in anybody else's message was run by
-    nobody, no provider takes it there, and it is not shown.
+    """The calls of a message. Only a model calls tools: what looks like a call in anybody else's
+    message was run by nobody, no provider takes it there, and it is not shown.
     """
     return message.note.calls if message.note.role == "assistant" else ()
 
 
 def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
-    """Which result answers which call. A result that names its call answers that one. Else ids are the provider's, and
-    are reused (FAULTS E4): nearness decides.
+    """Which result answers which call. A result that names its call answers that one. Else ids are
+    the provider's, and are reused (FAULTS E4): nearness decides.
 
-    A result that stands in one message with its call answers that one. Any other takes the latest call before it that
-    is still open, in its own turn when that has a call of this id at all; one stored ahead of its call may take a later
-    one of its turn. What stays unpaired is a stray or a repetition.
+    A result that stands in one message with its call answers that one. Any other takes the latest
+    call before it that is still open, in its own turn when that has a call of this id at all; one
+    stored ahead of its call may take a later one of its turn. What stays unpaired is a stray or a
+    repetition.
     """
     made = {(message.turn, call.id) for message in seen for call in calls_of(message)}
     pairs = _targeted(seen)
@@ -126,7 +134,9 @@ def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     early: list[tuple[_Place, tuple[int | None, str]]] = []
     for index, message in enumerate(seen):
         turn = message.turn
-        for place, call_id in enumerate(message.note.answers if message.note.target is None else ()):
+        for place, call_id in enumerate(
+            message.note.answers if message.note.target is None else ()
+        ):
             beside = _beside(index, message, call_id, pairs)
             if beside is not None:
                 pairs[beside] = (index, place)
@@ -146,17 +156,27 @@ def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     return pairs
 
 
-def _beside(index: int, message: StoredMessage, call_id: str, pairs: dict[_Place, _Place]) -> _Place | None:
+def _beside(
+    index: int, message: StoredMessage, call_id: str, pairs: dict[_Place, _Place]
+) -> _Place | None:
     """The first call of this id in the result's own message that is still open."""
     for place, call in enumerate(calls_of(message)):
-        if call.id == call_id and (index, place) not in pairs and (call.whole or not message.note.partial):
+        if (
+            call.id == call_id
+            and (index, place) not in pairs
+            and (call.whole or not message.note.partial)
+        ):
             return index, place
     return None
 
 
 def _targeted(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     """The pairs whose result says which call it answers."""
-    asked = {message.note.target: index for index, message in reversed(list(enumerate(seen))) if message.note.target}
+    asked = {
+        message.note.target: index
+        for index, message in reversed(list(enumerate(seen)))
+        if message.note.target
+    }
     if not asked:
         return {}
     pairs = {}
@@ -169,7 +189,9 @@ def _targeted(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
 
 
 def _begin(index: int, message: StoredMessage, begun: dict[Any, list[_Place]]) -> None:
-    """Puts the message's calls on the stacks of its turn and of all turns, the first call on top."""
+    """Puts the message's calls on the stacks of its turn and of all turns, the first call
+    on top.
+    """
     calls = calls_of(message)
     for place in range(len(calls) - 1, -1, -1):
         call = calls[place]
@@ -193,7 +215,9 @@ def _first_open(places: Iterable[_Place], pairs: dict[_Place, _Place]) -> _Place
 
 
 class _Arranging:
-    """One pass over the view: what each message still says, and the results that are due before the next one."""
+    """One pass over the view: what each message still says, and the results that are due before the
+    next one.
+    """
 
     def __init__(self, seen: Sequence[StoredMessage], read: Read) -> None:
         self._seen = seen
@@ -238,7 +262,9 @@ class _Arranging:
                 self._answered_at = min(self._answered_at, answer[0])
 
     def _settle(self, role: Role, source: StoredMessage | None) -> None:
-        """Before a step that opens a new message: results first, then reasoning, if this step is what it led to."""
+        """Before a step that opens a new message: results first, then reasoning, if this step is
+        what it led to.
+        """
         self._pay()
         if self._held:
             if role == "assistant" and source is not None:
@@ -257,20 +283,26 @@ class _Arranging:
             self._answered_at = len(self._seen)
 
     def _joins(self, index: int, message: StoredMessage) -> bool:
-        """Calls said one by one, all before the first result, are one model response (FAULTS E6)."""
+        """Calls said one by one, all before the first result, are one model response
+        (FAULTS E6).
+        """
         if not self._due or self._held or self._seen[self._due[0][0]].turn != message.turn:
             return False
         return self._answered_at > index
 
     def _kept(self, index: int, message: StoredMessage) -> list[int]:
-        """The calls that are shown: all of a whole message, the finished and answered ones of a partial one."""
+        """The calls that are shown: all of a whole message, the finished and answered ones of a
+        partial one.
+        """
         calls = calls_of(message)
         if not message.note.partial:
             return list(range(len(calls)))
         return [place for place in range(len(calls)) if (index, place) in self._pairs]
 
     def _said(self, index: int, message: StoredMessage) -> Step | None:
-        """What the message says besides results; None when that is nothing. Read pieces ride along for judging."""
+        """What the message says besides results; None when that is nothing. Read pieces ride along
+        for judging.
+        """
         note, calls = message.note, calls_of(message)
         if calls and not note.answers and not note.partial:
             return Step(note.role, message)
@@ -283,7 +315,11 @@ class _Arranging:
         thinks = note.role == "assistant" and any(_is_signed(piece.part) for piece in pieces)
         if not thinks and not any(_says(piece.part) for piece in pieces):
             return None
-        return Step(note.role, message, pieces) if whole else Step(note.role, None, pieces, note.format, (message.id,))
+        return (
+            Step(note.role, message, pieces)
+            if whole
+            else Step(note.role, None, pieces, note.format, (message.id,))
+        )
 
     def _of_partial(self, pieces: Iterable[Piece], kept: Sequence[int]) -> Iterable[Piece]:
         count = -1
@@ -294,7 +330,8 @@ class _Arranging:
                 if count not in kept:
                     continue
             elif isinstance(part, Other) or (isinstance(part, Thinking) and not part.signed):
-                # A provider's own block may be cut in half as well, and nobody but the provider could tell.
+                # A provider's own block may be cut in half as well, and nobody but the provider
+                # could tell.
                 continue
             yield piece
 
@@ -306,7 +343,11 @@ class _Arranging:
         note = message.note
         if note.role == "tool" and len(note.answers) == 1 and not note.partial and not note.calls:
             return Step("tool", message)
-        results = [piece for piece in self._read(note.format, message.body) if isinstance(piece.part, Result)]
+        results = [
+            piece
+            for piece in self._read(note.format, message.body)
+            if isinstance(piece.part, Result)
+        ]
         return Step("tool", None, (results[answer[1]],), note.format, (message.id,))
 
     def _missing(self, place: _Place) -> Step:

@@ -1,7 +1,8 @@
 """Routing: which session a key means now, and when it is time for a new one.
 
-A reset policy is a value. It is asked with the time of the session's last activity and the time now, and never while
-a turn is running; its answer is acted on in the transaction that resolves the key (I-8).
+A reset policy is a value. It is asked with the time of the session's last activity and the time
+now, and never while a turn is running; its answer is acted on in the transaction that resolves the
+key (I-8).
 """
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
@@ -29,7 +30,9 @@ class Policy(msgspec.Struct, frozen=True):
     def __or__(self, other: "Policy") -> "Policy":
         if not isinstance(other, Policy):
             given = type(other).__name__
-            raise BadArgument(parameter="a policy's other side of `|`", takes="another policy", given=f"a {given}")
+            raise BadArgument(
+                parameter="a policy's other side of `|`", takes="another policy", given=f"a {given}"
+            )
         return Either(self, other)
 
 
@@ -48,8 +51,9 @@ class Idle(Policy, frozen=True, kw_only=True):
 
 
 class Daily(Policy, frozen=True, kw_only=True):
-    """A new session each day at this time of day, in this time zone. On the day of a change of clocks, a time that is
-    skipped comes later by the length of the gap, and of one that comes twice the first counts.
+    """A new session each day at this time of day, in this time zone. On the day of a change of
+    clocks, a time that is skipped comes later by the length of the gap, and of one that comes twice
+    the first counts.
     """
 
     at: str = "04:00"
@@ -91,7 +95,9 @@ def _time_of_day(parameter: str, value: Any) -> str:
             return said
     except (BadArgument, ValueError):
         pass
-    raise BadArgument(parameter=parameter, takes='a time of day, such as "04:00"', given=shown(value))
+    raise BadArgument(
+        parameter=parameter, takes='a time of day, such as "04:00"', given=shown(value)
+    )
 
 
 def _name_of_zone(parameter: str, value: Any) -> str:
@@ -108,19 +114,22 @@ def _name_of_zone(parameter: str, value: Any) -> str:
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # loaded by those who need it: it takes longer than all of this module
+    # loaded by those who need it: it takes longer than all of this module
+    from zoneinfo import ZoneInfo
 
     return ZoneInfo(name)
 
 
 def scope_of(tenant: str, *, key: str | None, session: str) -> str:
-    """What an event id is unique in: the key, through all its sessions, or the session when it has none."""
+    """What an event id is unique in: the key, through all its sessions, or the session when it has
+    none.
+    """
     name = f"key {key}" if key is not None else f"session {session}"
     return f"{len(tenant)} {tenant} {name}"
 
 
 def asking_scope(scope: str) -> str:
-    """Where call ids that somebody was asked about are noted, apart from the event ids of the same scope: an id stays
-    bound through resets and compactions.
+    """Where call ids that somebody was asked about are noted, apart from the event ids of the same
+    scope: an id stays bound through resets and compactions.
     """
     return f"asked {scope}"

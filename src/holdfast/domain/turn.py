@@ -1,4 +1,6 @@
-"""A turn: one piece of work, from an inbound message to its one end; and the states of its tool calls."""
+"""A turn: one piece of work, from an inbound message to its one end; and the states of its tool
+calls.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -9,13 +11,17 @@ from holdfast.domain.entry import End
 from holdfast.domain.repair import StoredMessage, calls_of, pair
 
 FORKED: tuple[End, str] = ("interrupted", "the session was forked")
-"""How a turn ends, and why, in a session that was forked off while it was running: there it never goes on."""
+"""How a turn ends, and why, in a session that was forked off while it was running: there it never
+goes on.
+"""
 
 CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "unknown"]
 
 
 class CallId(str):
-    """The id of a call that was stored: text. With `waiting`, the call waits for approval and must not be run yet."""
+    """The id of a call that was stored: text. With `waiting`, the call waits for approval and must
+    not be run yet.
+    """
 
     waiting: bool = False
 
@@ -26,8 +32,8 @@ class CallId(str):
 
 
 class Ask(msgspec.Struct):
-    """A call that was put to somebody for approval. `approved` is None until they decide; an approval is used once,
-    by the start of exactly this call.
+    """A call that was put to somebody for approval. `approved` is None until they decide; an
+    approval is used once, by the start of exactly this call.
     """
 
     call_id: str
@@ -73,9 +79,9 @@ class TurnRecord(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A tool call that the model or the agent made, and what became of it. `message` is the id of the message that
-    makes it, `outcome` the id of the one that answers it; `turn` is the number of the turn; `arguments` is JSON text as
-    it was said.
+    """A tool call that the model or the agent made, and what became of it. `message` is the id of
+    the message that makes it, `outcome` the id of the one that answers it; `turn` is the number of
+    the turn; `arguments` is JSON text as it was said.
     """
 
     call_id: str
@@ -88,8 +94,8 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class CallToRun(msgspec.Struct, frozen=True):
-    """A tool call that is to be run now. `arguments` are parsed, or text where the model said no JSON; `message` is the
-    id of the message that makes the call.
+    """A tool call that is to be run now. `arguments` are parsed, or text where the model said no
+    JSON; `message` is the id of the message that makes the call.
     """
 
     call_id: str
@@ -99,7 +105,9 @@ class CallToRun(msgspec.Struct, frozen=True):
 
 
 def addresses(messages: Sequence[StoredMessage], own: str | None) -> list[str]:
-    """Whom the reply of a turn with these messages is owed to: those who asked in it, each once (FAULTS C2)."""
+    """Whom the reply of a turn with these messages is owed to: those who asked in it, each once
+    (FAULTS C2).
+    """
     asked = [own, *(seen.note.reply_to for seen in messages)]
     return list(dict.fromkeys(address for address in asked if address is not None))
 
@@ -111,8 +119,8 @@ def tool_calls(
     asks: Asks = _NO_ASKS,
     said: Mapping[str, Sequence[str]] = _NOTHING_SAID,
 ) -> list[ToolCall]:
-    """Every call in these messages with its state; a call that nobody answered in a turn that is over is unknown
-    (I-22). `said`: the arguments of a message's calls, by its id.
+    """Every call in these messages with its state; a call that nobody answered in a turn that is
+    over is unknown (I-22). `said`: the arguments of a message's calls, by its id.
     """
     pairs = pair(seen)
     calls = []
@@ -122,12 +130,18 @@ def tool_calls(
             outcome = seen[answer[0]] if answer is not None else None
             call = _state(message, index, outcome, running, asks.get((message.id, index)))
             arguments = said.get(message.id, ())[index : index + 1]
-            calls.append(msgspec.structs.replace(call, arguments=arguments[0]) if arguments else call)
+            calls.append(
+                msgspec.structs.replace(call, arguments=arguments[0]) if arguments else call
+            )
     return calls
 
 
 def _state(
-    message: StoredMessage, index: int, outcome: StoredMessage | None, running: int | None, ask: Ask | None
+    message: StoredMessage,
+    index: int,
+    outcome: StoredMessage | None,
+    running: int | None,
+    ask: Ask | None,
 ) -> ToolCall:
     call = message.note.calls[index]
     state: CallState
@@ -140,4 +154,6 @@ def _state(
     else:
         turn = ask.started_in if ask is not None else message.turn
         state = "open" if turn is not None and turn == running else "unknown"
-    return ToolCall(call.id, call.name, message.id, message.turn, state, outcome.id if outcome else None)
+    return ToolCall(
+        call.id, call.name, message.id, message.turn, state, outcome.id if outcome else None
+    )

@@ -1,1 +1,3 @@
-"""Where sessions are kept. An engine knows bytes, ids and guards; it never knows what a message means."""
+"""Where sessions are kept. An engine knows bytes, ids and guards; it never knows what a message
+means.
+"""

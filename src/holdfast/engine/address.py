@@ -1,7 +1,8 @@
 """Addresses of stores: which engine one is for, and what of it may be shown.
 
-A place is a path, `sqlite:///…`, `postgresql://…` or the keywords that PostgreSQL's own tools take (`host=… dbname=…`).
-An address can hold a password, however badly it is written: whatever tells somebody of a place tells `shown(place)`.
+A place is a path, `sqlite:///…`, `postgresql://…` or the keywords that PostgreSQL's own tools take
+(`host=… dbname=…`). An address can hold a password, however badly it is written: whatever tells
+somebody of a place tells `shown(place)`.
 """
 
 import os
@@ -14,25 +15,52 @@ _SCHEME = r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(//?/?)(.*)"
 _POSTGRES = ("postgresql", "postgres")
 _KEYWORD = r"(?s)\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'?|\S*)"
 _KEYWORDS = frozenset(
-    {"host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "connect_timeout", "options"}
-    | {"application_name", "sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "target_session_attrs"}
+    {
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "passfile",
+        "service",
+        "connect_timeout",
+        "options",
+    }
+    | {
+        "application_name",
+        "sslmode",
+        "sslcert",
+        "sslkey",
+        "sslpassword",
+        "sslrootcert",
+        "target_session_attrs",
+    }
 )
 _SECRET = r"(?is)(?<!\w)(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)"
 _CREDENTIALS = r"(?s)([^/.:\s][^/:\s]*):.*@(.*)"
 
 
 def is_postgres(where: str | os.PathLike[str]) -> bool:
-    """Whether a place is an address of PostgreSQL; `StoreUnavailable` when it is one of something else."""
+    """Whether a place is an address of PostgreSQL; `StoreUnavailable` when it is one of something
+    else.
+    """
     name = os.fsdecode(where)
     if name.startswith(tuple(f"{scheme}://" for scheme in _POSTGRES)):
         return True
     if ":" not in name and "=" not in name:
         return False
     found = re.fullmatch(_SCHEME, name)
-    is_ours = found is None or found[1].lower() == "sqlite" or (found[2] != "//" and found[1].lower() not in _POSTGRES)
+    is_ours = (
+        found is None
+        or found[1].lower() == "sqlite"
+        or (found[2] != "//" and found[1].lower() not in _POSTGRES)
+    )
     if not is_ours:
         remedy = "Give a path, or postgresql://user@host/database"
-        raise StoreUnavailable(where=shown(name), problem="this kind of address is not known", remedy=remedy)
+        raise StoreUnavailable(
+            where=shown(name), problem="this kind of address is not known", remedy=remedy
+        )
     return _has_keywords(name)
 
 
@@ -52,7 +80,9 @@ def shown(where: str | os.PathLike[str]) -> str:
 
 
 def damage_remedy(where: str | os.PathLike[str]) -> str:
-    """What to do about a damaged store at this place: the doctor reads files, a database is checked where it is."""
+    """What to do about a damaged store at this place: the doctor reads files, a database is checked
+    where it is.
+    """
     if is_postgres(where):
         return "keep a backup of the database, then run `holdfast store check`"
     return "keep a copy, then run `holdfast doctor`"

@@ -1,9 +1,10 @@
-"""How bytes are kept apart: large parts of a payload lie once in the store, by their content, and bodies refer to them.
+"""How bytes are kept apart: large parts of a payload lie once in the store, by their content, and
+bodies refer to them.
 
-A picture or a long tool output is one long JSON string. It is cut out of the frozen payload between its quotes, byte
-for byte, and put back the same way, so nothing here has to understand the payload, and what comes back is what was
-given (I-14). A body with parts cut out is a *skeleton*: a zero byte (no JSON begins so), the places and names of its
-parts, a line feed, and what is left.
+A picture or a long tool output is one long JSON string. It is cut out of the frozen payload between
+its quotes, byte for byte, and put back the same way, so nothing here has to understand the payload,
+and what comes back is what was given (I-14). A body with parts cut out is a *skeleton*: a zero byte
+(no JSON begins so), the places and names of its parts, a line feed, and what is left.
 
 A part's name is the beginning of the SHA-256 of its bytes: equal parts are one (FAULTS J5).
 """
@@ -21,8 +22,8 @@ _places = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 def name_of(part: bytes) -> int:
-    """The name of a part: 63 bits of its SHA-256, so that it can be a row number. Whoever keeps parts compares bytes
-    before taking two for one.
+    """The name of a part: 63 bits of its SHA-256, so that it can be a row number. Whoever keeps
+    parts compares bytes before taking two for one.
     """
     import hashlib  # for large parts: many a program has none
 
@@ -30,7 +31,9 @@ def name_of(part: bytes) -> int:
 
 
 def address(reply_to: str) -> str | bytes:
-    """Where a reply is to go, as it can be kept: text with lone surrogates is not UTF-8, and is kept as bytes (H7)."""
+    """Where a reply is to go, as it can be kept: text with lone surrogates is not UTF-8, and is
+    kept as bytes (H7).
+    """
     try:
         reply_to.encode()
     except UnicodeEncodeError:
@@ -79,7 +82,9 @@ def names_in(skeleton: bytes) -> list[int]:
 
 
 def join(skeleton: bytes, read: Callable[[int], bytes | None]) -> bytes:
-    """The body that was split. A part that is not there any more is said to be missing, in its place."""
+    """The body that was split. A part that is not there any more is said to be missing, in its
+    place.
+    """
     if not is_skeleton(skeleton):
         return skeleton
     try:
@@ -102,7 +107,9 @@ def _head(skeleton: bytes) -> tuple[list[tuple[int, int]], bytes]:
 
 
 def _long_strings(body: bytes) -> list[tuple[int, int]]:
-    """Where long strings lie in this JSON, without their quotes. Short ones are skipped at the speed of `find`."""
+    """Where long strings lie in this JSON, without their quotes. Short ones are skipped at the
+    speed of `find`.
+    """
     found: list[tuple[int, int]] = []
     start = body.find(b'"')
     while start >= 0:

@@ -1,9 +1,10 @@
 """Judging: whether a write may be done, from what its session has come to.
 
-The guards of a `Write` mean the same in every engine, so they are judged in one place. An engine looks up what a write
-asks about, inside its transaction, and gives it here as values: what it does not ask about need not be looked up. The
-order counts, because a caller acts on the first thing that stands in its way: an event that was accepted before is told
-as such even when its session has ended since.
+The guards of a `Write` mean the same in every engine, so they are judged in one place. An engine
+looks up what a write asks about, inside its transaction, and gives it here as values: what it does
+not ask about need not be looked up. The order counts, because a caller acts on the first thing that
+stands in its way: an event that was accepted before is told as such even when its session has ended
+since.
 """
 
 from collections.abc import Collection
@@ -49,15 +50,17 @@ def judge(
     claim: bytes | None = None,
     position: int | None = None,
 ) -> Judgement:
-    """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the inbox, `owed` whether
-    the reply that it pays or claims is, `claim` the token of the sender that has that reply now, `position` that of the
-    last chunk.
+    """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the
+    inbox, `owed` whether the reply that it pays or claims is, `claim` the token of the sender that
+    has that reply now, `position` that of the last chunk.
     """
     if known is None:
         return "missing", None
     if accepted is not None:
         return "accepted", accepted
-    if known.ended and (not write.ended_too or known.ended == ERASED and write.erase is None and write.lay is None):
+    if known.ended and (
+        not write.ended_too or known.ended == ERASED and write.erase is None and write.lay is None
+    ):
         return "ended", None
     if write.fence is not None and (known.turn is None or known.fence != write.fence):
         return "superseded", None
@@ -82,10 +85,16 @@ def reply_of(write: Write) -> bytes | None:
 
 
 def judge_opening(
-    write: Write, opening: Opening, *, exists: bool, current: tuple[str, int] | None, accepted: Accepted | None
+    write: Write,
+    opening: Opening,
+    *,
+    exists: bool,
+    current: tuple[str, int] | None,
+    accepted: Accepted | None,
 ) -> Judgement:
-    """A write that makes its session. `exists` says whether there is one with its id, `current` which session the key
-    has now, and its epoch. The new one has no turn, an empty inbox and no debts.
+    """A write that makes its session. `exists` says whether there is one with its id, `current`
+    which session the key has now, and its epoch. The new one has no turn, an empty inbox and no
+    debts.
     """
     if accepted is not None:
         return "accepted", accepted

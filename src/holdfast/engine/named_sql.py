@@ -22,6 +22,12 @@ def beside(module: str, name: str) -> str:
 
 
 def migrations(module: str) -> dict[int, str]:
-    """Version → the script that leads to it from the one before; all of them in order make what `schema.sql` makes."""
+    """Version → the script that leads to it from the one before; all of them in order make what
+    `schema.sql` makes.
+    """
     names = sorted(os.listdir(os.path.join(os.path.dirname(module), "migrations")))
-    return {int(name[:4]): beside(module, os.path.join("migrations", name)) for name in names if name.endswith(".sql")}
+    return {
+        int(name[:4]): beside(module, os.path.join("migrations", name))
+        for name in names
+        if name.endswith(".sql")
+    }

@@ -1,7 +1,7 @@
 """From a place to an engine: a path, `sqlite:///…` or `postgresql://…`.
 
-An engine's modules and its driver are loaded when a store is opened with it: a program that has only imported Holdfast
-waits for neither.
+An engine's modules and its driver are loaded when a store is opened with it: a program that has
+only imported Holdfast waits for neither.
 """
 
 import os
@@ -25,14 +25,17 @@ def open_engine(
     words_of: WordsOf | None = None,
     read_only: bool = False,
 ) -> Engine:
-    """The engine for this place, made if there is none; one that is `read_only` makes and changes nothing.
+    """The engine for this place, made if there is none; one that is `read_only` makes and changes
+    nothing.
 
-    `durability` is "power" or "process". Without `words_of` nothing can be searched for. `clock` names the clock of
-    `tick`: those that have the same name go alike.
+    `durability` is "power" or "process". Without `words_of` nothing can be searched for. `clock`
+    names the clock of `tick`: those that have the same name go alike.
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
-        raise StoreUnavailable(where=shown(where), problem=problem, remedy='Say "power" or "process"')
+        raise StoreUnavailable(
+            where=shown(where), problem=problem, remedy='Say "power" or "process"'
+        )
     if is_postgres(where):
         assert chance is not None, "this engine's stamps must differ from those of other machines"
         made: Engine = _postgres().PostgresEngine(
@@ -47,11 +50,19 @@ def open_engine(
     if read_only:
         from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
 
-        return ReadOnlySqliteEngine(_place(where), tick=tick, now=now, clock=clock, words_of=words_of)
+        return ReadOnlySqliteEngine(
+            _place(where), tick=tick, now=now, clock=clock, words_of=words_of
+        )
     from holdfast.engine.sqlite.engine import SqliteEngine
 
     return SqliteEngine(
-        _place(where), durability=durability, tick=tick, now=now, clock=clock, lock_s=lock_s, words_of=words_of
+        _place(where),
+        durability=durability,
+        tick=tick,
+        now=now,
+        clock=clock,
+        lock_s=lock_s,
+        words_of=words_of,
     )
 
 
@@ -62,7 +73,9 @@ def migrate_store(
     chance: Callable[[int], bytes],
     lock_s: float = 5.0,
 ) -> tuple[int, int]:
-    """Brings the store at this place up to this release's format; the format that it had, and the one it has."""
+    """Brings the store at this place up to this release's format; the format that it had, and the
+    one it has.
+    """
     if is_postgres(where):
         return _postgres().bring_up(os.fsdecode(where), tick=tick, chance=chance)
     from holdfast.engine.sqlite.engine import bring_up
@@ -70,8 +83,12 @@ def migrate_store(
     return bring_up(_existing(where), lock_s=lock_s)
 
 
-def vacuum_store(where: str | os.PathLike[str], *, tick: Callable[[], float], lock_s: float = 5.0) -> int:
-    """Writes a store anew, without what was erased and without free room; the bytes that this has freed."""
+def vacuum_store(
+    where: str | os.PathLike[str], *, tick: Callable[[], float], lock_s: float = 5.0
+) -> int:
+    """Writes a store anew, without what was erased and without free room; the bytes that this has
+    freed.
+    """
     if is_postgres(where):
         freed: int = _postgres().vacuum(os.fsdecode(where), tick=tick)
         return freed
@@ -99,19 +116,23 @@ def _postgres() -> Any:
         if error.name is None or error.name.partition(".")[0] != "psycopg":
             raise
         raise StoreUnavailable(
-            where="postgresql", problem="its driver is not installed", remedy="Run `pip install 'holdfast[postgres]'`"
+            where="postgresql",
+            problem="its driver is not installed",
+            remedy="Run `pip install 'holdfast[postgres]'`",
         ) from error
     return engine
 
 
 def real_path(name: str) -> str:
-    """The one path of a file, whatever it is called: two handles on one store must find the same lock and the same
-    log.
+    """The one path of a file, whatever it is called: two handles on one store must find the same
+    lock and the same log.
     """
     try:
         path = os.path.realpath(name)
         path.encode()
     except ValueError as error:
         problem = f"a file can't have this name ({error})"
-        raise StoreUnavailable(where=ascii(name), problem=problem, remedy="Give a path in UTF-8, without NUL") from None
+        raise StoreUnavailable(
+            where=ascii(name), problem=problem, remedy="Give a path in UTF-8, without NUL"
+        ) from None
     return path

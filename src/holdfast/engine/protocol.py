@@ -1,9 +1,9 @@
 """What an engine is: one verb that writes, a few that read.
 
-A `Commit` is a set of writes that happen together or not at all; its guards are judged inside the transaction, and a
-refused commit never fails its neighbours in the same batch. An engine assigns seqs and turn numbers, keeps what a
-session's guards need (head, fence, running turn, inbox, known events), and wakes followers after a commit, never
-before.
+A `Commit` is a set of writes that happen together or not at all; its guards are judged inside the
+transaction, and a refused commit never fails its neighbours in the same batch. An engine assigns
+seqs and turn numbers, keeps what a session's guards need (head, fence, running turn, inbox, known
+events), and wakes followers after a commit, never before.
 
     turn and fence    `fence` grows with every start and every seizure. A turn may write while `turn == fence`.
                       `seize` raises the fence under a running turn: its writer is superseded from that commit on, and
@@ -26,20 +26,25 @@ if TYPE_CHECKING:  # for those who search: a turn needs nothing of it
     from holdfast.domain.search.query import Found, SearchableText, SearchScope
 
 PAGE_BYTES_MAX = 32 << 20
-"""A page of the log ends early when its bodies come to this much: memory is bounded by the page (I-24)."""
+"""A page of the log ends early when its bodies come to this much: memory is bounded by the page
+(I-24).
+"""
 ACTIVE_STEP_MS = 1000
 """How exactly a session's `active_at` is kept: an append moves it no more often than this."""
 
 State = Literal["open", "running", "ended"]
 WordsOf = Callable[[str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "SearchableText | None"]
-"""What can be found in an entry of this kind, with this note and this body: an engine doesn't know. It gives a function
-that tells the notes of messages just before it in its session that have certain bytes in them, newest first.
+"""What can be found in an entry of this kind, with this note and this body: an engine doesn't know.
+It gives a function that tells the notes of messages just before it in its session that have certain
+bytes in them, newest first.
 """
 Refusal = Literal["superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"]
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A journal row on its way: what message `message` said next, from delta row `index` of its stream on."""
+    """A journal row on its way: what message `message` said next, from delta row `index` of its
+    stream on.
+    """
 
     message: bytes
     index: int
@@ -57,8 +62,9 @@ class JournalRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opening(msgspec.Struct, frozen=True, gc=False):
-    """A session to be made. With a key it becomes the key's current one if its epoch is the next; else refused,
-    `bound`. One that shares the past of another, its `parent`, begins after that one's `head` and `fence`.
+    """A session to be made. With a key it becomes the key's current one if its epoch is the next;
+    else refused, `bound`. One that shares the past of another, its `parent`, begins after that
+    one's `head` and `fence`.
     """
 
     tenant: str
@@ -77,8 +83,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to that caller for as
-    long as its lease runs, which was given for `lease_s`. `left_s` and `mark` are told as those of a turn's lease are.
+    """A message in the inbox. `waiter` is the live caller it waits with, if any; others leave it to
+    that caller for as long as its lease runs, which was given for `lease_s`. `left_s` and `mark`
+    are told as those of a turn's lease are.
     """
 
     message: bytes
@@ -107,7 +114,9 @@ class OwedReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxClaim(msgspec.Struct, frozen=True, gc=False):
-    """A sender, known by its token, has the reply `id` for so many seconds; with none, it gives the reply back."""
+    """A sender, known by its token, has the reply `id` for so many seconds; with none, it gives the
+    reply back.
+    """
 
     id: bytes
     token: bytes
@@ -123,8 +132,9 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class Laid(msgspec.Struct, frozen=True, gc=False):
-    """How a session stands that is laid down as another store keeps it: no turn is running in it, and its inbox and its
-    outbox hold this and nothing else. Events that are known already stay as they are known.
+    """How a session stands that is laid down as another store keeps it: no turn is running in it,
+    and its inbox and its outbox hold this and nothing else. Events that are known already stay as
+    they are known.
     """
 
     fence: int
@@ -138,8 +148,8 @@ class Laid(msgspec.Struct, frozen=True, gc=False):
 
 
 class Weight(msgspec.Struct, frozen=True, gc=False):
-    """What a session weighs: its own entries, the messages among them, the bytes of all of them, and how many blobs no
-    other session refers to.
+    """What a session weighs: its own entries, the messages among them, the bytes of all of them,
+    and how many blobs no other session refers to.
     """
 
     entries: int
@@ -160,11 +170,15 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     head: int | None = None
     """Refused `moved` unless this is the head."""
     position: int | None = None
-    """Refused `moved` unless the last chunk of the running turn has this position; with none, the one it began at."""
+    """Refused `moved` unless the last chunk of the running turn has this position; with none, the
+    one it began at.
+    """
     ended_too: bool = False
     """A late outcome may still be stored in an ended session; all else is refused, `ended`."""
     event: tuple[str, str] | None = None
-    """(scope, event id): refused `accepted` when it is known, else noted with the draft at `event_draft`."""
+    """(scope, event id): refused `accepted` when it is known, else noted with the draft at
+    `event_draft`.
+    """
     event_draft: int = 0
     open: Opening | None = None
     start: Start | None = None
@@ -187,18 +201,22 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     unbase: bool = False
     """Loads begin with the first entry again."""
     fleeting: bool = False
-    """Need not survive a power cut, and costs no sync: a lease that is renewed, whose holder would be gone too."""
+    """Need not survive a power cut, and costs no sync: a lease that is renewed, whose holder would
+    be gone too.
+    """
     erase: tuple[tuple[int, bytes], ...] | None = None
-    """Seqs and notes: these entries keep this note and no body, and nothing else of the session is left but its place
-    in the store. It is refused all writes from then on, `ended`, but for another erasure and for what is laid down.
+    """Seqs and notes: these entries keep this note and no body, and nothing else of the session is
+    left but its place in the store. It is refused all writes from then on, `ended`, but for another
+    erasure and for what is laid down.
     """
     forget_events: bool = False
     """Goes with `erase`: the events that were accepted in this session are not known any more."""
     blank: tuple[tuple[int, bytes], ...] = ()
     """The same for these entries alone: the rest of the session stays as it is."""
     lay: Laid | None = None
-    """The session stands so from now on, its log being what it was and this write's drafts, whose turns are given. Goes
-    with the guards `head` and `idle`: what is laid down continues what is there, and nothing that runs is undone.
+    """The session stands so from now on, its log being what it was and this write's drafts, whose
+    turns are given. Goes with the guards `head` and `idle`: what is laid down continues what is
+    there, and nothing that runs is undone.
     """
 
 
@@ -206,8 +224,9 @@ Commit = tuple[Write, ...]
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it started,
-    `position` that of its chunk; all of the last write."""
+    """A commit that is durable. `seq` is that of its first draft, `turn` the number of the turn it
+    started, `position` that of its chunk; all of the last write.
+    """
 
     seq: int = 0
     turn: int = 0
@@ -215,7 +234,9 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A commit that was not done, and why; `detail` names what stood in the way (an event's first acceptance)."""
+    """A commit that was not done, and why; `detail` names what stood in the way (an event's first
+    acceptance).
+    """
 
     why: Refusal
     session: str
@@ -234,8 +255,8 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """What an engine knows of a session. `lease_left_s` is by the engine's clock, as far as that can tell; None when no
-    turn is running.
+    """What an engine knows of a session. `lease_left_s` is by the engine's clock, as far as that
+    can tell; None when no turn is running.
     """
 
     id: str
@@ -281,8 +302,9 @@ class Ticket(Protocol):
         ...
 
     def then(self, callback: Callable[["Ticket"], Any]) -> None:
-        """Calls back, from any thread, when `result` would not wait; in a close race twice. The last callback given
-        counts. What it gives back, if anything, is called after the whole batch was answered, once for equal ones.
+        """Calls back, from any thread, when `result` would not wait; in a close race twice. The
+        last callback given counts. What it gives back, if anything, is called after the whole batch
+        was answered, once for equal ones.
         """
         ...
 
@@ -292,18 +314,22 @@ class Engine(Protocol):
 
     where: str
     read_only: bool
-    """Whether it was opened only to be read: every write raises `ReadOnlyStore`, and nothing is made or changed."""
+    """Whether it was opened only to be read: every write raises `ReadOnlyStore`, and nothing is
+    made or changed.
+    """
     look_s: float
     """How long a watcher may go without looking by itself."""
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at once cost one
-        sync.
+        """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at
+        once cost one sync.
         """
         ...
 
     def submit(self, commit: Commit) -> Ticket:
-        """The same for one commit, without waiting. Commits submitted by one caller are done in their order."""
+        """The same for one commit, without waiting. Commits submitted by one caller are done in
+        their order.
+        """
         ...
 
     def state(self, session: str) -> SessionState | None:
@@ -318,15 +344,20 @@ class Engine(Protocol):
         """Sessions of this tenant whose ids begin so."""
         ...
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
-        """A page of the log, in order; without `bodies`, messages come without their payloads. A page whose bodies come
-        to `PAGE_BYTES_MAX` ends there.
+    def entries(
+        self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
+    ) -> list[Entry]:
+        """A page of the log, in order; without `bodies`, messages come without their payloads. A
+        page whose bodies come to `PAGE_BYTES_MAX` ends there.
         """
         ...
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
-        """The first of their own entries of each of these sessions, so many of each; without `bodies` as above. A
-        session is left out if its entries would make the whole larger than `PAGE_BYTES_MAX`.
+    def beginnings(
+        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
+    ) -> dict[str, list[Entry]]:
+        """The first of their own entries of each of these sessions, so many of each; without
+        `bodies` as above. A session is left out if its entries would make the whole larger than
+        `PAGE_BYTES_MAX`.
         """
         ...
 
@@ -345,14 +376,17 @@ class Engine(Protocol):
     def outbox(
         self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
     ) -> list[OwedReply]:
-        """A page of the replies that are owed, oldest first, a session's in the order of its turns. If `free`, without
-        those that a sender has now.
+        """A page of the replies that are owed, oldest first, a session's in the order of its turns.
+        If `free`, without those that a sender has now.
         """
         ...
 
-    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
-        """A page of what waits in all inboxes, oldest first. `after` names the one to go on from: its id, which
-        begins with its time, its session and its seq. A page whose bodies come to `PAGE_BYTES_MAX` ends there.
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
+        """A page of what waits in all inboxes, oldest first. `after` names the one to go on from:
+        its id, which begins with its time, its session and its seq. A page whose bodies come to
+        `PAGE_BYTES_MAX` ends there.
         """
         ...
 
@@ -377,8 +411,8 @@ class Engine(Protocol):
         before: tuple[int, str] | None = None,
         limit: int = 50,
     ) -> list[SessionState]:
-        """Sessions by `active_at`, newest first, of one key or in one state if asked. `before` is the active_at and the
-        id of the one to go on from.
+        """Sessions by `active_at`, newest first, of one key or in one state if asked. `before` is
+        the active_at and the id of the one to go on from.
         """
         ...
 
@@ -391,12 +425,14 @@ class Engine(Protocol):
         ...
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        """A page of all events that were accepted, whosever they are, in the order of their names."""
+        """A page of all events that were accepted, whosever they are, in the order of
+        their names.
+        """
         ...
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
-        """The sessions of this tenant that share the past of one of these, oldest first: their own children, not those
-        that their children have.
+        """The sessions of this tenant that share the past of one of these, oldest first: their own
+        children, not those that their children have.
         """
         ...
 
@@ -405,25 +441,29 @@ class Engine(Protocol):
         ...
 
     def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
-        """The newest messages that answer, newest first; complete as of the call. What it needs for that is derived
-        from the log and never stands in the way of a write (I-17).
+        """The newest messages that answer, newest first; complete as of the call. What it needs for
+        that is derived from the log and never stands in the way of a write (I-17).
         """
         ...
 
     def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
-        """The sessions in which messages answer, those with the newest ones first; at most so many."""
+        """The sessions in which messages answer, those with the newest ones first; at
+        most so many.
+        """
         ...
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back, from any thread, soon after a commit to this session by this process; returns how to stop. It
-        never blocks. An engine may tell of commits of other processes too; where it does not, or can't for a while, a
-        watcher looks by itself every `look_s`. A call is a hint: there may be one too many.
+        """Calls back, from any thread, soon after a commit to this session by this process; returns
+        how to stop. It never blocks. An engine may tell of commits of other processes too; where it
+        does not, or can't for a while, a watcher looks by itself every `look_s`. A call is a hint:
+        there may be one too many.
         """
         ...
 
     def scrub(self) -> None:
-        """Finishes what an erasure left undone, if one was killed before its end or somebody stood in its way: then its
-        words are in no entry any more, and may still be in bytes of the store. Raises when that can't be done yet.
+        """Finishes what an erasure left undone, if one was killed before its end or somebody stood
+        in its way: then its words are in no entry any more, and may still be in bytes of the store.
+        Raises when that can't be done yet.
         """
         ...
 
@@ -432,7 +472,9 @@ class Engine(Protocol):
         ...
 
     def check(self) -> list[Problem]:
-        """All that is wrong with the store. It writes nothing, and goes on after what it finds (I-18)."""
+        """All that is wrong with the store. It writes nothing, and goes on after what it finds
+        (I-18).
+        """
         ...
 
     def backup(self, to: str) -> Backup:

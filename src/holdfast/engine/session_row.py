@@ -1,11 +1,12 @@
-"""What a write does to its session's own row: the state machine of turns, the same for every engine.
+"""What a write does to its session's own row: the state machine of turns, the same for every
+engine.
 
     idle ── start ──▶ running ── finish, close ──▶ idle, ended
                          │ ▲
                          └─┘ seize: the fence rises, the turn goes on until its seizer has settled it
 
-An engine calls `advance` with the row as it stands and the write that its guards have let through, and stores what
-comes back in its own way. Nothing here knows a clock or a database.
+An engine calls `advance` with the row as it stands and the write that its guards have let through,
+and stores what comes back in its own way. Nothing here knows a clock or a database.
 """
 
 from typing import NamedTuple, Protocol
@@ -34,8 +35,9 @@ class Row(Protocol):
 
 
 class Advanced(NamedTuple):
-    """The row after a write. `leased_s` is how long the lease is given for from now on, None if it stays as it was;
-    `left` whether the turn that was running is over, and with it its lease, its holder and what its journal holds.
+    """The row after a write. `leased_s` is how long the lease is given for from now on, None if it
+    stays as it was; `left` whether the turn that was running is over, and with it its lease, its
+    holder and what its journal holds.
     """
 
     ended: int
@@ -49,7 +51,9 @@ class Advanced(NamedTuple):
 
 
 def advances(write: Write) -> bool:
-    """Whether the write changes more of its session's row than its head. A plain append does not."""
+    """Whether the write changes more of its session's row than its head. A plain append
+    does not.
+    """
     return bool(
         write.start
         or write.seize
@@ -63,7 +67,9 @@ def advances(write: Write) -> bool:
 
 
 def advance(row: Row, write: Write, position: int) -> Advanced:
-    """The row after this write; `position` is where the journal stands, which is where a new turn's words begin."""
+    """The row after this write; `position` is where the journal stands, which is where a new turn's
+    words begin.
+    """
     ended, turn, fence = row.ended, row.turn, row.fence
     base, journal, active_at = row.base, row.journal, row.active_at
     leased_s = None
@@ -88,4 +94,6 @@ def advance(row: Row, write: Write, position: int) -> Advanced:
     if write.lay is not None:
         fence, base, active_at = write.lay.fence, write.lay.base, write.lay.active_at
         ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
-    return Advanced(ended, turn, fence, base, journal, active_at, leased_s, write.finish or write.close)
+    return Advanced(
+        ended, turn, fence, base, journal, active_at, leased_s, write.finish or write.close
+    )

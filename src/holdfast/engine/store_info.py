@@ -1,4 +1,6 @@
-"""What can be said of a store as a whole: its size, what is wrong with it, and that it was copied."""
+"""What can be said of a store as a whole: its size, what is wrong with it, and that it
+was copied.
+"""
 
 import msgspec
 
@@ -9,10 +11,11 @@ PROBLEMS_MAX = 1000
 class StoreInfo(msgspec.Struct, frozen=True):
     """What is in a store and how large it is, told without reading it through.
 
-    `sessions` and `entries` are exact, unless the numbers are `estimated`: a large store on a server is not counted,
-    its statistics tell. `free_pages` are used again before the file grows; `log_pages` wait in the log to be brought
-    into the database. `active_at` is the time of the last entry, None in an empty store; `file_system` is None where
-    the system does not tell. `replication` is what a server says of its standbys, None for a file.
+    `sessions` and `entries` are exact, unless the numbers are `estimated`: a large store on a
+    server is not counted, its statistics tell. `free_pages` are used again before the file grows;
+    `log_pages` wait in the log to be brought into the database. `active_at` is the time of the last
+    entry, None in an empty store; `file_system` is None where the system does not tell.
+    `replication` is what a server says of its standbys, None for a file.
     """
 
     where: str
@@ -35,8 +38,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong with a store: where, what, which invariant it breaks, and what to do. `rule` is its
-    stable name; `session` that of its session, if it has one.
+    """Something that is wrong with a store: where, what, which invariant it breaks, and what to do.
+    `rule` is its stable name; `session` that of its session, if it has one.
     """
 
     rule: str
@@ -52,7 +55,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A backup that was made and verified: where it is, its size, and how many sessions and entries are in it."""
+    """A backup that was made and verified: where it is, its size, and how many sessions and entries
+    are in it.
+    """
 
     path: str
     bytes: int

@@ -13,7 +13,8 @@ class Watchers:
     """Callbacks by session. A wake-up is a hint: whoever gets one looks for itself."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # whoever is dropped in there stops watching, on the same thread
+        # whoever is dropped in there stops watching, on the same thread
+        self._lock = threading.RLock()
         self._callbacks: dict[str, dict[object, Callback]] = {}
 
     def add(self, session: str, callback: Callback) -> Callable[[], None]:
@@ -22,7 +23,8 @@ class Watchers:
         with self._lock:
             watchers = self._callbacks.setdefault(session, {})
             watchers[token] = callback
-            self._callbacks[session] = watchers  # the last one before may have been dropped just now
+            # the last one before may have been dropped just now
+            self._callbacks[session] = watchers
 
         def stop() -> None:
             with self._lock:
@@ -46,13 +48,19 @@ class Watchers:
     def wake_those(self, sessions: Iterable[str]) -> None:
         """Tells those who watch one of these sessions."""
         with self._lock:
-            callbacks = [callback for session in sessions for callback in self._callbacks.get(session, {}).values()]
+            callbacks = [
+                callback
+                for session in sessions
+                for callback in self._callbacks.get(session, {}).values()
+            ]
         for callback in callbacks:
             tell(callback)
 
 
 def tell(callback: Callable[[], Any]) -> Any:
-    """Calls back. What the other side does wrong must not stop the writer: it is logged, and the work goes on."""
+    """Calls back. What the other side does wrong must not stop the writer: it is logged, and the
+    work goes on.
+    """
     try:
         return callback()
     except Exception:

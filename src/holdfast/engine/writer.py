@@ -4,13 +4,15 @@
                  ▲                                                                       │
                  └────────── meanwhile the next batch gathers by itself ◄────────────────┘
 
-There is no linger: while a transaction is being synced, the next commits queue up, so batches grow with the load and
-are of one when there is none. A commit is answered after its transaction is durable, never before (I-3), and followers
-are woken after the answers. Housekeeping (WAL checkpoints, old journal generations) runs after the answers too, on
-the same thread, so that it can never make a finished commit look failed.
+There is no linger: while a transaction is being synced, the next commits queue up, so batches grow
+with the load and are of one when there is none. A commit is answered after its transaction is
+durable, never before (I-3), and followers are woken after the answers. Housekeeping (WAL
+checkpoints, old journal generations) runs after the answers too, on the same thread, so that it can
+never make a finished commit look failed.
 
-The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its ticket: with a lock
-when it is a thread, with a callback when it is an event loop; either way it is one hop.
+The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its
+ticket: with a lock when it is a thread, with a callback when it is an event loop; either way it is
+one hop.
 """
 
 import threading
@@ -40,10 +42,12 @@ class WriterTicket:
         if self._answer is None:
             gate = threading.Lock()
             gate.acquire()
-            # The waker is set before the answer is looked at, and the writer answers before it looks for a waker:
-            # one of the two sees the other.
+            # The waker is set before the answer is looked at, and the writer answers before it
+            # looks for a waker: one of the two sees the other.
             self._wake = gate.release
-            if self._answer is None and not gate.acquire(timeout=-1 if timeout is None else timeout):
+            if self._answer is None and not gate.acquire(
+                timeout=-1 if timeout is None else timeout
+            ):
                 raise TimeoutError
         answer = self._answer
         if isinstance(answer, BaseException):
@@ -66,15 +70,20 @@ class WriterTicket:
                 signal()
 
     def answer(self, answer: Outcome | BaseException) -> Any:
-        """Answers, and wakes who waits. What the waker gives back is to be called once, after the whole batch."""
+        """Answers, and wakes who waits. What the waker gives back is to be called once, after the
+        whole batch.
+        """
         self._answer = answer
         wake = self._wake
-        self._wake = None  # it knows this ticket: whoever waited for it would live until the garbage is collected
+        # it knows this ticket: whoever waited for it would live until the garbage is collected
+        self._wake = None
         return tell(wake) if wake is not None else None
 
 
 class Later:
-    """An answer that is given later, by another thread: what it waits for must not hold up the others."""
+    """An answer that is given later, by another thread: what it waits for must not hold up the
+    others.
+    """
 
     def __init__(self) -> None:
         self._gate = threading.Lock()
@@ -112,14 +121,18 @@ class Writer:
         self._queue: SimpleQueue[WriterTicket | None] = SimpleQueue()
         self._gate = threading.RLock()  # what is dropped in there may submit, too
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"holdfast-writer {where}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"holdfast-writer {where}", daemon=True
+        )
         self._thread.start()
 
     def submit(self, commit: Commit) -> WriterTicket:
         ticket = WriterTicket(commit)
         with self._gate:  # a commit that came in behind the closing would wait for ever
             if self._closed:
-                raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+                raise StoreUnavailable(
+                    where=self._where, problem="it was closed", remedy="Open it again"
+                )
             self._queue.put(ticket)
         return ticket
 
@@ -164,7 +177,9 @@ class Writer:
         commits = [ticket.commit for ticket in batch]
         try:
             answers: Sequence[Any] = self._apply(commits)
-        except BaseException as error:  # a fault of ours must reach every caller, or they would wait for ever
+        except (
+            BaseException
+        ) as error:  # a fault of ours must reach every caller, or they would wait for ever
             answers = [error] * len(batch)
         signals = set()
         for ticket, answer in zip(batch, answers, strict=True):

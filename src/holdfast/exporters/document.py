@@ -1,4 +1,6 @@
-"""A session as a document for people, piece by piece: what stands in it, in which order, whatever it is written in."""
+"""A session as a document for people, piece by piece: what stands in it, in which order, whatever
+it is written in.
+"""
 
 from collections.abc import Iterator
 
@@ -75,10 +77,14 @@ def document(session: holdfast.Session) -> Iterator[Piece]:
     pending = outline.pending
     if pending:
         yield Heading(2, "Inbox")
-        yield from _section(Section(None, pending), outline, read_messages(session, pending), answered)
+        yield from _section(
+            Section(None, pending), outline, read_messages(session, pending), answered
+        )
 
 
-def _section(section: Section, outline: Outline, messages: Messages, answered: set[str]) -> Iterator[Piece]:
+def _section(
+    section: Section, outline: Outline, messages: Messages, answered: set[str]
+) -> Iterator[Piece]:
     if section.turn is not None:
         why = section.turn.error or section.turn.reason or ""
         end = f"{section.turn.end or 'running'}{': ' if why else ''}"
@@ -88,16 +94,22 @@ def _section(section: Section, outline: Outline, messages: Messages, answered: s
         if seen.id in outline.covers:
             stands_for = units.many(len(outline.covered(seen.id)), "message")
             yield Paragraph(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
-        elif seen.id not in answered or any(not isinstance(part, Result) for part in messages[seen.id].parts):
+        elif seen.id not in answered or any(
+            not isinstance(part, Result) for part in messages[seen.id].parts
+        ):
             yield from _message(seen, outline, messages, is_answer=seen.id in answered)
 
 
-def _message(seen: StoredMessage, outline: Outline, messages: Messages, *, is_answer: bool) -> Iterator[Piece]:
+def _message(
+    seen: StoredMessage, outline: Outline, messages: Messages, *, is_answer: bool
+) -> Iterator[Piece]:
     message = messages[seen.id]
     marks = [message.state] if message.state in MARKED else []
     marks += ["late"] if message.late else []
     marks += [VIEWS[outline.view(seen)]] if message.state != "erased" else []
-    heading = " · ".join([f"{seen.seq} {message.role}", *(MARKED.get(mark, mark) for mark in marks if mark)])
+    heading = " · ".join(
+        [f"{seen.seq} {message.role}", *(MARKED.get(mark, mark) for mark in marks if mark)]
+    )
     yield Heading(3, heading, message.role)
     calls = iter(outline.calls.get(seen.id, ()))
     for part in message.parts if message.state != "erased" else ():
@@ -107,8 +119,16 @@ def _message(seen: StoredMessage, outline: Outline, messages: Messages, *, is_an
             call = next(calls, None)
             state = CALL_STATES[call.state] if call is not None else "never whole"
             yield Paragraph(units.call(part), f"Call, {state}")
-            outcome = messages.get(call.outcome) if call is not None and call.outcome is not None else None
-            said = [each for each in outcome.parts if isinstance(each, Result)] if outcome is not None else []
+            outcome = (
+                messages.get(call.outcome)
+                if call is not None and call.outcome is not None
+                else None
+            )
+            said = (
+                [each for each in outcome.parts if isinstance(each, Result)]
+                if outcome is not None
+                else []
+            )
             for result in [each for each in said if each.call_id == part.id][:1]:
                 yield Paragraph(result.content, "Outcome")
         elif not isinstance(part, Result):

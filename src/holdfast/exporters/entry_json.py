@@ -2,7 +2,8 @@
 
     {"seq": 5, "kind": "message", "turn": 1, "id": "0199…", "at": 1763186281000, "note": {…}, "body": {…}}
 
-`note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost in the telling.
+`note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost
+in the telling.
 """
 
 from typing import Any
@@ -26,7 +27,15 @@ class EntryRecord(msgspec.Struct):
 
 def record(entry: Entry) -> EntryRecord:
     """The entry for programs."""
-    return EntryRecord(entry.seq, entry.kind, entry.turn, entry.id.hex(), entry.at, _raw(entry.note), _raw(entry.body))
+    return EntryRecord(
+        entry.seq,
+        entry.kind,
+        entry.turn,
+        entry.id.hex(),
+        entry.at,
+        _raw(entry.note),
+        _raw(entry.body),
+    )
 
 
 def _raw(stored: bytes) -> msgspec.Raw | None:
@@ -47,7 +56,13 @@ def encoded(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What the standard library's encoder does not know: our values, and JSON that is encoded already."""
+    """What the standard library's encoder does not know: our values, and JSON that is encoded
+    already.
+    """
     import json
 
-    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else msgspec.structs.asdict(value)
+    return (
+        json.loads(bytes(value))
+        if isinstance(value, msgspec.Raw)
+        else msgspec.structs.asdict(value)
+    )

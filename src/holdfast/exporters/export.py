@@ -32,5 +32,9 @@ def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
             yield line.encode() + b"\n"
     else:
         context = session.context(format)
-        system = {"system": context.instructions} if format == "anthropic" and context.instructions else {}
+        system = (
+            {"system": context.instructions}
+            if format == "anthropic" and context.instructions
+            else {}
+        )
         yield encoded({**system, REQUESTS[format]: list(context)}) + b"\n"

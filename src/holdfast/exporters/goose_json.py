@@ -1,7 +1,7 @@
 """A session as the JSON that `goose session import` takes.
 
-What the model sees is what goose's model will see; all else that was said stands beside it for readers alone, as goose
-keeps what it has summed up.
+What the model sees is what goose's model will see; all else that was said stands beside it for
+readers alone, as goose keeps what it has summed up.
 """
 
 from collections.abc import Iterator
@@ -27,15 +27,27 @@ def goose_json(session: holdfast.Session) -> dict[str, Any]:
     told = {message.id: message for message in session.transcript()}
     first = next(iter(told.values()), None)
     about = first.labels.get("story", {}) if first is not None else {}
-    columns = about["facts"] if about.get("kind") == "goose" and isinstance(about.get("facts"), dict) else {}
-    name = {"name": " ".join(info.title.split())[:NAME_MAX] or f"Session {info.id[:8]}", "working_dir": "."}
+    columns = (
+        about["facts"]
+        if about.get("kind") == "goose" and isinstance(about.get("facts"), dict)
+        else {}
+    )
+    name = {
+        "name": " ".join(info.title.split())[:NAME_MAX] or f"Session {info.id[:8]}",
+        "working_dir": ".",
+    }
     rows = tuple(_row(number, payload) for number, payload in enumerate(_spoken(session, told), 1))
-    return export_of(GooseCase(GooseSession(info.id, "database", info.id, {**name, **columns}), rows))
+    return export_of(
+        GooseCase(GooseSession(info.id, "database", info.id, {**name, **columns}), rows)
+    )
 
 
-def _spoken(session: holdfast.Session, told: dict[str, holdfast.Message]) -> Iterator[dict[str, Any]]:
-    """All messages in order: those that the model sees in goose's words, the others before what came after them. goose
-    reads by the time of a message, so none is earlier than the one before it.
+def _spoken(
+    session: holdfast.Session, told: dict[str, holdfast.Message]
+) -> Iterator[dict[str, Any]]:
+    """All messages in order: those that the model sees in goose's words, the others before what
+    came after them. goose reads by the time of a message, so none is earlier than the one before
+    it.
     """
     clock = 0
     for payload in _ordered(session, told):
@@ -44,11 +56,15 @@ def _spoken(session: holdfast.Session, told: dict[str, holdfast.Message]) -> Ite
         yield {**payload, "created": clock}
 
 
-def _ordered(session: holdfast.Session, told: dict[str, holdfast.Message]) -> Iterator[dict[str, Any]]:
+def _ordered(
+    session: holdfast.Session, told: dict[str, holdfast.Message]
+) -> Iterator[dict[str, Any]]:
     shown, seen = _shown(session), set[str]()
     for _, ids in shown:
         seen.update(ids)
-    aside = [message for message in told.values() if message.id not in seen and message.state != "erased"]
+    aside = [
+        message for message in told.values() if message.id not in seen and message.state != "erased"
+    ]
     summaries: list[dict[str, Any]] = []
     for payload, ids in shown:
         seqs = [told[id].seq for id in ids if id in told]
@@ -79,10 +95,19 @@ def _aside(message: holdfast.Message) -> dict[str, Any]:
     hidden = {"userVisible": True, "agentVisible": False}
     if message.format == "goose" and isinstance(message.payload, dict):
         metadata = message.payload.get("metadata")
-        return {**message.payload, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **hidden}}
+        return {
+            **message.payload,
+            "metadata": {**(metadata if isinstance(metadata, dict) else {}), **hidden},
+        }
     role = "assistant" if message.role == "assistant" else "user"
     content = [{"type": "text", "text": _worded(part)} for part in message.parts]
-    return {"id": message.id, "role": role, "created": message.at // 1000, "content": content, "metadata": hidden}
+    return {
+        "id": message.id,
+        "role": role,
+        "created": message.at // 1000,
+        "content": content,
+        "metadata": hidden,
+    }
 
 
 def _worded(part: Part) -> str:
@@ -100,6 +125,12 @@ def _row(number: int, payload: dict[str, Any]) -> GooseRow:
     rest = {name: value for name, value in payload.items() if name not in known}
     created = payload.get("created")
     return GooseRow(
-        number=number, place="", message_id=payload.get("id"), role=payload["role"], content=payload["content"],
-        created=created if isinstance(created, int) else None, metadata=metadata, rest=rest,
-    )  # fmt: skip
+        number=number,
+        place="",
+        message_id=payload.get("id"),
+        role=payload["role"],
+        content=payload["content"],
+        created=created if isinstance(created, int) else None,
+        metadata=metadata,
+        rest=rest,
+    )

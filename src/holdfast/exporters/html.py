@@ -1,7 +1,7 @@
 """A session as an HTML document for people.
 
-Everything that was said is escaped and stands as text; nothing in it is taken for markup (I-20). The document runs
-nothing and loads nothing, and says so to the browser.
+Everything that was said is escaped and stands as text; nothing in it is taken for markup (I-20).
+The document runs nothing and loads nothing, and says so to the browser.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,9 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
             case Title(text):
                 yield _HEAD.format(title=_safe(text)) + f"<h1>{_safe(text)}</h1>"
             case Fact(name, text):
-                yield ("" if listing else "<ul>\n") + f"<li>{_safe(name)}: <code>{_safe(one_line(text))}</code></li>"
+                yield (
+                    "" if listing else "<ul>\n"
+                ) + f"<li>{_safe(name)}: <code>{_safe(one_line(text))}</code></li>"
                 listing = True
             case Heading(level, text, role):
                 whose = f' class="{role}"' if role in ROLES else ""
@@ -61,7 +63,9 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
                 code = f"<code>{_safe(one_line(quoted))}</code>" if quoted else ""
                 yield f"<p>{_safe(text)}{code}</p>"
             case Paragraph(text, title):
-                yield (f"<h4>{_safe(title)}</h4>\n" if title else "") + f"<pre>\n{_safe(text)}</pre>"
+                yield (
+                    f"<h4>{_safe(title)}</h4>\n" if title else ""
+                ) + f"<pre>\n{_safe(text)}</pre>"
     yield ("</ul>\n" if listing else "") + "</body>\n</html>"
 
 

@@ -1,7 +1,7 @@
 """A session as a Markdown document for people.
 
-What was said stands in fenced blocks, whose fences are longer than any run of backticks in it: no renderer takes it for
-markup or HTML (I-20), and code in it stays as it was.
+What was said stands in fenced blocks, whose fences are longer than any run of backticks in it: no
+renderer takes it for markup or HTML (I-20), and code in it stays as it was.
 """
 
 import re

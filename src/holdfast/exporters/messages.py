@@ -55,7 +55,12 @@ def _read_all(
     session: holdfast.Session, outline: Outline, sections: list[Section]
 ) -> Iterator[tuple[Section, Messages]]:
     wanted = {seen.id: seen for section in sections for seen in section.messages}
-    outcomes = [call.outcome for id in wanted for call in outline.calls.get(id, ()) if call.outcome is not None]
+    outcomes = [
+        call.outcome
+        for id in wanted
+        for call in outline.calls.get(id, ())
+        if call.outcome is not None
+    ]
     far = [outline.found(id) for id in outcomes if id not in wanted]
     messages = read_messages(session, wanted.values())
     for seen in far:  # an outcome that came late, in another turn

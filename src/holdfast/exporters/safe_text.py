@@ -1,9 +1,10 @@
 """Stored text made harmless for a terminal, and measured for it (I-20).
 
-What an agent or a user wrote must not move the reader's cursor, set the clipboard or hide behind a change of direction.
-So whatever steers a terminal or the order of letters is shown as a visible sign: control characters as their pictures
-(ESC is ␛), the rest by number (`\\x9b`, `\\u202e`). Line breaks and tabs stay. One character becomes one sign without a
-look at its neighbours, so text may come in pieces.
+What an agent or a user wrote must not move the reader's cursor, set the clipboard or hide behind a
+change of direction. So whatever steers a terminal or the order of letters is shown as a visible
+sign: control characters as their pictures (ESC is ␛), the rest by number (`\\x9b`, `\\u202e`). Line
+breaks and tabs stay. One character becomes one sign without a look at its neighbours, so text may
+come in pieces.
 """
 
 import re
@@ -36,7 +37,9 @@ def _sign(found: re.Match[str]) -> str:
 
 
 def escaped(json: str) -> str:
-    """JSON text with the same characters written as JSON escapes: they can only stand inside its strings."""
+    """JSON text with the same characters written as JSON escapes: they can only stand inside its
+    strings.
+    """
     if json.isascii() and json.isprintable():
         return json
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
@@ -78,9 +81,15 @@ def _fitting(text: str, start: int, width: int) -> int:
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """The lines of this text, broken between words where they are wider than `width`; never, without one."""
+    """The lines of this text, broken between words where they are wider than `width`; never,
+    without one.
+    """
     lines = text.split("\n")
-    return lines if width is None else [piece for line in lines for piece in _broken(line.expandtabs(4), width)]
+    return (
+        lines
+        if width is None
+        else [piece for line in lines for piece in _broken(line.expandtabs(4), width)]
+    )
 
 
 def _broken(line: str, width: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""A session as one object for programs: the fields that sessions, turns, messages and calls have in the library."""
+"""A session as one object for programs: the fields that sessions, turns, messages and calls have in
+the library.
+"""
 
 from typing import Any
 
@@ -30,7 +32,9 @@ def session_json(
         "turns": [turn for turn in session.turns() if turn.number in numbers],
         "messages": [_message(messages[seen.id], seen, outline) for seen in said],
         "calls": [call for seen in said for call in outline.calls.get(seen.id, ())],
-        "summaries": [_summary(messages[seen.id], outline) for seen in wanted if seen.id in outline.covers],
+        "summaries": [
+            _summary(messages[seen.id], outline) for seen in wanted if seen.id in outline.covers
+        ],
         "pending": [_message(messages[seen.id], seen, outline) for seen in pending],
         "erased": outline.erased,
     }
@@ -39,7 +43,12 @@ def session_json(
 def _message(message: Message, seen: StoredMessage, outline: Outline) -> dict[str, Any]:
     view = outline.view(seen)
     state = "pending" if view == "waiting" else message.state
-    return {**_fields(message, MESSAGE), "state": state, "labels": outline.labels(seen.id), "view": view}
+    return {
+        **_fields(message, MESSAGE),
+        "state": state,
+        "labels": outline.labels(seen.id),
+        "view": view,
+    }
 
 
 def _summary(message: Message, outline: Outline) -> dict[str, Any]:

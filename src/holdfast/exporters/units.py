@@ -1,4 +1,6 @@
-"""How small things are worded for people: times, calls, sizes, the parts of a message that are not words."""
+"""How small things are worded for people: times, calls, sizes, the parts of a message that are not
+words.
+"""
 
 import json
 from datetime import datetime
@@ -25,7 +27,9 @@ VIEWS = {
     "rewound": "rewound: the model does not see it",
     "left out": "left out: a list that was recorded has dropped it",
 }
-"""Why the model does not see a message, for people; nothing is said of those that it sees, or will."""
+"""Why the model does not see a message, for people; nothing is said of those that it
+sees, or will.
+"""
 
 
 def moment(at: int) -> str:
@@ -85,7 +89,9 @@ def call(part: Call) -> str:
         return f"{part.name}({part.arguments})"
     if not isinstance(arguments, dict):
         return f"{part.name}({part.arguments})"
-    return f"{part.name}({', '.join(f'{name}={_value(value)}' for name, value in arguments.items())})"
+    return (
+        f"{part.name}({', '.join(f'{name}={_value(value)}' for name, value in arguments.items())})"
+    )
 
 
 def _value(value: Any) -> str:

@@ -1,1 +1,3 @@
-"""How others shape a message: payload to message and back, chunks to message; one file for each format."""
+"""How others shape a message: payload to message and back, chunks to message; one file for each
+format.
+"""

@@ -1,7 +1,8 @@
 """A message being put together: the fold of deltas that every streamed format shares.
 
-A format's assembly adds `take`, which reads its provider's chunks, and `_payload`, which words the parts so
-far. Whether the deltas come from a live stream or from the journal, the message is the same (I-5, I-6).
+A format's assembly adds `take`, which reads its provider's chunks, and `_payload`, which words the
+parts so far. Whether the deltas come from a live stream or from the journal, the message is the
+same (I-5, I-6).
 """
 
 from collections.abc import Sequence
@@ -83,5 +84,7 @@ class Assembling:
 def counts(**numbers: Any) -> dict[str, int]:
     """The counts a provider gave; those it left out stay unknown."""
     return {
-        name: number for name, number in numbers.items() if isinstance(number, int) and not isinstance(number, bool)
+        name: number
+        for name, number in numbers.items()
+        if isinstance(number, int) and not isinstance(number, bool)
     }

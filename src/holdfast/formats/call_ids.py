@@ -1,7 +1,7 @@
 """Call ids and function names that a provider accepts (FAULTS E4, E12).
 
-The log keeps ids as they were said. In a request the first use of an id keeps it; later ones become `id-2`, `id-3`, …
-so that every process gives out the same names.
+The log keeps ids as they were said. In a request the first use of an id keeps it; later ones become
+`id-2`, `id-3`, … so that every process gives out the same names.
 """
 
 import re
@@ -15,7 +15,9 @@ def function_name(name: str, *, length_max: int = 64) -> str:
 
 
 class CallNames:
-    """Gives out call ids, each once. `used` is shared with whoever goes on shaping the same dialogue."""
+    """Gives out call ids, each once. `used` is shared with whoever goes on shaping the same
+    dialogue.
+    """
 
     def __init__(self, used: set[str], *, length_max: int, strict: bool = False) -> None:
         self._used = used

@@ -1,7 +1,8 @@
 """What a format is: how one provider or framework shapes a message.
 
-A format reads payloads into neutral parts, shapes a repaired dialogue into payloads, and assembles a streamed message
-from its chunks. Formats are stateless; an `Assembly` holds the state of one stream.
+A format reads payloads into neutral parts, shapes a repaired dialogue into payloads, and assembles
+a streamed message from its chunks. Formats are stateless; an `Assembly` holds the state of one
+stream.
 """
 
 from collections.abc import Sequence
@@ -25,25 +26,32 @@ class Format(Protocol):
         ...
 
     def note(self, payload: Payload) -> MessageNote:
-        """What the log notes beside this payload; `InvalidMessage` when it isn't a message of this format."""
+        """What the log notes beside this payload; `InvalidMessage` when it isn't a message of this
+        format.
+        """
         ...
 
     def read(self, payload: Payload) -> list[Piece]:
-        """The payload as neutral parts, each with its own raw block. Never raises for a payload that was noted."""
+        """The payload as neutral parts, each with its own raw block. Never raises for a payload
+        that was noted.
+        """
         ...
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         """Steps as payloads, each with the ids of the stored messages it shows.
 
-        Shaping can be done in pieces, cut where `repair.may_cut` allows it: `used` carries the call ids given out so
-        far and is added to, `first` tells whether these are the first steps of the dialogue. `goes_on`: the model is to
-        go on with the last message, if that is its own, so it is sent as it was left.
+        Shaping can be done in pieces, cut where `repair.may_cut` allows it: `used` carries the call
+        ids given out so far and is added to, `first` tells whether these are the first steps of the
+        dialogue. `goes_on`: the model is to go on with the last message, if that is its own, so it
+        is sent as it was left.
         """
         ...
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        """The finished list: instructions put where the format wants them, a last message of the model's, which it is
-        to go on with, in a shape that the provider takes there.
+        """The finished list: instructions put where the format wants them, a last message of the
+        model's, which it is to go on with, in a shape that the provider takes there.
         """
         ...
 
@@ -56,7 +64,9 @@ class Assembly(Protocol):
     """A message being put together from a stream."""
 
     def take(self, chunk: Any) -> list[Delta]:
-        """A provider chunk, as a dict or as an SDK object, as deltas. Does not change the assembly's message."""
+        """A provider chunk, as a dict or as an SDK object, as deltas. Does not change the
+        assembly's message.
+        """
         ...
 
     def fold(self, deltas: Sequence[Delta]) -> None:

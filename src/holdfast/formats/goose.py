@@ -1,15 +1,27 @@
 """`goose`: messages as the agent goose stores and exports them.
 
-A payload is `{"id", "role", "created", "content", "metadata"}`; content is a list of blocks tagged by `type`. Calls
-are blocks of the assistant, results blocks of user messages, and there is no place for instructions. Blocks that only
-goose's own screens show, and those of releases to come, are carried as they are.
+A payload is `{"id", "role", "created", "content", "metadata"}`; content is a list of blocks tagged
+by `type`. Calls are blocks of the assistant, results blocks of user messages, and there is no place
+for instructions. Blocks that only goose's own screens show, and those of releases to come, are
+carried as they are.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from holdfast.domain.chunk import Delta
-from holdfast.domain.message import Call, Image, MessageNote, Other, Part, Payload, Result, Role, Text, Thinking
+from holdfast.domain.message import (
+    Call,
+    Image,
+    MessageNote,
+    Other,
+    Part,
+    Payload,
+    Result,
+    Role,
+    Text,
+    Thinking,
+)
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.errors import InvalidMessage
 from holdfast.formats.assembling import Assembling, counts
@@ -35,7 +47,9 @@ class Goose:
         return {"role": role, "content": [{"type": "text", "text": text}]}
 
     def note(self, payload: Payload) -> MessageNote:
-        """Stores of goose hold odd roles, which goose skips; they are taken for the user's: then they can be kept."""
+        """Stores of goose hold odd roles, which goose skips; they are taken for the user's: then
+        they can be kept.
+        """
         if not isinstance(payload, dict) or not isinstance(payload.get("role"), str):
             raise InvalidMessage(problem="a message of goose is a dict with a `role`", place="role")
         content = payload.get("content")
@@ -52,7 +66,9 @@ class Goose:
         speaks = payload["role"] == "assistant"
         return [Piece(_part(block, speaks=speaks), block) for block in payload["content"]]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         return dialogue(steps, GooseWriter(self._read_any, used))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -80,12 +96,18 @@ def _part(block: Any, *, speaks: bool) -> Part:
 
 
 def _call(block: dict[str, Any]) -> Call:
-    """A call that the model worded wrongly is kept in goose as its error; it has an id and is answered like others."""
+    """A call that the model worded wrongly is kept in goose as its error; it has an id and is
+    answered like others.
+    """
     call = block.get("toolCall")
     value = call.get("value") if isinstance(call, dict) else None
     value = value if isinstance(value, dict) else {}
     arguments = value.get("arguments")
-    return Call(_text(block.get("id")), _text(value.get("name")), dumped({} if arguments is None else arguments))
+    return Call(
+        _text(block.get("id")),
+        _text(value.get("name")),
+        dumped({} if arguments is None else arguments),
+    )
 
 
 def _result(block: dict[str, Any]) -> Result:
@@ -96,14 +118,20 @@ def _result(block: dict[str, Any]) -> Result:
         return Result(call_id, _text(result["error"]) or "error", error=True)
     value = result.get("value")
     if isinstance(value, dict):
-        return Result(call_id, _result_text(value.get("content")), error=value.get("isError") is True)
+        return Result(
+            call_id, _result_text(value.get("content")), error=value.get("isError") is True
+        )
     return Result(call_id, _result_text(value))
 
 
 def _result_text(content: Any) -> str:
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
     return "\n".join(
-        _text(block.get("text")) if block.get("type") == "text" else f"[{_text(block.get('type')) or 'block'}]"
+        _text(block.get("text"))
+        if block.get("type") == "text"
+        else f"[{_text(block.get('type')) or 'block'}]"
         for block in blocks
     )
 
@@ -113,8 +141,8 @@ def _text(value: Any) -> str:
 
 
 class GooseAssembly(Assembling):
-    """A message put together from the events of goose's stream: each `Message` carries more blocks of one message, and
-    texts that follow each other are one text.
+    """A message put together from the events of goose's stream: each `Message` carries more blocks
+    of one message, and texts that follow each other are one text.
     """
 
     def __init__(self, format: Goose) -> None:
@@ -145,7 +173,9 @@ class GooseAssembly(Assembling):
             blocks.append(self._parts[index] if text is None else {"type": "text", "text": text})
         if not blocks:
             return None
-        identity: dict[str, Any] = {key: self._meta[key] for key in ("id", "created", "metadata") if key in self._meta}
+        identity: dict[str, Any] = {
+            key: self._meta[key] for key in ("id", "created", "metadata") if key in self._meta
+        }
         return {**identity, "role": "assistant", "content": blocks}
 
     def _note(self, payload: Payload) -> MessageNote:
@@ -153,7 +183,9 @@ class GooseAssembly(Assembling):
 
 
 def _facts(message: dict[str, Any]) -> list[Delta]:
-    facts = {key: message[key] for key in ("id", "created", "metadata") if message.get(key) is not None}
+    facts = {
+        key: message[key] for key in ("id", "created", "metadata") if message.get(key) is not None
+    }
     metadata = facts.get("metadata")
     usage = metadata.get("usage") if isinstance(metadata, dict) else None
     if isinstance(usage, dict):

@@ -1,4 +1,6 @@
-"""How a dialogue is worded for goose: each message a record of its own, results on the user's side."""
+"""How a dialogue is worded for goose: each message a record of its own, results on the
+user's side.
+"""
 
 import re
 from collections import deque
@@ -20,7 +22,9 @@ Block = dict[str, Any]
 
 
 class GooseWriter:
-    """Writes one dialogue. goose joins neighbours by itself before it asks a model, so they stay as they are here."""
+    """Writes one dialogue. goose joins neighbours by itself before it asks a model, so they stay as
+    they are here.
+    """
 
     name = NAME
     sides: dict[str, str | None] = {"user": None, "assistant": None, "tool": None, "system": None}
@@ -32,7 +36,11 @@ class GooseWriter:
 
     def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
         own = format_of(step) == NAME
-        blocks = [block for piece in pieces_of(step, self._read) if (block := self._block(piece, step.role, own=own))]
+        blocks = [
+            block
+            for piece in pieces_of(step, self._read)
+            if (block := self._block(piece, step.role, own=own))
+        ]
         if not any(block["type"] not in ("thinking", "redactedThinking") for block in blocks):
             return None
         role = "assistant" if step.role == "assistant" else "user"
@@ -43,13 +51,21 @@ class GooseWriter:
 
     def _block(self, piece: Piece, role: str, *, own: bool) -> Block | None:
         part = piece.part
-        raw = piece.raw if own and isinstance(piece.raw, dict) and isinstance(piece.raw.get("type"), str) else None
+        raw = (
+            piece.raw
+            if own and isinstance(piece.raw, dict) and isinstance(piece.raw.get("type"), str)
+            else None
+        )
         if isinstance(part, Call):
             given = self._names.give(part.id)
             self._pending.append(given)
             return {**(raw or _request(part)), "id": given}
         if isinstance(part, Result):
-            return {**(raw or _response(part)), "id": self._pending.popleft()} if role == "tool" else None
+            return (
+                {**(raw or _response(part)), "id": self._pending.popleft()}
+                if role == "tool"
+                else None
+            )
         if isinstance(part, Text | Refusal):
             return None if is_blank(part.text) else raw or {"type": "text", "text": part.text}
         if raw is not None and raw["type"] not in _PAIRED:
@@ -78,11 +94,18 @@ def _request(call: Call) -> Block:
         arguments = msgspec.json.decode(call.arguments)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         arguments = {"arguments": call.arguments} if call.arguments else {}
-    value = {"name": call.name, "arguments": arguments if isinstance(arguments, dict) else {"value": arguments}}
+    value = {
+        "name": call.name,
+        "arguments": arguments if isinstance(arguments, dict) else {"value": arguments},
+    }
     return {"type": "toolRequest", "id": call.id, "toolCall": {"status": "success", "value": value}}
 
 
 def _response(result: Result) -> Block:
     text = NO_OUTPUT if is_blank(result.content) else result.content
     value = {"content": [{"type": "text", "text": text}], "isError": result.error}
-    return {"type": "toolResponse", "id": result.call_id, "toolResult": {"status": "success", "value": value}}
+    return {
+        "type": "toolResponse",
+        "id": result.call_id,
+        "toolResult": {"status": "success", "value": value},
+    }

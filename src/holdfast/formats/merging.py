@@ -1,7 +1,9 @@
-"""How pieces of something that no format knows grow together: keys of a delta that a provider sends beyond its API.
+"""How pieces of something that no format knows grow together: keys of a delta that a provider sends
+beyond its API.
 
-Streams bring values in pieces. Words are joined, objects merged key by key, and items of a list that carry an `index`
-grow at that index; what names or counts something is replaced by its latest value.
+Streams bring values in pieces. Words are joined, objects merged key by key, and items of a list
+that carry an `index` grow at that index; what names or counts something is replaced by its latest
+value.
 """
 
 from typing import Any
@@ -42,7 +44,11 @@ def _place_of(item: Any, items: list[Any]) -> int | None:
                 return place
         return None
     last = items[-1] if items else None
-    is_text = item.keys() == {"type", "text"} and isinstance(last, dict) and last.keys() == {"type", "text"}
+    is_text = (
+        item.keys() == {"type", "text"}
+        and isinstance(last, dict)
+        and last.keys() == {"type", "text"}
+    )
     return len(items) - 1 if is_text and last["type"] == item["type"] else None  # type: ignore[index]
 
 

@@ -1,7 +1,8 @@
-"""`holdfast`: the neutral format, for messages that no provider shaped and readers that know no provider.
+"""`holdfast`: the neutral format, for messages that no provider shaped and readers that know no
+provider.
 
-A payload is `{"role": …, "parts": […]}`; the parts are those of `domain/message`, tagged by `type`. A streamed
-message's chunks are deltas.
+A payload is `{"role": …, "parts": […]}`; the parts are those of `domain/message`, tagged by `type`.
+A streamed message's chunks are deltas.
 """
 
 from collections import deque
@@ -31,10 +32,23 @@ from holdfast.formats.assembling import Assembling
 from holdfast.formats.call_ids import CallNames, function_name
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.notes import check_block, check_role, is_words, note_of
-from holdfast.formats.shaping import NO_OUTPUT, dialogue, format_of, is_blank, pieces_of, public, stand_in
+from holdfast.formats.shaping import (
+    NO_OUTPUT,
+    dialogue,
+    format_of,
+    is_blank,
+    pieces_of,
+    public,
+    stand_in,
+)
 
 NAME = "holdfast"
-_ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 _KEYS = frozenset({"role", "parts"})
 
 
@@ -65,7 +79,9 @@ class Neutral:
         assert isinstance(payload, dict)
         return [Piece(_part(part), part) for part in payload["parts"]]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         return dialogue(steps, _NeutralWriter(self._read_any, used))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -88,7 +104,12 @@ class _NeutralWriter:
     """Writes one dialogue."""
 
     name = NAME
-    sides: dict[str, str | None] = {"user": "user", "assistant": "assistant", "tool": None, "system": None}
+    sides: dict[str, str | None] = {
+        "user": "user",
+        "assistant": "assistant",
+        "tool": None,
+        "system": None,
+    }
 
     def __init__(self, read: Read, used: set[str]) -> None:
         self._read = read
@@ -100,7 +121,9 @@ class _NeutralWriter:
         own = format_of(step) == NAME
         parts = [part for piece in pieces if (part := self._part(piece, step.role, own=own))]
         if step.role == "assistant" and not any(part["type"] != "thinking" for part in parts):
-            parts.extend({"type": "text", "text": stand_in(piece)} for piece in pieces if _is_foreign(piece))
+            parts.extend(
+                {"type": "text", "text": stand_in(piece)} for piece in pieces if _is_foreign(piece)
+            )
         if not parts:
             return None
         base = public(thaw(step.source.body)) if step.source is not None and own else {}
@@ -111,7 +134,9 @@ class _NeutralWriter:
 
     def _part(self, piece: Piece, role: Role, *, own: bool) -> dict[str, Any] | None:
         part = piece.part
-        raw: dict[str, Any] = piece.raw if own and piece.raw is not None else msgspec.to_builtins(part)
+        raw: dict[str, Any] = (
+            piece.raw if own and piece.raw is not None else msgspec.to_builtins(part)
+        )
         if isinstance(part, Text | Refusal):
             return None if is_blank(part.text) else raw
         if isinstance(part, Call):
@@ -123,7 +148,11 @@ class _NeutralWriter:
             return {**raw, "call_id": self._pending.popleft(), "content": content}
         if own or (isinstance(part, Image) and role == "user"):
             return raw
-        return {"type": "text", "text": stand_in(piece)} if _is_foreign(piece) and role != "assistant" else None
+        return (
+            {"type": "text", "text": stand_in(piece)}
+            if _is_foreign(piece) and role != "assistant"
+            else None
+        )
 
 
 def _is_foreign(piece: Piece) -> bool:
@@ -153,7 +182,11 @@ class NeutralAssembly(Assembling):
                 parts.append(msgspec.to_builtins(words(grown)))
         call = self._calls.get(index)
         if call is not None:
-            parts.append(msgspec.to_builtins(Call(call["id"], call["name"], self._joined(index, "arguments") or "")))
+            parts.append(
+                msgspec.to_builtins(
+                    Call(call["id"], call["name"], self._joined(index, "arguments") or "")
+                )
+            )
         return parts
 
     def _note(self, payload: Payload) -> MessageNote:

@@ -1,4 +1,6 @@
-"""The note beside a payload, made from its pieces: the same reading that repair and shaping use later."""
+"""The note beside a payload, made from its pieces: the same reading that repair and shaping use
+later.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,17 +24,23 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
     if answers and len(answers) == len(pieces):
         role = "tool"
     failed = bool(results) and all(result.error for result in results)
-    return MessageNote(role=role, format=name, plain=False, calls=calls, answers=answers, failed=failed)
+    return MessageNote(
+        role=role, format=name, plain=False, calls=calls, answers=answers, failed=failed
+    )
 
 
 def check_role(payload: Any, roles: dict[str, Role]) -> Role:
     """The message's role in Holdfast's words."""
     if not isinstance(payload, dict):
-        raise InvalidMessage(problem=f"a message is a dict, not a {type(payload).__name__}", place="the message")
+        raise InvalidMessage(
+            problem=f"a message is a dict, not a {type(payload).__name__}", place="the message"
+        )
     said = payload.get("role")
     role = roles.get(said) if isinstance(said, str) else None
     if role is None:
-        raise InvalidMessage(problem=f"{shown(said)} is not one of the roles {', '.join(roles)}", place="role")
+        raise InvalidMessage(
+            problem=f"{shown(said)} is not one of the roles {', '.join(roles)}", place="role"
+        )
     return role
 
 
@@ -42,7 +50,9 @@ def check_content(content: Any, place: str = "content") -> None:
         for index, block in enumerate(content):
             check_block(block, f"{place}[{index}]")
     elif content is not None and not isinstance(content, str):
-        raise InvalidMessage(problem=f"content is text or a list, not a {type(content).__name__}", place=place)
+        raise InvalidMessage(
+            problem=f"content is text or a list, not a {type(content).__name__}", place=place
+        )
 
 
 def check_block(block: Any, place: str) -> None:

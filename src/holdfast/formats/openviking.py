@@ -1,8 +1,9 @@
 """`openviking`: messages as OpenViking's session files hold them, one JSON object each.
 
-A payload is `{"id": …, "role": …, "parts": […], "created_at": …}`; lines of older releases have `content`, a text, in
-the place of `parts`. A tool's call and its result are one part: it is read as both. A user's line that is nothing but
-such parts only carries them; what is called there the agent has called.
+A payload is `{"id": …, "role": …, "parts": […], "created_at": …}`; lines of older releases have
+`content`, a text, in the place of `parts`. A tool's call and its result are one part: it is read as
+both. A user's line that is nothing but such parts only carries them; what is called there the agent
+has called.
 """
 
 from collections import deque
@@ -33,7 +34,12 @@ from holdfast.formats.shaping import dumped, format_of, is_blank, is_json, piece
 from holdfast.formats.text import TextAssembly
 
 NAME = "openviking"
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "assistant"}
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "tool": "assistant",
+}
 _OPEN = ("pending", "running")
 
 
@@ -53,7 +59,9 @@ class OpenViking:
         assert isinstance(payload, dict)
         parts = payload.get("parts")
         if not isinstance(parts, list) and not isinstance(payload.get("content"), str):
-            raise InvalidMessage(problem="a line has a list of `parts`, or a text as `content`", place="parts")
+            raise InvalidMessage(
+                problem="a line has a list of `parts`, or a text as `content`", place="parts"
+            )
         if role != "system" and _is_plain(payload):
             return MessageNote(role=role, format=NAME)
         return note_of(NAME, "assistant" if _carries_tools(payload) else role, self.read(payload))
@@ -66,7 +74,9 @@ class OpenViking:
         calls = payload.get("role") in ("assistant", "tool") or _carries_tools(payload)
         return [piece for part in parts for piece in _pieces(part, calls=calls)]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         return _OpenVikingWriter(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -110,7 +120,9 @@ def _pieces(part: Any, *, calls: bool) -> list[Piece]:
 
 def _tool(part: dict[str, Any]) -> list[Piece]:
     call_id, arguments = _text(part.get("tool_id")), part.get("tool_input")
-    call = Call(call_id, _text(part.get("tool_name")), dumped({} if arguments is None else arguments))
+    call = Call(
+        call_id, _text(part.get("tool_name")), dumped({} if arguments is None else arguments)
+    )
     status = part.get("tool_status")
     if status in _OPEN or (status is None and part.get("tool_output") is None):
         return [Piece(call, part)]
@@ -178,16 +190,28 @@ class _OpenVikingWriter:
             return None if is_blank(part.text) else {"type": "text", "text": part.text}
         if isinstance(part, Image):
             return {"type": "image_url", "image_url": {"url": part.url}}
-        return None if isinstance(part, Thinking | Result) else {"type": "text", "text": stand_in(piece)}
+        return (
+            None
+            if isinstance(part, Thinking | Result)
+            else {"type": "text", "text": stand_in(piece)}
+        )
 
     def _call(self, call: Call) -> dict[str, Any]:
         given = self._names.give(call.id)
         said = msgspec.json.decode(call.arguments) if is_json(call.arguments) else call.arguments
-        return {"type": "tool", "tool_id": given, "tool_name": call.name, "tool_input": said, "tool_status": "pending"}
+        return {
+            "type": "tool",
+            "tool_id": given,
+            "tool_name": call.name,
+            "tool_input": said,
+            "tool_status": "pending",
+        }
 
     def _answer(self, step: Step) -> None:
         place, made = self._open.popleft()
-        [piece] = [piece for piece in pieces_of(step, self._read) if isinstance(piece.part, Result)][:1]
+        [piece] = [
+            piece for piece in pieces_of(step, self._read) if isinstance(piece.part, Result)
+        ][:1]
         assert isinstance(piece.part, Result)
         status = "error" if piece.part.error else "completed"
         made.update(tool_status=status, tool_output=piece.part.content)

@@ -1,4 +1,6 @@
-"""The formats there are, by name. Each is loaded when it is first asked for: most programs use one."""
+"""The formats there are, by name. Each is loaded when it is first asked for: most
+programs use one.
+"""
 
 from importlib import import_module
 
@@ -27,7 +29,9 @@ def get(name: str) -> Format:
     found = _formats.get(name)
     if found is None:
         if name not in _OWN:
-            raise InvalidMessage(problem=f"`{name}` is not a format; known are {', '.join(known())}", place="format")
+            raise InvalidMessage(
+                problem=f"`{name}` is not a format; known are {', '.join(known())}", place="format"
+            )
         module, kind = _OWN[name]
         found = _formats[name] = getattr(import_module(module), kind)(read)
     return found
@@ -54,5 +58,8 @@ def read(format_name: str, body: bytes) -> list[Piece]:
     if not isinstance(payload, dict | list):
         raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is not a message")
     if not is_known(format_name):
-        raise Damaged(where="a payload", problem=f"`{format_name[:40]}` is not a format that this release knows")
+        raise Damaged(
+            where="a payload",
+            problem=f"`{format_name[:40]}` is not a format that this release knows",
+        )
     return get(format_name).read(payload)

@@ -11,22 +11,30 @@ _TEXT = frozenset({str})
 
 
 def plain(value: Any) -> Any:
-    """The value with every SDK object in it dumped as the API said it, and everything else of exactly JSON's types;
-    what is of those comes back as it is. An object that is neither is left to be refused when it is frozen; one that
-    can't even be looked at is refused here.
+    """The value with every SDK object in it dumped as the API said it, and everything else of
+    exactly JSON's types; what is of those comes back as it is. An object that is neither is left to
+    be refused when it is frozen; one that can't even be looked at is refused here.
     """
     try:
         return value if is_flat(value) else _plain(value, 0)
     except HoldfastError:
         raise
-    except Exception as error:  # raised by code of the caller's, or because another thread changes the value
+    except (
+        Exception
+    ) as error:  # raised by code of the caller's, or because another thread changes the value
         problem = f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
         raise InvalidMessage(problem=problem, place="the message") from error
 
 
 def is_flat(value: Any) -> bool:
-    """Whether this is a dict of nothing but JSON's own scalars, as most messages are: there is nothing to look into."""
-    return type(value) is dict and _SCALARS.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value))
+    """Whether this is a dict of nothing but JSON's own scalars, as most messages are: there is
+    nothing to look into.
+    """
+    return (
+        type(value) is dict
+        and _SCALARS.issuperset(map(type, value.values()))
+        and _TEXT.issuperset(map(type, value))
+    )
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -48,7 +56,8 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     data = exact(dump(mode="json", exclude_unset=True, by_alias=True, warnings=False))
     if isinstance(data, dict) and "role" in data:
-        # Clients fill in `tool_calls: null` and the like, which the same API refuses when the message is sent back.
+        # Clients fill in `tool_calls: null` and the like, which the same API refuses when the
+        # message is sent back.
         return {key: item for key, item in data.items() if item is not None or key == "content"}
     return data
 
@@ -65,7 +74,10 @@ def _dict(value: dict[Any, Any], kind: type, depth: int) -> dict[Any, Any]:
                 changed[key] = other
     if is_exact:
         return {**value, **changed} if changed else value
-    return {exact(key) if isinstance(key, str) else key: changed.get(key, item) for key, item in dict.items(value)}
+    return {
+        exact(key) if isinstance(key, str) else key: changed.get(key, item)
+        for key, item in dict.items(value)
+    }
 
 
 def _is_same(one: list[Any], other: list[Any]) -> bool:

@@ -1,4 +1,5 @@
-"""What formats do alike when they shape a dialogue: pass plain payloads on, merge neighbours of one side.
+"""What formats do alike when they shape a dialogue: pass plain payloads on, merge neighbours of one
+side.
 
 A format brings a `DialogueWriter`, made anew for each shaping; `dialogue` walks the steps with it.
 """
@@ -18,13 +19,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 class DialogueWriter(Protocol):
-    """Writes steps in one format. `sides` tells which roles merge with their neighbours, and as what."""
+    """Writes steps in one format. `sides` tells which roles merge with their neighbours, and as
+    what.
+    """
 
     name: str
     sides: dict[str, str | None]
 
     def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
-        """The payload of a step, None when this format has nothing to show; `joined`: it continues the last payload."""
+        """The payload of a step, None when this format has nothing to show; `joined`: it continues
+        the last payload.
+        """
         ...
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
@@ -68,8 +73,8 @@ def dialogue(steps: Sequence[Step], writer: DialogueWriter) -> list[Shaped]:
 
 
 def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
-    """Whether these messages, in format `name`, are plain and take turns, the user first: shaping would change
-    nothing.
+    """Whether these messages, in format `name`, are plain and take turns, the user first: shaping
+    would change nothing.
     """
     expected = "user"
     for message in messages:
@@ -117,7 +122,9 @@ def public(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def spoken_text(pieces: Sequence[Piece], *, refusals: bool = True) -> str:
-    """The words of an assistant's pieces. Neighbouring text blocks are one text cut up; others are paragraphs."""
+    """The words of an assistant's pieces. Neighbouring text blocks are one text cut up; others are
+    paragraphs.
+    """
     paragraphs = [""]
     for piece in pieces:
         part = piece.part
@@ -129,7 +136,9 @@ def spoken_text(pieces: Sequence[Piece], *, refusals: bool = True) -> str:
 
 
 def stand_ins(pieces: Sequence[Piece]) -> str:
-    """Words for an assistant message of which a format can express nothing: dropped, it would let roles clash."""
+    """Words for an assistant message of which a format can express nothing: dropped, it would let
+    roles clash.
+    """
     return " ".join(stand_in(piece) for piece in pieces if isinstance(piece.part, Image | Other))
 
 
@@ -148,8 +157,8 @@ def is_json(text: str) -> bool:
 
 
 def whole_arguments(said: Any) -> str:
-    """Arguments as a provider takes them back: what was said, where that is JSON. Half an object, as an answer that was
-    cut off at its limit leaves it, is handed on in words.
+    """Arguments as a provider takes them back: what was said, where that is JSON. Half an object,
+    as an answer that was cut off at its limit leaves it, is handed on in words.
     """
     if not isinstance(said, str):
         return dumped(said) if isinstance(said, dict | list) else "{}"

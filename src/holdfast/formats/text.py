@@ -1,4 +1,5 @@
-"""`text`: a stream of plain words, stored as an assistant message of the format the caller works in.
+"""`text`: a stream of plain words, stored as an assistant message of the format the caller works
+in.
 
 Words carry no mark of their end; whoever reads the stream folds `END` when its iterator has ended.
 """
@@ -27,7 +28,10 @@ class TextAssembly:
     def take(self, chunk: Any) -> list[Delta]:
         if type(chunk) is not str:
             if not issubclass(type(chunk), str):
-                problem = f"a text stream has strings, not a {type(chunk).__name__}; name the stream's format"
+                problem = (
+                    f"a text stream has strings, not a {type(chunk).__name__}; name the "
+                    "stream's format"
+                )
                 raise InvalidMessage(problem=problem, place="the chunk")
             chunk = str.__str__(chunk)
         return [("text", 0, chunk)] if chunk else []

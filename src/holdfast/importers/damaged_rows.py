@@ -1,13 +1,15 @@
 """Every row of a table that SQLite can find, in a file that may be damaged.
 
-A pass over a table ends at the first page that can't be read. The walk goes on behind it: it asks for one id after the
-other until a row is found, and lets the pass go on from there. It asks for `rowid >= id`, which reads the page where
-that row would lie; `rowid > id - 1` would read the page before it. Where `NEAR` ids in a row give nothing, the steps
-are doubled until something can be read, and the stretch is halved until its end is known.
+A pass over a table ends at the first page that can't be read. The walk goes on behind it: it asks
+for one id after the other until a row is found, and lets the pass go on from there. It asks for
+`rowid >= id`, which reads the page where that row would lie; `rowid > id - 1` would read the page
+before it. Where `NEAR` ids in a row give nothing, the steps are doubled until something can be
+read, and the stretch is halved until its end is known.
 
-A damaged page may also hold ids that are out of order, so that a pass leaps over rows that can be found by their ids.
-So once there was any trouble, the ids that were passed over are asked for too. All this work is bounded: what was not
-looked at because of a limit is told, as is every stretch of ids that can't be read.
+A damaged page may also hold ids that are out of order, so that a pass leaps over rows that can be
+found by their ids. So once there was any trouble, the ids that were passed over are asked for too.
+All this work is bounded: what was not looked at because of a limit is told, as is every stretch of
+ids that can't be read.
 """
 
 from array import array
@@ -39,7 +41,9 @@ class Lost(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Ids between which nothing can be read, the first and the last of them; None: from the first row, to the end."""
+    """Ids between which nothing can be read, the first and the last of them; None: from the first
+    row, to the end.
+    """
 
     first: int | None
     last: int | None
@@ -47,12 +51,23 @@ class Gap(NamedTuple):
 
 
 class Walk:
-    """One walk over a table. `wanted` are expressions of its columns; gaps are handed to `on_gap` as they are met."""
+    """One walk over a table. `wanted` are expressions of its columns; gaps are handed to `on_gap`
+    as they are met.
+    """
 
     def __init__(
-        self, connection: apsw.Connection, table: str, wanted: Sequence[str], on_gap: Callable[[Gap], None]
+        self,
+        connection: apsw.Connection,
+        table: str,
+        wanted: Sequence[str],
+        on_gap: Callable[[Gap], None],
     ) -> None:
-        self._connection, self._table, self._wanted, self._on_gap = connection, table, wanted, on_gap
+        self._connection, self._table, self._wanted, self._on_gap = (
+            connection,
+            table,
+            wanted,
+            on_gap,
+        )
         place = f"FROM {quoted(table)} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
         self._pass = f"SELECT {', '.join(('rowid', *wanted))} {place}"
         self._seek = f"SELECT rowid {place} LIMIT 1"
@@ -64,8 +79,8 @@ class Walk:
         self.why_not = ""
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Rows, each with its rowid first; in the order of the ids, but for those of a damaged page that the pass leapt
-        over: they come last.
+        """Rows, each with its rowid first; in the order of the ids, but for those of a damaged page
+        that the pass leapt over: they come last.
         """
         yield from self._onwards(_LOWEST, _HIGHEST)
         if self._troubled and self._met:
@@ -133,7 +148,9 @@ class Walk:
             self._report(at, following - 1, _NOT_TRIED)
 
     def _next(self, at: int, last: int, trouble: BaseException | None) -> int | None:
-        """The first id from this one on whose row can be found; None when there is none. Tells what can't be read."""
+        """The first id from this one on whose row can be found; None when there is none. Tells what
+        can't be read.
+        """
         first = self.found(at)
         if isinstance(trouble, _OF_A_VALUE) and first is not None and first >= at:
             return first if first <= last else None
@@ -150,7 +167,11 @@ class Walk:
     def _far(self, at: int, last: int, run: int | None) -> int | None:
         """As `_next`, where no row is near: in steps that grow."""
         bad, step = at - 1, 1
-        while (good := bad + step) <= last and (found := self.found(good)) is not None and found < good:
+        while (
+            (good := bad + step) <= last
+            and (found := self.found(good)) is not None
+            and found < good
+        ):
             bad, step = good, step * 2
         if good > last:
             self.report_run(run, None if last == _HIGHEST else last, self.why_not)
@@ -165,7 +186,9 @@ class Walk:
         return found if found is not None and good <= found <= last else None
 
     def found(self, id: int) -> int | None:
-        """The first id from this one on; None when there is none; one below it when that can't be read."""
+        """The first id from this one on; None when there is none; one below it when that can't be
+        read.
+        """
         self._asked += 1
         try:
             rows: list[Any] = self._connection.execute(self._seek, (id,)).fetchall()
@@ -181,10 +204,18 @@ class Walk:
         if first is not None:
             self._report(first if self._met else None, last, problem, at=first)
 
-    def _report(self, first: int | None, last: int | None, problem: str, *, at: int | None = None) -> None:
+    def _report(
+        self, first: int | None, last: int | None, problem: str, *, at: int | None = None
+    ) -> None:
         self._gaps += 1
         if self._gaps > GAPS_MAX:
-            self._on_gap(Gap(first, None, f"more than {GAPS_MAX} stretches of it can't be read: the rest was left"))
+            self._on_gap(
+                Gap(
+                    first,
+                    None,
+                    f"more than {GAPS_MAX} stretches of it can't be read: the rest was left",
+                )
+            )
             return
         if at is not None:
             self._unread[at] = _HIGHEST - 1 if last is None else last
@@ -192,8 +223,9 @@ class Walk:
 
 
 class _Search:
-    """Ids that are asked for one after the other. Stretches that can't be read are told once their end is known; so are
-    ids that were said to be followed by a row far ahead, when one is found before it.
+    """Ids that are asked for one after the other. Stretches that can't be read are told once their
+    end is known; so are ids that were said to be followed by a row far ahead, when one is found
+    before it.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -227,13 +259,17 @@ class _Search:
         self.run = None
 
 
-def row_at(connection: apsw.Connection, table: str, rowid: int, wanted: Sequence[str]) -> list[Any] | None:
-    """The values of one row; None when it isn't there. A text that is not UTF-8 comes as bytes, and a value that can't
-    be read as `Lost`: each costs itself alone.
+def row_at(
+    connection: apsw.Connection, table: str, rowid: int, wanted: Sequence[str]
+) -> list[Any] | None:
+    """The values of one row; None when it isn't there. A text that is not UTF-8 comes as bytes, and
+    a value that can't be read as `Lost`: each costs itself alone.
     """
     place = f"FROM {quoted(table)} WHERE rowid = ?"
     try:
-        rows: list[Any] = connection.execute(f"SELECT {', '.join(('1', *wanted))} {place}", (rowid,)).fetchall()
+        rows: list[Any] = connection.execute(
+            f"SELECT {', '.join(('1', *wanted))} {place}", (rowid,)
+        ).fetchall()
         return list(rows[0][1:]) if rows else None
     except TROUBLE:
         values = [_cell(connection, expression, place, rowid) for expression in wanted]
@@ -243,17 +279,29 @@ def row_at(connection: apsw.Connection, table: str, rowid: int, wanted: Sequence
 def _cell(connection: apsw.Connection, expression: str, place: str, rowid: int) -> Any:
     try:
         try:
-            rows: list[Any] = connection.execute(f"SELECT {expression} {place}", (rowid,)).fetchall()
+            rows: list[Any] = connection.execute(
+                f"SELECT {expression} {place}", (rowid,)
+            ).fetchall()
         except UnicodeDecodeError:
-            rows = connection.execute(f"SELECT CAST({expression} AS BLOB) {place}", (rowid,)).fetchall()
+            rows = connection.execute(
+                f"SELECT CAST({expression} AS BLOB) {place}", (rowid,)
+            ).fetchall()
     except TROUBLE as error:
         return Lost(reason(error))
     return rows[0][0] if rows else Lost("it is not there")
 
 
 def named(value: Any) -> str:
-    """A name for what stands where an id should: text as it is; bytes, which may not be text, as SQL writes them."""
-    return value if isinstance(value, str) else f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
+    """A name for what stands where an id should: text as it is; bytes, which may not be text, as
+    SQL writes them.
+    """
+    return (
+        value
+        if isinstance(value, str)
+        else f"x'{value.hex()}'"
+        if isinstance(value, bytes)
+        else str(value)
+    )
 
 
 def quoted(name: str) -> str:

@@ -1,7 +1,9 @@
-"""Files that no reader knows, and that look like a store which was damaged: they are named, not passed over.
+"""Files that no reader knows, and that look like a store which was damaged: they are named, not
+passed over.
 
-A file may be anybody's. It counts as a damaged store if it begins as SQLite's files do and can't be opened, or if it is
-called as stores are and its beginning is what a crash, a cut or another program leaves of one.
+A file may be anybody's. It counts as a damaged store if it begins as SQLite's files do and can't be
+opened, or if it is called as stores are and its beginning is what a crash, a cut or another program
+leaves of one.
 """
 
 import os
@@ -23,8 +25,8 @@ _FRACTIONS = slice(21, 24)
 
 
 def damage_at(path: str | os.PathLike[str]) -> str | None:
-    """What is wrong with a file that no reader knows; None when it is nobody's store, as far as can be seen. An empty
-    file is none: SQLite makes such files itself.
+    """What is wrong with a file that no reader knows; None when it is nobody's store, as far as can
+    be seen. An empty file is none: SQLite makes such files itself.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -39,7 +41,11 @@ def damage_at(path: str | os.PathLike[str]) -> str | None:
     if os.fspath(path).endswith(DATABASES):
         return _hurt_header(start)
     if os.fspath(path).endswith(TEXTS) and b"\0" in start:
-        return "There are zeros where words should be." if start.strip(b"\0") else "It begins with nothing but zeros."
+        return (
+            "There are zeros where words should be."
+            if start.strip(b"\0")
+            else "It begins with nothing but zeros."
+        )
     return None
 
 

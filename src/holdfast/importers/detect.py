@@ -1,4 +1,6 @@
-"""Which foreign stores there are, and which of them a path is: told by what is in it, never by its name."""
+"""Which foreign stores there are, and which of them a path is: told by what is in it, never by its
+name.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -47,9 +49,10 @@ def source_of(path: str | os.PathLike[str]) -> str:
 
 
 def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
-    """The stores that a path means, each with its kind: the one that it is; or, of a folder, all that are in it and in
-    the folders below, of whatever kind. Sessions that are folders make one store together, whose path is the folder
-    that was given, whatever else is in it. A file that looks like a damaged store is of kind `UNKNOWN`.
+    """The stores that a path means, each with its kind: the one that it is; or, of a folder, all
+    that are in it and in the folders below, of whatever kind. Sessions that are folders make one
+    store together, whose path is the folder that was given, whatever else is in it. A file that
+    looks like a damaged store is of kind `UNKNOWN`.
     """
     if not os.path.isdir(path):
         kind = kind_of(path)
@@ -65,8 +68,9 @@ def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
 
 
 def _walked(folder: str) -> Iterator[Path]:
-    """The folders that are sessions, and the files that may be stores, in a folder and in those below it; in an order
-    that does not change. Links are not followed: a tree means what lies in it.
+    """The folders that are sessions, and the files that may be stores, in a folder and in those
+    below it; in an order that does not change. Links are not followed: a tree means what lies in
+    it.
     """
     for where, below, names in os.walk(folder):
         if _reader(TREE).is_session(Path(where)):
@@ -79,7 +83,9 @@ def _walked(folder: str) -> Iterator[Path]:
 
 
 def parts_of(kind: str, path: str | os.PathLike[str]) -> list[Path]:
-    """What of a path belongs to the store of this kind that is there: of a folder, the sessions in it."""
+    """What of a path belongs to the store of this kind that is there: of a folder, the sessions in
+    it.
+    """
     return (list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []) or [Path(path)]
 
 

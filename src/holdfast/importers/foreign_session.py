@@ -1,9 +1,10 @@
 """A story: a session as somebody else kept it, in Holdfast's words.
 
-Every reader of a foreign store tells stories; whoever brings sessions over, exports or heals them needs to know no
-other shape. A story's lines stand in the order in which they happened. Each has an origin, its identity in the store it
-comes from, which must be the same whenever that store is read again, however much it has grown: that is how a session
-is brought over twice and comes in once. Payloads are carried as they were found.
+Every reader of a foreign store tells stories; whoever brings sessions over, exports or heals them
+needs to know no other shape. A story's lines stand in the order in which they happened. Each has an
+origin, its identity in the store it comes from, which must be the same whenever that store is read
+again, however much it has grown: that is how a session is brought over twice and comes in once.
+Payloads are carried as they were found.
 """
 
 from collections.abc import Iterable
@@ -17,14 +18,15 @@ HIDDEN = {"visible_to_model": False}
 """The label of what is kept for readers and not shown to the model."""
 
 Lineage = Literal["continues", "branch", "delegate"]
-"""How a story follows from its parent: its history went on here after a compaction, was copied up to a point, or gave
-this one a task.
+"""How a story follows from its parent: its history went on here after a compaction, was copied up
+to a point, or gave this one a task.
 """
 
 
 class ForeignMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something somebody said. `at` is in milliseconds, None where the store does not tell. `labels` say what the store
-    or a healer knows of it: `visible_to_model`, `incomplete`, `recovered` and the like.
+    """Something somebody said. `at` is in milliseconds, None where the store does not tell.
+    `labels` say what the store or a healer knows of it: `visible_to_model`, `incomplete`,
+    `recovered` and the like.
     """
 
     origin: str
@@ -39,9 +41,10 @@ class ForeignMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compaction: from here on `text` stands for all that came before, but for the lines with the origins `keeps`.
-    The model sees it first and then those lines; or all of them in the order of `shows`, where its own origin is.
-    `is_shown`: these are the words that the program's own model sees, and they say what they are.
+    """A compaction: from here on `text` stands for all that came before, but for the lines with the
+    origins `keeps`. The model sees it first and then those lines; or all of them in the order of
+    `shows`, where its own origin is. `is_shown`: these are the words that the program's own model
+    sees, and they say what they are.
     """
 
     origin: str
@@ -54,11 +57,13 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ForeignSession(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A session of a foreign store. `lines` can be gone through again and again, and need not be in memory.
+    """A session of a foreign store. `lines` can be gone through again and again, and need not be in
+    memory.
 
-    `key` is the stable name its users know it by, and `current` tells whether that key means this session now. With a
-    `parent` of the same store, the lines begin after what it shares with it, which ends with the parent's line
-    `parent_origin` (None: with its last one). `facts` is all else that the store knows of the session, as found.
+    `key` is the stable name its users know it by, and `current` tells whether that key means this
+    session now. With a `parent` of the same store, the lines begin after what it shares with it,
+    which ends with the parent's line `parent_origin` (None: with its last one). `facts` is all else
+    that the store knows of the session, as found.
     """
 
     kind: str

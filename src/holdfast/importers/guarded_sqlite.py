@@ -1,10 +1,12 @@
-"""A connection to a SQLite file that somebody else made: it reads tables, and nothing else can be made of it.
+"""A connection to a SQLite file that somebody else made: it reads tables, and nothing else can be
+made of it.
 
-A schema is a program. Views, virtual tables, triggers and generated columns run whatever their author wrote as soon as
-somebody reads; a page can say that a row of a small file has gigabytes. So only tables that lie in the file are read,
-by an authorizer that knows the few functions we use ourselves; no other file can be attached; no value is larger than
-the file can hold, and all that is read together not more than some passes over it. Between two rows there is so much
-work and no more, and signals are seen meanwhile.
+A schema is a program. Views, virtual tables, triggers and generated columns run whatever their
+author wrote as soon as somebody reads; a page can say that a row of a small file has gigabytes. So
+only tables that lie in the file are read, by an authorizer that knows the few functions we use
+ourselves; no other file can be attached; no value is larger than the file can hold, and all that is
+read together not more than some passes over it. Between two rows there is so much work and no more,
+and signals are seen meanwhile.
 """
 
 import os
@@ -21,19 +23,36 @@ LOOKS_MAX = 20_000
 """So often is looked before the next row is there: some tens of seconds."""
 PASSES_MAX = 64
 SPARE = 1 << 20
-_SCHEMA = frozenset({"sqlite_schema", "sqlite_master", "sqlite_sequence", "pragma_table_info", "pragma_table_xinfo"})
+_SCHEMA = frozenset(
+    {"sqlite_schema", "sqlite_master", "sqlite_sequence", "pragma_table_info", "pragma_table_xinfo"}
+)
 _PRAGMAS = frozenset({"table_info", "table_xinfo", "integrity_check", "page_count", "page_size"})
 _OURS = {"char", "coalesce", "count", "glob", "ltrim", "max", "min", "octet_length", "typeof"}
 _IN_SCHEMAS = {
-    "current_date", "current_time", "current_timestamp", "date", "datetime", "ifnull", "json_valid", "julianday",
-    "length", "lower", "strftime", "time", "trim", "unixepoch", "upper",
-}  # fmt: skip
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "date",
+    "datetime",
+    "ifnull",
+    "json_valid",
+    "julianday",
+    "length",
+    "lower",
+    "strftime",
+    "time",
+    "trim",
+    "unixepoch",
+    "upper",
+}
 """What stands in the defaults and checks of honest tables. None of them makes much of little."""
 _FUNCTIONS = frozenset(_OURS | _IN_SCHEMAS)
 
 
 class Guarded:
-    """A private copy of a file, opened. `connection` may be asked for rows of `tables`, which are in lower case."""
+    """A private copy of a file, opened. `connection` may be asked for rows of `tables`, which are
+    in lower case.
+    """
 
     def __init__(self, path: Path, *, length_max: int = 1 << 30) -> None:
         self._path, self._looks, self._read = path, 0, 0
@@ -44,7 +63,10 @@ class Guarded:
         self.connection = apsw.Connection(str(path), flags=flags)
         try:
             self._close_doors(min(length_max, self.holds_max))
-            query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND typeof(name) = 'text'"
+            query = (
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND "
+                "typeof(name) = 'text'"
+            )
             self.tables = frozenset(str(name).lower() for (name,) in self.connection.execute(query))
         except BaseException:
             self.connection.close()
@@ -52,7 +74,12 @@ class Guarded:
 
     def _close_doors(self, length_max: int) -> None:
         connection = self.connection
-        for name, value in (("DEFENSIVE", 1), ("TRUSTED_SCHEMA", 0), ("ENABLE_VIEW", 0), ("ENABLE_TRIGGER", 0)):
+        for name, value in (
+            ("DEFENSIVE", 1),
+            ("TRUSTED_SCHEMA", 0),
+            ("ENABLE_VIEW", 0),
+            ("ENABLE_TRIGGER", 0),
+        ):
             connection.config(getattr(apsw, f"SQLITE_DBCONFIG_{name}"), value)
         connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, length_max)
@@ -62,17 +89,28 @@ class Guarded:
         connection.set_progress_handler(self._look, STEPS)
 
     def _judge(
-        self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        database: str | None,
+        source: str | None,
     ) -> int:
-        """Whether a statement, as far as this part of it goes, does nothing but read tables. A function that a schema
-        calls, in a default or a check, gives nothing.
+        """Whether a statement, as far as this part of it goes, does nothing but read tables. A
+        function that a schema calls, in a default or a check, gives nothing.
         """
         if action == apsw.SQLITE_FUNCTION:
-            return int(apsw.SQLITE_OK if (second or "").lower() in _FUNCTIONS else apsw.SQLITE_IGNORE)
+            return int(
+                apsw.SQLITE_OK if (second or "").lower() in _FUNCTIONS else apsw.SQLITE_IGNORE
+            )
         if action == apsw.SQLITE_SELECT:
             is_fine = source is None  # else it is a view that selects
         elif action == apsw.SQLITE_READ:
-            is_fine = (first or "").lower() in self.tables or (first or "").lower() in _SCHEMA or not first
+            is_fine = (
+                (first or "").lower() in self.tables
+                or (first or "").lower() in _SCHEMA
+                or not first
+            )
         else:
             is_fine = action == apsw.SQLITE_PRAGMA and (first or "").lower() in _PRAGMAS
         return int(apsw.SQLITE_OK if is_fine else apsw.SQLITE_DENY)

@@ -1,4 +1,6 @@
-"""A session that `holdfast export --as holdfast` wrote: known by how it begins, however damaged the rest of it is."""
+"""A session that `holdfast export --as holdfast` wrote: known by how it begins, however damaged the
+rest of it is.
+"""
 
 import os
 import re

@@ -1,7 +1,8 @@
-"""Stores whose sessions are plain rows of provider messages: what Claude Code, Codex and the Agents SDK have in common.
+"""Stores whose sessions are plain rows of provider messages: what Claude Code, Codex and the Agents
+SDK have in common.
 
-An item is one such row as it was found, with what a judge needs to know of it: which calls it makes, which it answers.
-Rows that can't be read stand among the items, where they were met.
+An item is one such row as it was found, with what a judge needs to know of it: which calls it
+makes, which it answers. Rows that can't be read stand among the items, where they were met.
 """
 
 from collections import Counter
@@ -20,8 +21,8 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One row. `id` is its own identity, by which a repetition is known; `says`: it goes on with the session, where
-    calls, results and what the model thought do not.
+    """One row. `id` is its own identity, by which a repetition is known; `says`: it goes on with
+    the session, where calls, results and what the model thought do not.
     """
 
     line: ForeignMessage | Summary
@@ -42,7 +43,9 @@ class ItemSession(msgspec.Struct, frozen=True):
 
 
 class ItemLines:
-    """The lines of a chapter. An origin that comes again is counted; what can't be read is handed to `unread`."""
+    """The lines of a chapter. An origin that comes again is counted; what can't be read is handed
+    to `unread`.
+    """
 
     def __init__(self, items: Items, unread: Callable[[UnreadableRecord], None]) -> None:
         self._items = items
@@ -56,7 +59,11 @@ class ItemLines:
                 continue
             origin = item.line.origin
             met[origin] = count = met.get(origin, 0) + 1
-            yield item.line if count == 1 else msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
+            yield (
+                item.line
+                if count == 1
+                else msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
+            )
 
 
 class ItemReader:
@@ -75,7 +82,9 @@ class ItemReader:
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         for chapter in self.chapters(session):
-            yield msgspec.structs.replace(chapter.session, lines=ItemLines(chapter.items, self._met))
+            yield msgspec.structs.replace(
+                chapter.session, lines=ItemLines(chapter.items, self._met)
+            )
 
     def unreadable(self) -> list[UnreadableRecord]:
         return list(self._unread.values())
@@ -85,7 +94,9 @@ class ItemReader:
         return []
 
     def not_examined(self) -> dict[str, int]:
-        """How many records there are of each type that no reader here knows; complete once all was gone through."""
+        """How many records there are of each type that no reader here knows; complete once all was
+        gone through.
+        """
         return dict(sorted(self.unknown.items()))
 
     def _met(self, trouble: UnreadableRecord) -> None:
@@ -135,7 +146,9 @@ def wrong_item(item: Any) -> str:
 
 
 NO_IDS = ("__fake_id__",)
-"""What the Agents SDK puts where an id has to be and its model gave none: it is no identity to the SDK either."""
+"""What the Agents SDK puts where an id has to be and its model gave none: it is no identity to the
+SDK either.
+"""
 
 
 def response_item(item: dict[str, Any], line: ForeignMessage) -> Item:

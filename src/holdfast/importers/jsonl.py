@@ -1,7 +1,8 @@
-"""Files of JSON lines, read so that no line can do harm: split on LF only, bounded, bad ones kept as their bytes.
+"""Files of JSON lines, read so that no line can do harm: split on LF only, bounded, bad ones kept
+as their bytes.
 
-Characters like U+2028 stand inside strings and end nothing. A line that is larger than `LINE_MAX` is told by its size
-and not loaded; one that is nested deeper than `DEPTH_MAX` is not taken apart.
+Characters like U+2028 stand inside strings and end nothing. A line that is larger than `LINE_MAX`
+is told by its size and not loaded; one that is nested deeper than `DEPTH_MAX` is not taken apart.
 """
 
 import json
@@ -22,16 +23,20 @@ NOT_JSON = "it is not JSON"
 _BLOCK = 1 << 20
 _HEAD = 1 << 10
 START_MAX = 64 << 20
-"""So many bytes of a file are looked at to know whose it is. A prompt that somebody pipes in is one line."""
+"""So many bytes of a file are looked at to know whose it is. A prompt that somebody pipes in is one
+line.
+"""
 
-_FIELD = re.compile(rb'\s*("[\w$.-]{1,64}")\s*:\s*("(?:[^"\\]|\\.){0,200}"|null|true|false|-?\d{1,15}|\{)\s*,?')
+_FIELD = re.compile(
+    rb'\s*("[\w$.-]{1,64}")\s*:\s*("(?:[^"\\]|\\.){0,200}"|null|true|false|-?\d{1,15}|\{)\s*,?'
+)
 
 _decode = msgspec.json.Decoder().decode
 
 
 class RawLine(msgspec.Struct, frozen=True):
-    """A line of a file, by its number from 1. Of one that is too large, `raw` is the beginning; `ended` tells whether a
-    line feed closes it.
+    """A line of a file, by its number from 1. Of one that is too large, `raw` is the beginning;
+    `ended` tells whether a line feed closes it.
     """
 
     number: int
@@ -66,7 +71,9 @@ def _split(file: BinaryIO, most: float = math.inf) -> Iterator[RawLine]:
     yield from _line(number, held, size, b"", ended=False)
 
 
-def _line(number: int, held: bytearray, size: int, rest: bytes, *, ended: bool) -> Iterator[RawLine]:
+def _line(
+    number: int, held: bytearray, size: int, rest: bytes, *, ended: bool
+) -> Iterator[RawLine]:
     size += len(rest)
     raw = bytes(held + rest) if size <= LINE_MAX else bytes((held + rest)[:_HEAD])
     if raw.strip():
@@ -100,9 +107,10 @@ def parsed_line(line: RawLine) -> tuple[Any, str]:
 
 
 def first_values(path: Path, words: Collection[bytes], *, most: int = START_MAX) -> Iterator[Any]:
-    """What the lines say with which a file begins, those that are objects and hold one of these words: enough to know
-    whose they are, whatever else stands before them. Read without a trace, up to `most` bytes. Of a line that does not
-    end there, the fields are told that stand at its beginning.
+    """What the lines say with which a file begins, those that are objects and hold one of these
+    words: enough to know whose they are, whatever else stands before them. Read without a trace, up
+    to `most` bytes. Of a line that does not end there, the fields are told that stand at its
+    beginning.
     """
     try:
         with opened(path) as file:
@@ -116,7 +124,9 @@ def first_values(path: Path, words: Collection[bytes], *, most: int = START_MAX)
 
 
 def first_fields(raw: bytes) -> dict[str, Any]:
-    """The plain fields, and the objects as empty ones, with which a line begins that is not whole."""
+    """The plain fields, and the objects as empty ones, with which a line begins that is
+    not whole.
+    """
     found: dict[str, Any] = {}
     at = raw.find(b"{") + 1
     while (field := _FIELD.match(raw, at)) is not None:
@@ -129,7 +139,9 @@ def first_fields(raw: bytes) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> tuple[Any, bytes, str]:
-    """A whole file of JSON: what it says, its bytes (the first of them, if they are too many), and what is wrong."""
+    """A whole file of JSON: what it says, its bytes (the first of them, if they are too many), and
+    what is wrong.
+    """
     size = path.stat().st_size
     if size > LINE_MAX:
         with open(path, "rb") as file:
@@ -140,7 +152,9 @@ def read_json(path: Path) -> tuple[Any, bytes, str]:
 
 
 def written(value: Any) -> bytes:
-    """A value as one line of JSON, in the words of others' programs: readable, and escaped where UTF-8 has no word."""
+    """A value as one line of JSON, in the words of others' programs: readable, and escaped where
+    UTF-8 has no word.
+    """
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -161,7 +175,9 @@ def _is_deep(value: Any) -> bool:
     for _ in range(DEPTH_MAX):
         if not level:
             return False
-        level = _inside([item for one in level for item in (one.values() if isinstance(one, dict) else one)])
+        level = _inside(
+            [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+        )
     return bool(level)
 
 

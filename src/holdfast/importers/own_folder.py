@@ -1,8 +1,9 @@
 """A folder of our own, which goes when we go.
 
-A private copy holds whole conversations, so it must not outlive its process. It is removed when it is closed. A process
-that was killed closes nothing: each folder is locked by its process as long as that lives, and the next one that makes
-a folder at the same place removes those that nobody holds any more.
+A private copy holds whole conversations, so it must not outlive its process. It is removed when it
+is closed. A process that was killed closes nothing: each folder is locked by its process as long as
+that lives, and the next one that makes a folder at the same place removes those that nobody holds
+any more.
 """
 
 import fcntl
@@ -35,7 +36,9 @@ class OwnFolder:
             raise
 
     def _hold(self) -> None:
-        """The lock gets its name when it is held: whoever finds it by that name finds it held, or its holder gone."""
+        """The lock gets its name when it is held: whoever finds it by that name finds it held, or
+        its holder gone.
+        """
         made = self.path / f"{_LOCK}.new"
         self._lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,11 @@
-"""A private copy of somebody's store, and whether it is in use: the original is never opened by anything that writes.
+"""A private copy of somebody's store, and whether it is in use: the original is never opened by
+anything that writes.
 
-Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the file without its `-wal`
-lacks the last turns. So files are copied, the log with them, into a folder of our own; the original keeps its bytes,
-its times and its neighbours. A store that is written meanwhile is copied again until a copy is of one moment. Links
-inside a store are not followed: what they point to is somebody else's.
+Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the
+file without its `-wal` lacks the last turns. So files are copied, the log with them, into a folder
+of our own; the original keeps its bytes, its times and its neighbours. A store that is written
+meanwhile is copied again until a copy is of one moment. Links inside a store are not followed: what
+they point to is somebody else's.
 """
 
 import errno
@@ -23,7 +25,9 @@ TRIES = 20
 _BLOCK = 1 << 20
 _DEPTH_MAX = 64
 _NAME_MAX = 240
-"""Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it with longer names."""
+"""Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it with longer
+names.
+"""
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -33,18 +37,25 @@ class NoRoom(OSError):
     """There is no room for a private copy. Nothing is wrong with the store."""
 
     def __init__(self, folder: str, problem: str) -> None:
-        sentence = f"There is no room for a private copy ({problem}); free some, or set TMPDIR to another folder"
+        sentence = (
+            f"There is no room for a private copy ({problem}); free some, or set TMPDIR to "
+            "another folder"
+        )
         super().__init__(errno.ENOSPC, sentence, folder)
 
 
 class PrivateCopy:
-    """A folder of our own with a copy of a store in it; `path` is the copy. Of a source that is a folder, only these
-    `folders` of it are copied, or all if there are none. `left_out` tells what lies beside a file, belongs to it, and
-    is none itself: the store is read without it.
+    """A folder of our own with a copy of a store in it; `path` is the copy. Of a source that is a
+    folder, only these `folders` of it are copied, or all if there are none. `left_out` tells what
+    lies beside a file, belongs to it, and is none itself: the store is read without it.
     """
 
     def __init__(
-        self, source: str | os.PathLike[str], *, beside: tuple[str, ...] = ("-wal",), folders: tuple[Path, ...] = ()
+        self,
+        source: str | os.PathLike[str],
+        *,
+        beside: tuple[str, ...] = ("-wal",),
+        folders: tuple[Path, ...] = (),
     ) -> None:
         self.source = Path(source)
         self.left_out: list[UnreadableRecord] = []
@@ -53,8 +64,13 @@ class PrivateCopy:
         except OSError as error:
             if error.errno in _FULL:
                 raise NoRoom(tempfile.gettempdir(), "it is full") from error
-            problem, remedy = f"a private copy can't be made ({error.strerror})", "Set TMPDIR to a folder of yours"
-            raise StoreUnavailable(where=tempfile.gettempdir(), problem=problem, remedy=remedy) from error
+            problem, remedy = (
+                f"a private copy can't be made ({error.strerror})",
+                "Set TMPDIR to a folder of yours",
+            )
+            raise StoreUnavailable(
+                where=tempfile.gettempdir(), problem=problem, remedy=remedy
+            ) from error
         self.path = self._folder.path / _name_of(self.source)
         try:
             self._copy(beside, folders)
@@ -81,9 +97,14 @@ class PrivateCopy:
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _copy_folder(folder, target)
             return
-        real = Path(os.path.realpath(self.source))  # a database's log lies beside the file, not beside a link to it
+        # a database's log lies beside the file, not beside a link to it
+        real = Path(os.path.realpath(self.source))
         pairs = [(real, self.path)]
-        pairs += [(Path(f"{real}{tail}"), Path(f"{self.path}{tail}")) for tail in beside if self._takes(real, tail)]
+        pairs += [
+            (Path(f"{real}{tail}"), Path(f"{self.path}{tail}"))
+            for tail in beside
+            if self._takes(real, tail)
+        ]
         self._insist_on_room(source for source, _ in pairs)
         for _ in range(TRIES):
             before = [_stamp(source) for source, _ in pairs]
@@ -94,18 +115,29 @@ class PrivateCopy:
             if before == [_stamp(source) for source, _ in pairs]:
                 return
         problem = "it is written without a pause, and no copy of one moment could be made"
-        raise StoreUnavailable(where=str(self.source), problem=problem, remedy="Stop the program that writes it")
+        raise StoreUnavailable(
+            where=str(self.source), problem=problem, remedy="Stop the program that writes it"
+        )
 
     def _takes(self, real: Path, tail: str) -> bool:
-        """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe says nothing."""
+        """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe
+        says nothing.
+        """
         try:
             mode = os.lstat(f"{real}{tail}").st_mode
         except OSError as error:
-            # There is none now, and there may be one when it is copied; unless no file can have such a name.
+            # There is none now, and there may be one when it is copied; unless no file can have
+            # such a name.
             return error.errno != errno.ENAMETOOLONG
         if stat.S_ISREG(mode):
             return True
-        what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        what = (
+            "a link"
+            if stat.S_ISLNK(mode)
+            else "a folder"
+            if stat.S_ISDIR(mode)
+            else "no regular file"
+        )
         problem = f"it is {what}, which is not followed: the store was read without it"
         self.left_out.append(UnreadableRecord(None, f"{self.source.name}{tail}", problem))
         return False
@@ -114,7 +146,9 @@ class PrivateCopy:
         needed = sum(found[2] for file in files if (found := _stamp(file)) is not None)
         free = shutil.disk_usage(self._folder.path).free
         if needed > free:
-            raise NoRoom(tempfile.gettempdir(), f"{needed:,} bytes are needed and {free:,} are free")
+            raise NoRoom(
+                tempfile.gettempdir(), f"{needed:,} bytes are needed and {free:,} are free"
+            )
 
     def close(self) -> None:
         self._folder.close()
@@ -133,7 +167,9 @@ def _name_of(source: Path) -> str:
 
 
 def is_live(*paths: str | os.PathLike[str]) -> bool:
-    """Whether some process of this machine has one of these files, or a file of one of these folders, open."""
+    """Whether some process of this machine has one of these files, or a file of one of these
+    folders, open.
+    """
     wanted = {identity for path in paths for identity in _identities(Path(path))}
     for process in os.scandir("/proc") if os.path.isdir("/proc") else ():
         if not process.name.isdigit() or int(process.name) == os.getpid():
@@ -179,18 +215,23 @@ def read_start(path: str | os.PathLike[str], size: int) -> bytes:
 
 
 def listed(folder: str | os.PathLike[str]) -> list[tuple[Path, bool]]:
-    """What lies in a folder, by name, and whether it is a folder itself: read without a trace. Links, and whatever else
-    is neither a folder nor a regular file, are left out.
+    """What lies in a folder, by name, and whether it is a folder itself: read without a trace.
+    Links, and whatever else is neither a folder nor a regular file, are left out.
     """
     number = _open(folder)
     try:
         with os.scandir(number) as items:
             kinds = [
-                (item.name, item.is_dir(follow_symlinks=False), item.is_file(follow_symlinks=False)) for item in items
+                (item.name, item.is_dir(follow_symlinks=False), item.is_file(follow_symlinks=False))
+                for item in items
             ]
     finally:
         os.close(number)
-    return [(Path(folder, name), is_folder) for name, is_folder, is_file in sorted(kinds) if is_folder or is_file]
+    return [
+        (Path(folder, name), is_folder)
+        for name, is_folder, is_file in sorted(kinds)
+        if is_folder or is_file
+    ]
 
 
 def _files_below(folder: Path, depth: int = 0) -> list[Path]:
@@ -198,7 +239,11 @@ def _files_below(folder: Path, depth: int = 0) -> list[Path]:
     if depth > _DEPTH_MAX:
         return []
     found = listed(folder)
-    return [file for path, below in found for file in (_files_below(path, depth + 1) if below else [path])]
+    return [
+        file
+        for path, below in found
+        for file in (_files_below(path, depth + 1) if below else [path])
+    ]
 
 
 def _identities(path: Path) -> set[tuple[int, int]]:
@@ -220,8 +265,8 @@ def _stamp(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
-    """Regular files only: what a link points to is not part of the store. What a running program takes away meanwhile,
-    a lock file say, is not there.
+    """Regular files only: what a link points to is not part of the store. What a running program
+    takes away meanwhile, a lock file say, is not there.
     """
     target.mkdir(mode=0o700)
     for path, is_folder in listed(source):

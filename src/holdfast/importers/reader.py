@@ -9,7 +9,9 @@ from holdfast.importers.foreign_session import ForeignSession
 
 
 class UnreadableRecord(msgspec.Struct, frozen=True):
-    """A record that could not be read: where it lies, what is wrong, and its raw bytes as far as they are of use."""
+    """A record that could not be read: where it lies, what is wrong, and its raw bytes as far as
+    they are of use.
+    """
 
     session: str | None
     place: str
@@ -18,8 +20,8 @@ class UnreadableRecord(msgspec.Struct, frozen=True):
 
 
 class ForeignReader(Protocol):
-    """A store of somebody else's, opened from a private copy. One bad record stops nothing else: it is told in
-    `unreadable`, once the stories have been gone through.
+    """A store of somebody else's, opened from a private copy. One bad record stops nothing else: it
+    is told in `unreadable`, once the stories have been gone through.
     """
 
     kind: str
@@ -28,7 +30,9 @@ class ForeignReader(Protocol):
     """Where the original lies, for people."""
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
-        """Its sessions as they are, in an order that does not change: parents before what follows from them."""
+        """Its sessions as they are, in an order that does not change: parents before what follows
+        from them.
+        """
         ...
 
     def unreadable(self) -> list[UnreadableRecord]:

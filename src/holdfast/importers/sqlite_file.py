@@ -1,7 +1,8 @@
 """A SQLite file of somebody else's, read as far as it can be read.
 
-The version number of a foreign store is not trusted: columns are asked for. A damaged page costs the rows on it and no
-others, and a value that can't be read costs itself (`walking`). A row that is too large to be held is told, not loaded.
+The version number of a foreign store is not trusted: columns are asked for. A damaged page costs
+the rows on it and no others, and a value that can't be read costs itself (`walking`). A row that is
+too large to be held is told, not loaded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,9 @@ _TOO_MUCH = "its rows hold more than a file of its size can"
 
 
 class TableColumn(NamedTuple):
-    """A column as its table defines it. `key` is its place in the primary key, from 1; 0 when it is not in it."""
+    """A column as its table defines it. `key` is its place in the primary key, from 1; 0 when it is
+    not in it.
+    """
 
     name: str
     type: str
@@ -46,7 +49,9 @@ class SqliteFile:
         self.connection.close()
 
     def note_if_cut(self, path: Path) -> None:
-        """Tells of pages that are missing at the end, whatever was on them. A log may make a file seem short."""
+        """Tells of pages that are missing at the end, whatever was on them. A log may make a file
+        seem short.
+        """
         log = Path(f"{path}-wal")
         if log.exists() and log.stat().st_size:
             return
@@ -55,12 +60,14 @@ class SqliteFile:
         claimed = int.from_bytes(read_start(path, 32)[28:32], "big")
         if there < max(pages, claimed):
             self.note_problem(
-                None, "the end of the file", f"it is cut: {there} of {max(pages, claimed)} pages are there"
+                None,
+                "the end of the file",
+                f"it is cut: {there} of {max(pages, claimed)} pages are there",
             )
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of a table; none when it isn't there, or is a view or whatever else is no table. What is computed
-        whenever it is read is no column.
+        """The columns of a table; none when it isn't there, or is a view or whatever else is no
+        table. What is computed whenever it is read is no column.
         """
         if table.lower() not in self._guarded.tables:
             return ()
@@ -72,18 +79,25 @@ class SqliteFile:
 
     def definitions(self, table: str) -> list[TableColumn]:
         """The columns of a table with what was said of them; none where that is not text."""
-        query = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+        query = (
+            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+        )
         try:
-            found: Any = self.connection.execute(query, (table,)).fetchall() if self.columns(table) else []
+            found: Any = (
+                self.connection.execute(query, (table,)).fetchall() if self.columns(table) else []
+            )
         except UnicodeDecodeError:
             return []
         return [
-            TableColumn(name, type or "", bool(required), default, key) for name, type, required, default, key in found
+            TableColumn(name, type or "", bool(required), default, key)
+            for name, type, required, default, key in found
         ]
 
     def schema(self) -> list[tuple[str, str, str]]:
         """Kind, name and definition of all that is in it; what is not text is left out."""
-        query = "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
+        query = (
+            "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
+        )
         found: Any = self.connection.execute(query)
         made = []
         for kind, name, sql in found:
@@ -94,10 +108,12 @@ class SqliteFile:
         return made
 
     def row(self, table: str, rowid: int) -> dict[str, Any] | str:
-        """One row by its columns' names, or a sentence why not. A text that is not UTF-8 comes as bytes, a value that
-        can't be read as `Lost`.
+        """One row by its columns' names, or a sentence why not. A text that is not UTF-8 comes as
+        bytes, a value that can't be read as `Lost`.
         """
-        values = row_at(self.connection, table, rowid, [quoted(name) for name in self.columns(table)])
+        values = row_at(
+            self.connection, table, rowid, [quoted(name) for name in self.columns(table)]
+        )
         if values is None:
             return "it is not there any more"
         if all(isinstance(value, Lost) for value in values):
@@ -111,7 +127,10 @@ class SqliteFile:
             wanted = rowids[start : start + _TOGETHER]
             done = 0
             among = ",".join(map(str, wanted))
-            query = f"SELECT rowid, {self._all(table)} FROM {quoted(table)} WHERE rowid IN ({among}) ORDER BY rowid"
+            query = (
+                f"SELECT rowid, {self._all(table)} FROM {quoted(table)} WHERE rowid IN "
+                f"({among}) ORDER BY rowid"
+            )
             try:
                 for rowid, *values in self.connection.execute(query):
                     if rowid != wanted[done]:
@@ -119,7 +138,9 @@ class SqliteFile:
                     done += 1
                     held += sum(len(value) for value in values if isinstance(value, str | bytes))
                     if held > self._guarded.holds_max:
-                        raise StoreUnavailable(where=table, problem=_TOO_MUCH, remedy="Look for a backup")
+                        raise StoreUnavailable(
+                            where=table, problem=_TOO_MUCH, remedy="Look for a backup"
+                        )
                     yield rowid, dict(zip(columns, values, strict=False))
             except TROUBLE:
                 pass  # one of them can't be read: which one, the rest says one by one
@@ -130,13 +151,15 @@ class SqliteFile:
         return ", ".join(map(quoted, self.columns(table))) or "NULL"
 
     def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Every row that can be found, with its rowid first. Columns that the table lacks are None. Rows come in the
-        order of their rowids, but for some of a damaged page, which come last.
+        """Every row that can be found, with its rowid first. Columns that the table lacks are None.
+        Rows come in the order of their rowids, but for some of a damaged page, which come last.
         """
         here = self.columns(table)
         if here:
             wanted = [quoted(name) if name in here else "NULL" for name in columns]
-            for row in Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows():
+            for row in Walk(
+                self.connection, table, wanted, lambda gap: self._note_gap(table, gap)
+            ).rows():
                 yield self._without_lost(table, row) if Lost in map(type, row) else row
 
     def _without_lost(self, table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:

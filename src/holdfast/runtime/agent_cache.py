@@ -1,7 +1,7 @@
 """A cache of agents that can't outlive what they were made for.
 
-An agent is kept for exactly one session and one configuration. A reset gives its key another session, so the old
-agent is unreachable from that moment on, whoever still holds it (FAULTS C1).
+An agent is kept for exactly one session and one configuration. A reset gives its key another
+session, so the old agent is unreachable from that moment on, whoever still holds it (FAULTS C1).
 """
 
 import contextlib
@@ -30,14 +30,21 @@ class _Slot:
 
 @bordered
 class AgentCache:
-    """Agents by key, epoch and configuration; at most `size` of them, none unused for longer than `idle_s`.
+    """Agents by key, epoch and configuration; at most `size` of them, none unused for longer than
+    `idle_s`.
 
-    Safe to use from many threads and tasks. An agent that leaves the cache is closed, if it has a `close`.
+    Safe to use from many threads and tasks. An agent that leaves the cache is closed, if it has a
+    `close`.
     """
 
     @checked
     def __init__(
-        self, factory: Callable[[Any], Any], *, size: int = 256, idle_s: float = 3600, world: World | None = None
+        self,
+        factory: Callable[[Any], Any],
+        *,
+        size: int = 256,
+        idle_s: float = 3600,
+        world: World | None = None,
     ) -> None:
         self._factory, self._size, self._idle_s = factory, size, idle_s
         self._tick = (world or RealWorld()).tick
@@ -48,7 +55,9 @@ class AgentCache:
         return f"<AgentCache of {len(self._slots)} agents, at most {self._size}>"
 
     def get(self, session: Any, *, config: Hashable = None) -> Any:
-        """The agent for exactly this session and configuration, made by the factory if there is none."""
+        """The agent for exactly this session and configuration, made by the factory if there is
+        none.
+        """
         name = (session.tenant, session.key if session.key is not None else session.id)
         wanted = (*name, session.epoch, session.id, config)
         with self._lock:
@@ -84,9 +93,13 @@ class AgentCache:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def _leaving(self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int) -> list[_Slot]:
-        """Those that have to go to make room for `wanted`: older epochs of the same key, the idle, and the least used
-        beyond the size. One that is still being made stays: whoever waits for it gets it alive."""
+    def _leaving(
+        self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int
+    ) -> list[_Slot]:
+        """Those that have to go to make room for `wanted`: older epochs of the same key, the idle,
+        and the least used beyond the size. One that is still being made stays: whoever waits for it
+        gets it alive.
+        """
         oldest = self._tick() - self._idle_s
         made = {key: slot for key, slot in self._slots.items() if slot.made}
         gone = [
@@ -99,7 +112,9 @@ class AgentCache:
         return [self._slots.pop(key) for key in gone]
 
     def _begun(self, agent: Any, wanted: tuple[Hashable, ...], slot: _Slot) -> Any:
-        """What an async factory gives becomes a task; one that fails is forgotten, and the next caller tries again."""
+        """What an async factory gives becomes a task; one that fails is forgotten, and the next
+        caller tries again.
+        """
         if not isinstance(agent, CoroutineType):
             return agent
         import asyncio
@@ -114,7 +129,9 @@ class AgentCache:
 
     @contextlib.contextmanager
     def _made_by_others(self, slot: _Slot) -> Iterator[None]:
-        """Waits while another thread makes this agent. The factory that makes it can't wait for itself."""
+        """Waits while another thread makes this agent. The factory that makes it can't wait for
+        itself.
+        """
         me = threading.get_ident()
         if slot.maker == me:
             raise BadArgument(
@@ -154,7 +171,9 @@ def _is_task(agent: Any) -> bool:
 
 
 def _shared(agent: Any) -> Any:
-    """An agent still being made can be awaited by everybody who asks for it; one who gives up takes it from nobody."""
+    """An agent still being made can be awaited by everybody who asks for it; one who gives up takes
+    it from nobody.
+    """
     if not _is_task(agent):
         return agent
     import asyncio
@@ -171,7 +190,9 @@ def _when_made(task: Any, then: Callable[[Any], None]) -> None:
 
 
 def _hang_up(agent: Any) -> None:
-    """Closes an agent, if it can be; what goes wrong there is no business of the caller who wanted another one."""
+    """Closes an agent, if it can be; what goes wrong there is no business of the caller who wanted
+    another one.
+    """
     close = getattr(agent, "close", None)
     if callable(close):
         with contextlib.suppress(Exception):

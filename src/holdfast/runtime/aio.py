@@ -1,7 +1,7 @@
 """The same store for asyncio: the same names, awaited.
 
-These faces hold no logic: each call builds the plan that the sync face would, freezing what it was given before
-anything waits, and drives it on the event loop.
+These faces hold no logic: each call builds the plan that the sync face would, freezing what it was
+given before anything waits, and drives it on the event loop.
 """
 
 import os
@@ -55,10 +55,14 @@ class AsyncTurn:
         self._block: Any = None
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Awaitable[Context]:
-        """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
+        """What the model sees now, this turn's messages included. `prefill`: as in
+        `Session.context`.
+        """
         return arun(self._work.context(format, prefill=prefill))
 
-    def deliver(self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text") -> AsyncDelivery:
+    def deliver(
+        self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text"
+    ) -> AsyncDelivery:
         """Stores a streamed answer and yields its text, each piece after it is durable."""
         return AsyncDelivery(self._work, chunks, format)
 
@@ -75,12 +79,18 @@ class AsyncTurn:
         return arun(self._work.add_all(messages, format=format))
 
     def call(
-        self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False
+        self,
+        name: str,
+        arguments: Any,
+        call_id: str | int | None = None,
+        needs_approval: bool = False,
     ) -> Awaitable[CallId]:
-        """Stores that a tool is about to run and returns the call's id. Run the tool after this, unless the id says
-        `waiting`; see `Turn.call`.
+        """Stores that a tool is about to run and returns the call's id. Run the tool after this,
+        unless the id says `waiting`; see `Turn.call`.
         """
-        return arun(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+        return arun(
+            self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval)
+        )
 
     def calls(self) -> Awaitable[list[CallToRun]]:
         """The calls to be run now, in any format; see `Turn.calls`."""
@@ -99,7 +109,9 @@ class AsyncTurn:
         return arun(self._work.inbox())
 
     def retract(self, reason: str = "retried") -> Awaitable[None]:
-        """Takes what this turn has answered so far out of the model's view, to try again; the transcript keeps it."""
+        """Takes what this turn has answered so far out of the model's view, to try again; the
+        transcript keeps it.
+        """
         return arun(self._work.retract(reason))
 
     def interrupt(self, reason: str = "interrupted") -> Awaitable[None]:
@@ -107,7 +119,9 @@ class AsyncTurn:
         return arun(self._work.finish("interrupted", reason))
 
     def fail(self, error: BaseException | str) -> Awaitable[None]:
-        """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
+        """Ends the turn as failed; the error is recorded, and never said to the model or
+        the user.
+        """
         return arun(self._work.finish("failed", error=words_of(error)))
 
     @property
@@ -123,7 +137,10 @@ class AsyncTurn:
         return self
 
     async def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Ends the turn."""
         if self._work.is_cut_loose(error):
@@ -165,7 +182,10 @@ class StartingTurn:
         return self._turn
 
     async def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Ends the turn."""
         assert self._turn is not None
@@ -198,29 +218,46 @@ class AsyncSession:
         reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> StartingTurn:
-        """Starts a turn: takes what waits in the inbox and then `message`, which is durable once this was awaited."""
-        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        """Starts a turn: takes what waits in the inbox and then `message`, which is durable once
+        this was awaited.
+        """
+        options = {
+            "event_id": event_id,
+            "on_busy": on_busy,
+            "reply_to": reply_to,
+            "lease_s": lease_s,
+        }
         return StartingTurn(self._work.turn(message, format=format, **options))
 
-    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> Awaitable[str]:
+    def append(
+        self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None
+    ) -> Awaitable[str]:
         """Stores one message outside a turn and returns its id."""
         return arun(self._work.append(message, format=format, event_id=event_id))
 
-    def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> Awaitable[list[str]]:
-        """Stores several messages outside a turn in one commit, all or none, and returns their ids."""
+    def append_all(
+        self, messages: Sequence[Any], *, format: str = "openai.chat"
+    ) -> Awaitable[list[str]]:
+        """Stores several messages outside a turn in one commit, all or none, and returns
+        their ids.
+        """
         return arun(self._work.append_all(messages, format=format))
 
-    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Awaitable[Recorded]":
-        """For agents that keep their own list of messages: stores what is new in the list, and keeps its shape as the
-        context. Recording a list again, merged, trimmed, reloaded or copied, loses nothing and doubles nothing.
+    def record(
+        self, messages: Sequence[Any], *, format: str = "openai.chat"
+    ) -> "Awaitable[Recorded]":
+        """For agents that keep their own list of messages: stores what is new in the list, and
+        keeps its shape as the context. Recording a list again, merged, trimmed, reloaded or copied,
+        loses nothing and doubles nothing.
         """
         return arun(self._work.record(messages, format=format))
 
     def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Awaitable[Context]:
         """What the model sees, ready to send; valid for its format, whatever the log holds.
 
-        While a turn runs it ends with something for the model to answer: after a message of the model's own, with one
-        that says to continue. With `prefill` the model's own message stays the last, for providers that go on with it.
+        While a turn runs it ends with something for the model to answer: after a message of the
+        model's own, with one that says to continue. With `prefill` the model's own message stays
+        the last, for providers that go on with it.
         """
         return arun(self._work.context(format, prefill=prefill))
 
@@ -248,8 +285,8 @@ class AsyncSession:
             after = page[-1].seq
 
     async def follow(self, after: str | None = None) -> AsyncIterator[Event]:
-        """Iterates over events without end: those of the log, then live ones as they happen, chunks included, each
-        once. It begins at the first entry, or after the event whose cursor is given.
+        """Iterates over events without end: those of the log, then live ones as they happen, chunks
+        included, each once. It begins at the first entry, or after the event whose cursor is given.
         """
         room = self._work.room
         follower = await arun(following(room, after))
@@ -263,7 +300,9 @@ class AsyncSession:
         return arun(self._work.pending())
 
     def calls(self) -> Awaitable[list[ToolCall]]:
-        """Every tool call of the session with its state: open, waiting, approved, denied, done, failed or unknown."""
+        """Every tool call of the session with its state: open, waiting, approved, denied, done,
+        failed or unknown.
+        """
         return arun(self._work.calls())
 
     def turns(self, after: int = 0, limit: int | None = None) -> Awaitable[list[TurnInfo]]:
@@ -279,36 +318,45 @@ class AsyncSession:
         return arun(self._work.instructions(text))
 
     def label(self, message_id: str | int, **labels: Any) -> Awaitable[None]:
-        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out of the context."""
+        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out
+        of the context.
+        """
         return arun(self._work.label(message_id, labels))
 
     def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> Awaitable[None]:
-        """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
+        """Answers a call that waits for approval. An approval is for its exact arguments, and is
+        used once.
+        """
         return arun(self._work.decide(call_id, approved, by))
 
     def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Awaitable[Compaction | None]":
-        """Puts a summary in the place of all but the last turns; a function that gives it may be a coroutine
-        function. In one's own running turn, too; see `Session.compact`.
+        """Puts a summary in the place of all but the last turns; a function that gives it may be a
+        coroutine function. In one's own running turn, too; see `Session.compact`.
         """
         return arun(self._work.compact(summary, keep_turns))
 
     def rewind(self, to_message: str) -> Awaitable[None]:
-        """Lets the model's view end with this message from now on; the transcript keeps what came after, and rewinding
-        to a later message brings it back.
+        """Lets the model's view end with this message from now on; the transcript keeps what came
+        after, and rewinding to a later message brings it back.
         """
         return arun(self._work.rewind(to_message))
 
     async def fork(self, at: str | None = None, key: str | None = None) -> "AsyncSession":
-        """Makes a new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        """Makes a new session that shares the past of this one, up to message `at` or all of it,
+        without copying it.
+        """
         return AsyncSession(await arun(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> Awaitable[bool]:
-        """Ends the running turn as interrupted, whichever process it runs in; False when none was running."""
+        """Ends the running turn as interrupted, whichever process it runs in; False when none was
+        running.
+        """
         return arun(self._work.stop(reason))
 
     def end(self, reason: str) -> Awaitable[None]:
-        """Ends the session: what runs is interrupted, and no more turns can start. It can still be read, and the next
-        `Store.session` of its key makes a new one. Ending it again changes nothing.
+        """Ends the session: what runs is interrupted, and no more turns can start. It can still be
+        read, and the next `Store.session` of its key makes a new one. Ending it again changes
+        nothing.
         """
         return arun(self._work.end(reason))
 
@@ -321,11 +369,15 @@ class AsyncOwed(Owed):
     """A reply that is stored and owed to somebody; see `Owed`."""
 
     def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:  # type: ignore[override]
-        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes nothing."""
+        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes
+        nothing.
+        """
         return arun(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> Awaitable[None]:  # type: ignore[override]
-        """Records that a try did not go through: the reply stays owed, and another sender may claim it."""
+        """Records that a try did not go through: the reply stays owed, and another sender may claim
+        it.
+        """
         return arun(self._work.failed(reason))
 
 
@@ -340,8 +392,12 @@ class AsyncStore:
         self.tenant = work.tenant
         self._loop: Any = None
 
-    async def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> AsyncSession:
-        """The key's current session, made if there is none; a `reset` policy is applied in the same transaction."""
+    async def session(
+        self, key: str, *, reset: Policy | None = None, create: bool = True
+    ) -> AsyncSession:
+        """The key's current session, made if there is none; a `reset` policy is applied in the same
+        transaction.
+        """
         return AsyncSession(await arun(self._work.session(key, reset=reset, create=create)))
 
     def turn(
@@ -356,10 +412,16 @@ class AsyncStore:
         reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> StartingTurn:
-        """Starts a turn in the key's current session, which is made if there is none and reset if that is due: what a
-        gateway calls for each inbound message. All is one transaction; otherwise as `Session.turn`.
+        """Starts a turn in the key's current session, which is made if there is none and reset if
+        that is due: what a gateway calls for each inbound message. All is one transaction;
+        otherwise as `Session.turn`.
         """
-        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        options = {
+            "event_id": event_id,
+            "on_busy": on_busy,
+            "reply_to": reply_to,
+            "lease_s": lease_s,
+        }
         return StartingTurn(self._work.turn(key, message, reset=reset, format=format, **options))
 
     def accept(
@@ -371,22 +433,27 @@ class AsyncStore:
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
     ) -> Awaitable[Receipt]:
-        """Stores a message in the inbox of the key's current session, and nothing more: what a webhook calls before it
-        answers. The next turn takes it. An `event_id` that came before gives the receipt of that time.
+        """Stores a message in the inbox of the key's current session, and nothing more: what a
+        webhook calls before it answers. The next turn takes it. An `event_id` that came before
+        gives the receipt of that time.
         """
-        return arun(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
+        return arun(
+            self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to)
+        )
 
     async def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[AsyncOwed]:
         """Replies to send, oldest first; with `claim_s`, each is given to one sender at a time."""
         return [AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))]
 
-    def pending(self, *, after: str | None = None, limit: int = 50) -> "Awaitable[Page[PendingMessage]]":
+    def pending(
+        self, *, after: str | None = None, limit: int = 50
+    ) -> "Awaitable[Page[PendingMessage]]":
         """What waits in the inboxes of all sessions, oldest first; see `Store.pending`."""
         return arun(self._work.pending(after, limit))
 
     def for_tenant(self, name: str) -> "AsyncStore":
-        """The store of another tenant on the same engine; see `Store.for_tenant`. It may be awaited like everything
-        here, though there is nothing to wait for.
+        """The store of another tenant on the same engine; see `Store.for_tenant`. It may be awaited
+        like everything here, though there is nothing to wait for.
         """
         return _Derived(self._work.for_tenant(name))
 
@@ -395,8 +462,8 @@ class AsyncStore:
         return AsyncSession(await arun(self._work.get(session_id)))
 
     async def reset(self, key: str, *, reason: str = "command") -> AsyncSession:
-        """Ends the key's current session, what runs in it included, and gives the key a new one, whose epoch is one
-        higher. What waits in the inbox goes on in the new session.
+        """Ends the key's current session, what runs in it included, and gives the key a new one,
+        whose epoch is one higher. What waits in the inbox goes on in the new session.
         """
         return AsyncSession(await arun(self._work.reset(key, reason=reason)))
 
@@ -425,8 +492,17 @@ class AsyncStore:
         since: int | datetime | None = None,
         until: int | datetime | None = None,
     ) -> "Awaitable[list[Hit]]":
-        """Messages of all sessions that have all of these words, newest first; see `Store.search`."""
-        filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
+        """Messages of all sessions that have all of these words, newest first; see
+        `Store.search`.
+        """
+        filters = {
+            "role": role,
+            "tool": tool,
+            "state": state,
+            "key": key,
+            "since": since,
+            "until": until,
+        }
         return arun(self._work.search(text, limit=limit, session=session, **filters))
 
     def erase(self, session_id: str, *, preview: bool = False) -> "Awaitable[Erasure]":
@@ -434,8 +510,9 @@ class AsyncStore:
         return arun(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "Awaitable[list[Erasure]]":
-        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with
-        `preview` it only tells which ones. Called again, it goes on where it was interrupted.
+        """Erases the sessions that had no news for so many days, and forgets the events that they
+        accepted; with `preview` it only tells which ones. Called again, it goes on where it was
+        interrupted.
         """
         return arun(self._work.retain(days, preview=preview))
 
@@ -448,11 +525,15 @@ class AsyncStore:
         return arun(self._work.check())
 
     def backup(self, to: str | os.PathLike[str]) -> Awaitable[Backup]:
-        """Copies the whole store, as of one moment, to a new file while others write, and verifies the copy."""
+        """Copies the whole store, as of one moment, to a new file while others write, and verifies
+        the copy.
+        """
         return arun(self._work.backup(to))
 
     async def close(self) -> None:
-        """Ends the turns that this process still runs, as interrupted, and closes the store once all is written."""
+        """Ends the turns that this process still runs, as interrupted, and closes the store once
+        all is written.
+        """
         await seen_through(self._work.close)
 
     def __repr__(self) -> str:
@@ -463,10 +544,13 @@ class AsyncStore:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Closes the store. Not if its coroutine is dropped, wherever Python happens to be: then it is closed when
-        nobody holds it any more.
+        """Closes the store. Not if its coroutine is dropped, wherever Python happens to be: then it
+        is closed when nobody holds it any more.
         """
         if not isinstance(error, GeneratorExit) or current_loop() is self._loop:
             await self.close()
@@ -495,7 +579,9 @@ class OpeningStore:
 
     async def _open(self) -> AsyncStore:
         insist_on_asyncio()
-        work = await obtained(lambda: StoreWork(self._where, **self._options), let_go=StoreWork.close)
+        work = await obtained(
+            lambda: StoreWork(self._where, **self._options), let_go=StoreWork.close
+        )
         return AsyncStore(work)
 
     async def __aenter__(self) -> AsyncStore:
@@ -503,7 +589,10 @@ class OpeningStore:
         return await self._store.__aenter__()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._store is not None
         await self._store.__aexit__(kind, error, trace)
@@ -518,5 +607,9 @@ def open_async(
     read_only: bool = False,
     world: World | None = None,
 ) -> OpeningStore:
-    """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as store`."""
-    return OpeningStore(where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world})
+    """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as
+    store`.
+    """
+    return OpeningStore(
+        where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world}
+    )

@@ -1,9 +1,11 @@
-"""The border: every argument of every public call is checked here, before anything is written (I-25).
+"""The border: every argument of every public call is checked here, before anything is written
+(I-25).
 
-`RULES` says once what each parameter takes, by its name; where a name means something else in one method, the method
-stands before it. A parameter whose default is None takes None, too. The faces are wrapped by class decorators, sync and
-async alike: a new public method is checked from its first day, and one with a parameter that has no rule can't be
-imported. Arguments that a caller leaves out are not looked at; a call costs one or two microseconds more.
+`RULES` says once what each parameter takes, by its name; where a name means something else in one
+method, the method stands before it. A parameter whose default is None takes None, too. The faces
+are wrapped by class decorators, sync and async alike: a new public method is checked from its first
+day, and one with a parameter that has no rule can't be imported. Arguments that a caller leaves out
+are not looked at; a call costs one or two microseconds more.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,13 +55,17 @@ def format_name(parameter: str, value: Any) -> str:
 
 def stream_format(parameter: str, value: Any) -> str:
     """The name of a format, or "text" for chunks that are plain strings."""
-    if isinstance(value, str) and ((name := str.__str__(value)) == "text" or registry.is_known(name)):
+    if isinstance(value, str) and (
+        (name := str.__str__(value)) == "text" or registry.is_known(name)
+    ):
         return name
     raise _no_format(parameter, value, ["text", *registry.known()])
 
 
 def _no_format(parameter: str, value: Any, known: list[str]) -> BadArgument:
-    return BadArgument(parameter=parameter, takes=f"a format ({', '.join(known)})", given=shown(value))
+    return BadArgument(
+        parameter=parameter, takes=f"a format ({', '.join(known)})", given=shown(value)
+    )
 
 
 def _where(parameter: str, value: Any) -> Any:
@@ -108,7 +114,11 @@ def _callable(parameter: str, value: Any) -> Any:
 
 def _moment(parameter: str, value: Any) -> Any:
     takes = "a datetime with a time zone, or milliseconds since 1970"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(number := int.__int__(value)) < 1 << 62:
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(number := int.__int__(value)) < 1 << 62
+    ):
         return number
     from datetime import datetime  # for those who search: a turn needs nothing of it
 
@@ -122,13 +132,19 @@ def _world(parameter: str, value: Any) -> Any:
     if all(callable(getattr(value, each, None)) for each in ("now", "tick", "clock", "chance")):
         if isinstance(value.clock(), str):
             return value
-    raise BadArgument(parameter=parameter, takes="a World: `now`, `tick`, `clock` and `chance`", given=kind_of(value))
+    raise BadArgument(
+        parameter=parameter,
+        takes="a World: `now`, `tick`, `clock` and `chance`",
+        given=kind_of(value),
+    )
 
 
 def _session(parameter: str, value: Any) -> Any:
     if all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch")):
         return value
-    raise BadArgument(parameter=parameter, takes="a Session or an AsyncSession", given=kind_of(value))
+    raise BadArgument(
+        parameter=parameter, takes="a Session or an AsyncSession", given=kind_of(value)
+    )
 
 
 def _hashable(parameter: str, value: Any) -> Any:
@@ -222,7 +238,9 @@ RULES: dict[str, Rule] = {
 
 
 def bordered(face: Face) -> Face:
-    """Wraps every public method of this class, so that it gets arguments that keep to `RULES` and no others."""
+    """Wraps every public method of this class, so that it gets arguments that keep to `RULES` and
+    no others.
+    """
     for each, method in list(vars(face).items()):
         if isinstance(method, FunctionType) and not each.startswith("_"):
             setattr(face, each, checked(method))
@@ -230,7 +248,9 @@ def bordered(face: Face) -> Face:
 
 
 def checked(function: Function) -> Function:
-    """The function, called with arguments that keep to `RULES`; the same one if there is nothing to check."""
+    """The function, called with arguments that keep to `RULES`; the same one if there is nothing to
+    check.
+    """
     places, rules = _rules_of(function)
     if not rules:
         return function
@@ -260,17 +280,27 @@ def _rules_of(function: Any) -> tuple[tuple[str, ...], dict[str, Rule]]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = 1 if names[:1] == ("self",) else 0
-    defaults = dict(zip(names[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False))
+    defaults = dict(
+        zip(names[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False)
+    )
     defaults |= function.__kwdefaults__ or {}
     rules = _rules_of_labels(function.__qualname__)
-    rules |= {each: rule_for(function.__qualname__, each, defaults.get(each, ...)) for each in names[own:]}
-    return names[: code.co_argcount], {each: rule for each, rule in rules.items() if rule is not anything}
+    rules |= {
+        each: rule_for(function.__qualname__, each, defaults.get(each, ...)) for each in names[own:]
+    }
+    return names[: code.co_argcount], {
+        each: rule for each, rule in rules.items() if rule is not anything
+    }
 
 
 def _rules_of_labels(method: str) -> dict[str, Rule]:
-    """The rules for what a method takes beside its parameters: `Session.label` takes any label, and knows one."""
+    """The rules for what a method takes beside its parameters: `Session.label` takes any label, and
+    knows one.
+    """
     prefix = method.removeprefix("Async") + "."
-    return {each.removeprefix(prefix): rule for each, rule in RULES.items() if each.startswith(prefix)}
+    return {
+        each.removeprefix(prefix): rule for each, rule in RULES.items() if each.startswith(prefix)
+    }
 
 
 def rule_for(method: str, parameter: str, default: Any = ...) -> Rule:

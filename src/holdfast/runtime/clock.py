@@ -1,6 +1,7 @@
 """Clock and chance: the only file that knows the time or rolls dice.
 
-A `World` is given to a store when it is opened; tests give their own, with a seed, and get the same run again.
+A `World` is given to a store when it is opened; tests give their own, with a seed, and get the same
+run again.
 """
 
 import os
@@ -13,18 +14,24 @@ from holdfast.runtime.process_identity import clock_name
 
 
 class World(Protocol):
-    """Clock and randomness of a store. Tests give their own, with a seed, and get the same run again."""
+    """Clock and randomness of a store. Tests give their own, with a seed, and get the same run
+    again.
+    """
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC; data for people, never order."""
         ...
 
     def tick(self) -> float:
-        """Seconds on a clock that is shared by all processes of this machine and never steps back."""
+        """Seconds on a clock that is shared by all processes of this machine and never
+        steps back.
+        """
         ...
 
     def clock(self) -> str:
-        """The name of that clock: clocks of the same name tell the same time. Empty when it has none."""
+        """The name of that clock: clocks of the same name tell the same time. Empty when it has
+        none.
+        """
         ...
 
     def chance(self, size: int) -> bytes:
@@ -35,8 +42,8 @@ class World(Protocol):
 class RealWorld:
     """The machine's clock and the machine's randomness.
 
-    Randomness is drawn ahead: asking the kernel lets go of the interpreter's lock, and with many writers that costs
-    more than everything else about an id. A forked child draws anew.
+    Randomness is drawn ahead: asking the kernel lets go of the interpreter's lock, and with many
+    writers that costs more than everything else about an id. A forked child draws anew.
     """
 
     def now(self) -> int:
@@ -80,12 +87,16 @@ def mint_session(world: World) -> str:
 
 
 def mint(world: World, at: int) -> bytes:
-    """A fresh id for an entry or a message: 48 bits of time for people to sort by, 80 bits of chance."""
+    """A fresh id for an entry or a message: 48 bits of time for people to sort by, 80 bits of
+    chance.
+    """
     return at.to_bytes(6, "big") + world.chance(_MINTED)
 
 
 class Arrivals:
-    """Mints ids of messages as they come in: those of one moment sort in the order in which they came."""
+    """Mints ids of messages as they come in: those of one moment sort in the order in which they
+    came.
+    """
 
     def __init__(self, world: World) -> None:
         self._world, self._lock, self._last = world, threading.Lock(), b""

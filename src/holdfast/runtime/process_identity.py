@@ -1,14 +1,16 @@
-"""Who holds a turn: this process, named so that others on the machine can tell whether it still lives (I-26).
+"""Who holds a turn: this process, named so that others on the machine can tell whether it still
+lives (I-26).
 
-A process is named by the boot of its kernel, its namespaces, its number and its start time: a number alone is used
-again. It is taken for dead only by proof, and there is proof only for whoever shares the kernel and the namespaces:
+A process is named by the boot of its kernel, its namespaces, its number and its start time: a
+number alone is used again. It is taken for dead only by proof, and there is proof only for whoever
+shares the kernel and the namespaces:
 
     the kernel knows no process of this number        asked with a signal that does nothing, which `hidepid` can't hide
     another process has the number                    its start time is another one
     it is a zombie                                    and no thread of it runs on
 
-Everything less leaves it to the lease: another machine, whatever its name; another container; a /proc that is not that
-of our namespace, that hides the process, or that is not there.
+Everything less leaves it to the lease: another machine, whatever its name; another container; a
+/proc that is not that of our namespace, that hides the process, or that is not there.
 """
 
 import os
@@ -20,7 +22,9 @@ PROC = "/proc"
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
-    """A process as it was named. `kernel` and `spaces` are empty where the system does not tell them."""
+    """A process as it was named. `kernel` and `spaces` are empty where the system does not tell
+    them.
+    """
 
     kernel: str
     spaces: str
@@ -34,8 +38,8 @@ def myself() -> str:
 
 
 def clock_name() -> str:
-    """Which clock counts the time since boot here: that of this boot of this kernel, as this time namespace has it.
-    Empty where the system does not tell.
+    """Which clock counts the time since boot here: that of this boot of this kernel, as this time
+    namespace has it. Empty where the system does not tell.
     """
     boot, _, _ = _kernel().partition("@")
     _, _, time = _spaces().partition(".")
@@ -70,19 +74,24 @@ class _Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 def _look(name: str) -> _Seen | None:
-    """What /proc says of a process: when it began, in clock ticks since boot. None when it says nothing."""
+    """What /proc says of a process: when it began, in clock ticks since boot. None when it says
+    nothing.
+    """
     try:
         with open(f"{PROC}/{name}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
-    # The first thread of a process may be over while others go on: then it looks like a zombie and is none.
+    # The first thread of a process may be over while others go on: then it looks like a zombie and
+    # is none.
     return _Seen(started, state in (b"Z", b"X") and threads <= 1)
 
 
 def _exists(number: int) -> bool:
-    """Whether there is a process of this number in this namespace. One that may not be signalled is there."""
+    """Whether there is a process of this number in this namespace. One that may not be signalled is
+    there.
+    """
     try:
         os.kill(number, 0)
     except (ProcessLookupError, OverflowError):
@@ -101,8 +110,8 @@ def _began() -> int:
 
 @lru_cache(maxsize=1)
 def _kernel() -> str:
-    """This boot of this machine. The name is no proof of anything, but where it differs, the machine may be a copy of
-    another that was running, which has the same boot.
+    """This boot of this machine. The name is no proof of anything, but where it differs, the
+    machine may be a copy of another that was running, which has the same boot.
     """
     try:
         with open(f"{PROC}/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -126,7 +135,9 @@ def _spaces() -> str:
 
 
 def _proc_is_ours() -> bool:
-    """Whether /proc tells of the processes of this namespace: then it knows this one by one number only."""
+    """Whether /proc tells of the processes of this namespace: then it knows this one by one number
+    only.
+    """
     try:
         with open(f"{PROC}/self/status", "rb") as file:
             numbers = next(line.split()[1:] for line in file if line.startswith(b"NSpid:"))

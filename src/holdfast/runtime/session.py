@@ -1,4 +1,6 @@
-"""A session: one conversation, from its first message to its end; what can be asked of it and done with it."""
+"""A session: one conversation, from its first message to its end; what can be asked of it and done
+with it.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -46,7 +48,9 @@ class SessionWork:
         return start(self.room, TurnRequest(self.room.world, message, **options))
 
     def append(self, message: Any, *, format: str, event_id: Checked) -> Plan[str]:
-        return self._append(speak(message, format, **({"event": event_id} if event_id else {})), event_id)
+        return self._append(
+            speak(message, format, **({"event": event_id} if event_id else {})), event_id
+        )
 
     def _append(self, spoken: Any, event_id: str | None) -> Plan[str]:
         room = self.room
@@ -64,12 +68,15 @@ class SessionWork:
 
     def _append_all(self, spoken: list[Any]) -> Plan[list[str]]:
         drafts = tuple(self.room.message(each, turn=None) for each in spoken)
-        if drafts and isinstance((yield from self.room.commit(Write(self.room.id, drafts=drafts))), Refused):
+        if drafts and isinstance(
+            (yield from self.room.commit(Write(self.room.id, drafts=drafts))), Refused
+        ):
             raise (yield from read(self.room.ended))
         return [draft.id.hex() for draft in drafts]
 
     def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
-        from holdfast.runtime.changes.record import Memory, record  # for those who record: most programs don't
+        # for those who record: most programs don't
+        from holdfast.runtime.changes.record import Memory, record
 
         self._memory = self._memory or Memory()
         return record(self.room, self._memory, messages, format=format)
@@ -90,11 +97,15 @@ class SessionWork:
         freeze(labels)
         known = yield from read(partial(find, self.room, message_id))
         if known is None:
-            raise NotFound(what="message", name=message_id, hint="take the id from Session.transcript()")
+            raise NotFound(
+                what="message", name=message_id, hint="take the id from Session.transcript()"
+            )
         yield from self._note("label", Labelled(message_id, labels, known.seq))
 
     def _note(self, kind: str, note: Any = None, *, body: bytes = b"") -> Plan[None]:
-        outcome = yield from self.room.commit(Write(self.room.id, drafts=(self.room.draft(kind, note, body=body),)))
+        outcome = yield from self.room.commit(
+            Write(self.room.id, drafts=(self.room.draft(kind, note, body=body),))
+        )
         if isinstance(outcome, Refused):
             raise (yield from read(self.room.ended))
 
@@ -103,10 +114,16 @@ class SessionWork:
         while True:
             log = yield from read(self.room.history)
             with self.room.lock:
-                waiting = [ask for ask in log.asks.values() if ask.call_id == call_id and ask.approved is None]
+                waiting = [
+                    ask
+                    for ask in log.asks.values()
+                    if ask.call_id == call_id and ask.approved is None
+                ]
                 head = log.head
             if not waiting:
-                raise NotFound(what="call that waits for approval", name=call_id, hint=_decided(log, call_id))
+                raise NotFound(
+                    what="call that waits for approval", name=call_id, hint=_decided(log, call_id)
+                )
             drafts = self._decision(waiting[-1], approved, by)
             outcome = yield from self.room.commit(Write(self.room.id, drafts=drafts, head=head))
             if not isinstance(outcome, Refused):
@@ -115,10 +132,17 @@ class SessionWork:
                 raise (yield from read(self.room.ended))
 
     def _decision(self, ask: Ask, approved: bool, by: str) -> tuple[Draft, ...]:
-        decided = self.room.draft("decision", Decided(ask.call_id, ask.message, approved, by, ask.index))
+        decided = self.room.draft(
+            "decision", Decided(ask.call_id, ask.message, approved, by, ask.index)
+        )
         if approved:
             return (decided,)
-        part = {"type": "result", "call_id": ask.call_id, "content": f"Denied by {by}.", "error": True}
+        part = {
+            "type": "result",
+            "call_id": ask.call_id,
+            "content": f"Denied by {by}.",
+            "error": True,
+        }
         target = target_of(ask.message, ask.index)
         spoken = speak({"role": "tool", "parts": [part]}, "holdfast", failed=True, target=target)
         return decided, self.room.message(spoken, turn=None)
@@ -140,12 +164,14 @@ class SessionWork:
             state = yield from settle_if_dead(self.room)
             if state.turn is None:
                 return False
-            if (yield from settle(self.room, state, end="interrupted", reason=f"stopped: {reason}")):
+            if (
+                yield from settle(self.room, state, end="interrupted", reason=f"stopped: {reason}")
+            ):
                 return True
 
     def end(self, reason: str) -> Plan[None]:
-        """Ends the session. What runs is stopped in the same commit: whoever waits gets no turn that would be ended at
-        once. Ending an ended session changes nothing.
+        """Ends the session. What runs is stopped in the same commit: whoever waits gets no turn
+        that would be ended at once. Ending an ended session changes nothing.
         """
         room = self.room
 
@@ -160,10 +186,17 @@ class SessionWork:
                 return
             if state.turn is None:
                 yield from room.commit(
-                    Write(room.id, drafts=(room.draft("closed", Closed(reason)),), idle=True, close=True)
+                    Write(
+                        room.id,
+                        drafts=(room.draft("closed", Closed(reason)),),
+                        idle=True,
+                        close=True,
+                    )
                 )
             else:
-                yield from settle(room, state, end="interrupted", reason=f"stopped: {reason}", also=close)
+                yield from settle(
+                    room, state, end="interrupted", reason=f"stopped: {reason}", also=close
+                )
 
     def calls(self) -> Plan[list[ToolCall]]:
         yield from settle_to_read(self.room)
@@ -175,12 +208,20 @@ class SessionWork:
 
     def turns(self, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
         yield from settle_to_read(self.room)
-        return (yield from read(lambda: self.room.reading(lambda: turns(self.room, after=after, limit=limit))))
+        return (
+            yield from read(
+                lambda: self.room.reading(lambda: turns(self.room, after=after, limit=limit))
+            )
+        )
 
     def messages(self, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
         if after == 0:
             yield from settle_to_read(self.room)
-        return (yield from read(lambda: self.room.reading(lambda: messages(self.room, after=after, limit=limit))))
+        return (
+            yield from read(
+                lambda: self.room.reading(lambda: messages(self.room, after=after, limit=limit))
+            )
+        )
 
     def head(self) -> Plan[int]:
         return (yield from read(lambda: self.room.state().head))
@@ -203,8 +244,9 @@ def _decided(log: Log, call_id: str) -> str:
 
 @bordered
 class Session:
-    """One conversation. A handle is cheap and safe to share among threads. `id` is for life; `key` is the name that it
-    is found by, None for a fork without one; `epoch` counts the sessions that the key has had.
+    """One conversation. A handle is cheap and safe to share among threads. `id` is for life; `key`
+    is the name that it is found by, None for a fork without one; `epoch` counts the sessions that
+    the key has had.
     """
 
     id: str
@@ -227,34 +269,46 @@ class Session:
         reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Turn:
-        """Starts a turn: takes what waits in the inbox and then `message`, which is durable when this returns.
+        """Starts a turn: takes what waits in the inbox and then `message`, which is durable when
+        this returns.
 
-        While another turn runs, `on_busy` says whether to "wait" for it (the message is in the inbox meanwhile), to
-        "interrupt" it and take over, or to "refuse" with `SessionBusy`. An `event_id` that came before raises
-        `AlreadyAccepted`.
+        While another turn runs, `on_busy` says whether to "wait" for it (the message is in the
+        inbox meanwhile), to "interrupt" it and take over, or to "refuse" with `SessionBusy`. An
+        `event_id` that came before raises `AlreadyAccepted`.
         """
-        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        options = {
+            "event_id": event_id,
+            "on_busy": on_busy,
+            "reply_to": reply_to,
+            "lease_s": lease_s,
+        }
         return Turn(run(self._work.turn(message, format=format, **options)))
 
-    def append(self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None) -> str:
+    def append(
+        self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None
+    ) -> str:
         """Stores one message outside a turn and returns its id."""
         return run(self._work.append(message, format=format, event_id=event_id))
 
     def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> list[str]:
-        """Stores several messages outside a turn in one commit, all or none, and returns their ids."""
+        """Stores several messages outside a turn in one commit, all or none, and returns
+        their ids.
+        """
         return run(self._work.append_all(messages, format=format))
 
     def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Recorded":
-        """For agents that keep their own list of messages: stores what is new in the list, and keeps its shape as the
-        context. Recording a list again, merged, trimmed, reloaded or copied, loses nothing and doubles nothing.
+        """For agents that keep their own list of messages: stores what is new in the list, and
+        keeps its shape as the context. Recording a list again, merged, trimmed, reloaded or copied,
+        loses nothing and doubles nothing.
         """
         return run(self._work.record(messages, format=format))
 
     def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Context:
         """What the model sees, ready to send; valid for its format, whatever the log holds.
 
-        While a turn runs it ends with something for the model to answer: after a message of the model's own, with one
-        that says to continue. With `prefill` the model's own message stays the last, for providers that go on with it.
+        While a turn runs it ends with something for the model to answer: after a message of the
+        model's own, with one that says to continue. With `prefill` the model's own message stays
+        the last, for providers that go on with it.
         """
         return run(self._work.context(format, prefill=prefill))
 
@@ -280,8 +334,8 @@ class Session:
             after = page[-1].seq
 
     def follow(self, after: str | None = None) -> Iterator[Event]:
-        """Iterates over events without end: those of the log, then live ones as they happen, chunks included, each
-        once. It begins at the first entry, or after the event whose cursor is given.
+        """Iterates over events without end: those of the log, then live ones as they happen, chunks
+        included, each once. It begins at the first entry, or after the event whose cursor is given.
         """
         return follow(self._work.room, after)
 
@@ -290,7 +344,9 @@ class Session:
         return run(self._work.pending())
 
     def calls(self) -> list[ToolCall]:
-        """Every tool call of the session with its state: open, waiting, approved, denied, done, failed or unknown."""
+        """Every tool call of the session with its state: open, waiting, approved, denied, done,
+        failed or unknown.
+        """
         return run(self._work.calls())
 
     def info(self) -> SessionInfo:
@@ -306,40 +362,49 @@ class Session:
         return run(self._work.instructions(text))
 
     def label(self, message_id: str | int, **labels: Any) -> None:
-        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out of the context."""
+        """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out
+        of the context.
+        """
         run(self._work.label(message_id, labels))
 
     def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> None:
-        """Answers a call that waits for approval. An approval is for its exact arguments, and is used once."""
+        """Answers a call that waits for approval. An approval is for its exact arguments, and is
+        used once.
+        """
         run(self._work.decide(call_id, approved, by))
 
     def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Compaction | None":
-        """Puts a summary in the place of all but the last turns; `summary` is text, or a function of the messages
-        covered.
+        """Puts a summary in the place of all but the last turns; `summary` is text, or a function
+        of the messages covered.
 
-        What is covered stays in the transcript. None when there is nothing to cover; waits for a running turn of
-        others. In one's own running turn it covers what lies before the turn's open calls, and the turn goes on: that
-        turn is the last one, so `keep_turns=0` cuts inside it.
+        What is covered stays in the transcript. None when there is nothing to cover; waits for a
+        running turn of others. In one's own running turn it covers what lies before the turn's open
+        calls, and the turn goes on: that turn is the last one, so `keep_turns=0` cuts inside it.
         """
         return run(self._work.compact(summary, keep_turns))
 
     def rewind(self, to_message: str) -> None:
-        """Lets the model's view end with this message from now on; the transcript keeps what came after, and rewinding
-        to a later message brings it back.
+        """Lets the model's view end with this message from now on; the transcript keeps what came
+        after, and rewinding to a later message brings it back.
         """
         run(self._work.rewind(to_message))
 
     def fork(self, at: str | None = None, key: str | None = None) -> "Session":
-        """Makes a new session that shares the past of this one, up to message `at` or all of it, without copying it."""
+        """Makes a new session that shares the past of this one, up to message `at` or all of it,
+        without copying it.
+        """
         return Session(run(self._work.fork(at, key)))
 
     def stop(self, reason: str = "user") -> bool:
-        """Ends the running turn as interrupted, whichever process it runs in; False when none was running."""
+        """Ends the running turn as interrupted, whichever process it runs in; False when none was
+        running.
+        """
         return run(self._work.stop(reason))
 
     def end(self, reason: str) -> None:
-        """Ends the session: what runs is interrupted, and no more turns can start. It can still be read, and the next
-        `Store.session` of its key makes a new one. Ending it again changes nothing.
+        """Ends the session: what runs is interrupted, and no more turns can start. It can still be
+        read, and the next `Store.session` of its key makes a new one. Ending it again changes
+        nothing.
         """
         run(self._work.end(reason))
 

@@ -1,9 +1,10 @@
 """An engine as a store and its sessions hold it: when none of them is left, it is closed.
 
-An engine has threads, and these know it: it would live for ever. What the store, its sessions and its turns know is
-this handle, which no thread knows. When the last of them is gone, a thread closes engine and keeper: whoever drops the
-last handle may be in the middle of anything, and what is raised there Python swallows, Ctrl-C included. So nothing
-happens there but a note to that thread, made by C code alone.
+An engine has threads, and these know it: it would live for ever. What the store, its sessions and
+its turns know is this handle, which no thread knows. When the last of them is gone, a thread closes
+engine and keeper: whoever drops the last handle may be in the middle of anything, and what is
+raised there Python swallows, Ctrl-C included. So nothing happens there but a note to that thread,
+made by C code alone.
 """
 
 import os
@@ -16,7 +17,17 @@ from typing import Any
 from holdfast.engine.protocol import Engine
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 
-_USED_OFTEN = ("current", "entries", "inbox", "look_s", "read_only", "state", "submit", "watch", "where")
+_USED_OFTEN = (
+    "current",
+    "entries",
+    "inbox",
+    "look_s",
+    "read_only",
+    "state",
+    "submit",
+    "watch",
+    "where",
+)
 
 
 class _Note(weakref.ref[Any]):
@@ -37,7 +48,8 @@ class _Closer:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        if self._thread is None or not self._thread.is_alive():  # its start may have been interrupted
+        # its start may have been interrupted
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="holdfast-closer", daemon=True)
             self._thread.start()
 

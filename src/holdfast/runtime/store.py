@@ -16,7 +16,16 @@ from holdfast.domain.message import USUAL_FORMAT, Spoken
 from holdfast.domain.reset_policy import Policy
 from holdfast.engine.closed_engine import ClosedEngine
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Commit, Engine, Opening, Refused, SessionState, Waiting, Write, Written
+from holdfast.engine.protocol import (
+    Commit,
+    Engine,
+    Opening,
+    Refused,
+    SessionState,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.formats import registry
 from holdfast.runtime.border import bordered, checked
@@ -52,7 +61,9 @@ _open_stores: "weakref.WeakSet[StoreWork]" = weakref.WeakSet()
 
 @atexit.register
 def _at_exit() -> None:
-    """A process that ends by itself leaves no turn behind. The threads that write are still there now."""
+    """A process that ends by itself leaves no turn behind. The threads that write are still there
+    now.
+    """
     for work in list(_open_stores):
         work.end_turns("its process ended")
 
@@ -75,7 +86,9 @@ class StoreWork:
         registry.get(USUAL_FORMAT)  # loaded here rather than in the first turn
         self.tenant = tenant
         self._root = root
-        self.keeper: LeaseKeeper = LeaseKeeper(self.world.tick) if root is None else SharedKeeper(root.keeper)
+        self.keeper: LeaseKeeper = (
+            LeaseKeeper(self.world.tick) if root is None else SharedKeeper(root.keeper)
+        )
         self._process = os.getpid()
         self.engine = engine or self._opened(
             where,
@@ -102,8 +115,8 @@ class StoreWork:
         return StoreWork(self.engine.where, tenant=name, root=root, **options)
 
     def close(self) -> None:
-        """Ends what this process still runs, then lets go; of the engine only if it was opened with this store. In a
-        child that was forked there is nothing to let go of.
+        """Ends what this process still runs, then lets go; of the engine only if it was opened with
+        this store. In a child that was forked there is nothing to let go of.
         """
         if os.getpid() != self._process:
             return
@@ -134,17 +147,25 @@ class StoreWork:
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is None and not create:
-                raise NotFound(what="session for the key", name=key, hint="Store.session(key) makes one")
+                raise NotFound(
+                    what="session for the key", name=key, hint="Store.session(key) makes one"
+                )
             if state is not None and state.ended and not create:
                 return SessionWork(self.room(state))  # it can be read; looking makes nothing (I-18)
-            if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
+            if (
+                state is not None
+                and not state.ended
+                and not (yield from self._is_due(state, reset))
+            ):
                 return SessionWork(self.room(state))
             made = yield from self._replace(state, key, self._reason(state, reset) or "replaced")
             if made is not None:
                 return SessionWork(made)
 
     def reset(self, key: str, *, reason: str) -> Plan[SessionWork]:
-        """Ends the current session, what runs in it included, and binds a new one; the epoch rises."""
+        """Ends the current session, what runs in it included, and binds a new one; the
+        epoch rises.
+        """
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended:
@@ -156,15 +177,27 @@ class StoreWork:
             if made is not None:
                 return SessionWork(made)
 
-    def turn(self, key: str, message: Any, *, reset: Policy | None, **options: Any) -> Plan[TurnWork]:
-        """Resolve, reset if due, start: one transaction whenever nothing stands in the way (I-8)."""
+    def turn(
+        self, key: str, message: Any, *, reset: Policy | None, **options: Any
+    ) -> Plan[TurnWork]:
+        """Resolve, reset if due, start: one transaction whenever nothing stands in the
+        way (I-8).
+        """
         return self._turn(key, TurnRequest(self.world, message, **options), reset)
 
     def _turn(self, key: str, wish: TurnRequest, reset: Policy | None) -> Plan[TurnWork]:
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
-            if state is not None and not state.ended and not (yield from self._is_due(state, reset)):
-                return (yield from start(self.room(state), wish, on_ended=lambda room: self._current(key)))
+            if (
+                state is not None
+                and not state.ended
+                and not (yield from self._is_due(state, reset))
+            ):
+                return (
+                    yield from start(
+                        self.room(state), wish, on_ended=lambda room: self._current(key)
+                    )
+                )
             reason = self._reason(state, reset) or "replaced"
             replacement = yield from read(partial(self._replacement, state, key, reason))
             if replacement is None:
@@ -172,14 +205,20 @@ class StoreWork:
             room, writes = replacement
             first = first_write(room, wish, list(writes[-1].admits))
             combined = _started(writes[-1], first)
-            outcome = yield from commit_start(room, wish, (*writes[:-1], combined), took=bool(first.takes))
+            outcome = yield from commit_start(
+                room, wish, (*writes[:-1], combined), took=bool(first.takes)
+            )
             if isinstance(outcome, TurnWork):
                 return outcome
             if outcome.why == "accepted":
                 raise (yield from read(partial(already, room, wish.event_id or "", outcome.detail)))
 
-    def accept(self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked) -> Plan[Receipt]:
-        """A durable receipt: the message waits in the inbox of the key's current session, made if there is none."""
+    def accept(
+        self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked
+    ) -> Plan[Receipt]:
+        """A durable receipt: the message waits in the inbox of the key's current session, made if
+        there is none.
+        """
         spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
         return self._accept(key, spoken, event_id)
 
@@ -204,7 +243,8 @@ class StoreWork:
                 return Receipt(room.id, id.hex())
             if outcome.why == "accepted":
                 return Receipt(outcome.detail.session, outcome.detail.message.hex(), again=True)
-            self._latest.pop(key, None)  # it has ended meanwhile: ask again which session the key means (I-8)
+            # it has ended meanwhile: ask again which session the key means (I-8)
+            self._latest.pop(key, None)
 
     def outbox(self, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
         """Replies to send, oldest first."""
@@ -225,13 +265,20 @@ class StoreWork:
         return (yield from self.session(key, reset=None, create=True)).room
 
     def get(self, session_id: str) -> Plan[SessionWork]:
-        known = session_id if session_id.isascii() and session_id.isprintable() else ""  # as all ids are
-        found = (yield from read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX))) if known else []
+        # as all ids are
+        known = session_id if session_id.isascii() and session_id.isprintable() else ""
+        found = (
+            (yield from read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX)))
+            if known
+            else []
+        )
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
             return SessionWork(self.room((exact or found)[0]))
         hint = (
-            "several begin so: give more of the id" if found else "ids are those of Session.id, or the beginning of one"
+            "several begin so: give more of the id"
+            if found
+            else "ids are those of Session.id, or the beginning of one"
         )
         candidates = tuple(state.id for state in found)
         raise NotFound(what="session", name=session_id, hint=hint, candidates=candidates)
@@ -239,7 +286,8 @@ class StoreWork:
     def sessions(
         self, *, key: str | None, state: str | None, text: str | None, after: str | None, limit: int
     ) -> "Plan[Page[Listed]]":
-        from holdfast.runtime.catalog.list_sessions import (  # for those who list: a turn needs nothing of it
+        # for those who list: a turn needs nothing of it
+        from holdfast.runtime.catalog.list_sessions import (
             listing,
             wanted,
         )
@@ -254,10 +302,14 @@ class StoreWork:
         from holdfast.runtime.catalog.search import sought
 
         question = sought(self.tenant, text, key=asked.key, state=asked.state)
-        matching = yield from read(lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True)
+        matching = yield from read(
+            lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True
+        )
         return (yield from listing(self.engine, self.tenant, self.room, asked, set(matching)))
 
-    def search(self, text: str, *, limit: int, session: str | None, **filters: Any) -> "Plan[list[Hit]]":
+    def search(
+        self, text: str, *, limit: int, session: str | None, **filters: Any
+    ) -> "Plan[list[Hit]]":
         """Messages that have these words, newest first."""
         from holdfast.runtime.catalog.search import search, sought
 
@@ -304,7 +356,9 @@ class StoreWork:
             return None
         return reset.due(active_at=state.last_at, now=self.world.now())
 
-    def _replace(self, state: SessionState | None, key: str, reason: str) -> Plan[SessionLog | None]:
+    def _replace(
+        self, state: SessionState | None, key: str, reason: str
+    ) -> Plan[SessionLog | None]:
         """A new session for this key in place of `state`; None when somebody else was quicker."""
         replacement = yield from read(partial(self._replacement, state, key, reason))
         if replacement is None:
@@ -313,9 +367,13 @@ class StoreWork:
         outcome = yield from wait_for(self.engine.submit(tuple(writes)))
         return None if isinstance(outcome, Refused) else room
 
-    def _replace_running(self, state: SessionState, key: str, reason: str) -> Plan[SessionLog | None]:
-        """The same for a session in which a turn runs. The turn's end and the session's are one transaction: whoever
-        waits for the turn gets the next one in the new session, and none in the old that would be ended at once."""
+    def _replace_running(
+        self, state: SessionState, key: str, reason: str
+    ) -> Plan[SessionLog | None]:
+        """The same for a session in which a turn runs. The turn's end and the session's are one
+        transaction: whoever waits for the turn gets the next one in the new session, and none in
+        the old that would be ended at once.
+        """
         room, made = self.room(state), []
 
         def close(last: Write) -> Plan[Commit]:
@@ -324,25 +382,46 @@ class StoreWork:
                 replacement = yield from read(lambda: self._replacement(room.state(), key, reason))
             new, (*closing, opening) = replacement
             made.append(new)
-            for one in closing:  # none when somebody else has ended it by now, and then this commit is refused
-                last = replace(last, drafts=(*last.drafts, *one.drafts), close=True, takes=one.takes)
+            # none when somebody else has ended it by now, and then this commit is refused
+            for one in closing:
+                last = replace(
+                    last, drafts=(*last.drafts, *one.drafts), close=True, takes=one.takes
+                )
             return last, opening
 
         yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)
         now = yield from read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
 
-    def _replacement(self, state: SessionState | None, key: str, reason: str) -> tuple[SessionLog, list[Write]] | None:
-        """The room and the writes of a key's next session. What waits in the old one's inbox goes on in the new. None
-        when somebody else has taken that along since the inbox was read.
+    def _replacement(
+        self, state: SessionState | None, key: str, reason: str
+    ) -> tuple[SessionLog, list[Write]] | None:
+        """The room and the writes of a key's next session. What waits in the old one's inbox goes
+        on in the new. None when somebody else has taken that along since the inbox was read.
         """
         epoch = state.epoch + 1 if state is not None else 1
         new = SessionState(
-            id=mint_session(self.world), tenant=self.tenant, key=key, epoch=epoch, ended=False, head=0, fence=0,
-            turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0,
-        )  # fmt: skip
+            id=mint_session(self.world),
+            tenant=self.tenant,
+            key=key,
+            epoch=epoch,
+            ended=False,
+            head=0,
+            fence=0,
+            turn=None,
+            holder=None,
+            lease_left_s=None,
+            opened_at=0,
+            active_at=0,
+            last_at=0,
+            journal=0,
+        )
         room = self.room(new)
-        drafts = [room.draft("opened", Opened(key, epoch, previous=state.id if state is not None else None))]
+        drafts = [
+            room.draft(
+                "opened", Opened(key, epoch, previous=state.id if state is not None else None)
+            )
+        ]
         writes: list[Write] = []
         waiting: tuple[Waiting, ...] = ()
         if state is not None:
@@ -353,13 +432,18 @@ class StoreWork:
             if None in carried:
                 return None
             drafts += [draft for draft in carried if draft is not None]
-            closed = old.draft("closed", Closed(reason, moved=tuple(w.message.hex() for w in waiting)))
+            closed = old.draft(
+                "closed", Closed(reason, moved=tuple(w.message.hex() for w in waiting))
+            )
             takes = tuple(w.message for w in waiting)
-            # One that was ended before is closed once more, to say where what still waited in it has gone.
+            # One that was ended before is closed once more, to say where what still waited in it
+            # has gone.
             guards: dict[str, Any] = {"idle": True, "head": state.head, "ended_too": state.ended}
             writes.append(Write(state.id, (closed,), close=True, takes=takes, **guards))
         admits = tuple(replace(w, seq=0) for w in waiting)
-        writes.append(Write(new.id, tuple(drafts), open=Opening(self.tenant, key, epoch), admits=admits))
+        writes.append(
+            Write(new.id, tuple(drafts), open=Opening(self.tenant, key, epoch), admits=admits)
+        )
         return room, writes
 
 
@@ -386,7 +470,9 @@ def _words_of(*entry: Any) -> Any:
 
 @bordered
 class Store:
-    """All sessions of one tenant in one place. A context manager that closes it, safe to use from many threads."""
+    """All sessions of one tenant in one place. A context manager that closes it, safe to use from
+    many threads.
+    """
 
     tenant: str
 
@@ -395,7 +481,9 @@ class Store:
         self.tenant = work.tenant
 
     def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> Session:
-        """The key's current session, made if there is none; a `reset` policy is applied in the same transaction."""
+        """The key's current session, made if there is none; a `reset` policy is applied in the same
+        transaction.
+        """
         return Session(run(self._work.session(key, reset=reset, create=create)))
 
     def turn(
@@ -410,10 +498,16 @@ class Store:
         reply_to: str | int | None = None,
         lease_s: float = 30,
     ) -> Turn:
-        """Starts a turn in the key's current session, which is made if there is none and reset if that is due: what a
-        gateway calls for each inbound message. All is one transaction; otherwise as `Session.turn`.
+        """Starts a turn in the key's current session, which is made if there is none and reset if
+        that is due: what a gateway calls for each inbound message. All is one transaction;
+        otherwise as `Session.turn`.
         """
-        options = {"event_id": event_id, "on_busy": on_busy, "reply_to": reply_to, "lease_s": lease_s}
+        options = {
+            "event_id": event_id,
+            "on_busy": on_busy,
+            "reply_to": reply_to,
+            "lease_s": lease_s,
+        }
         return Turn(run(self._work.turn(key, message, reset=reset, format=format, **options)))
 
     def accept(
@@ -425,28 +519,34 @@ class Store:
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
     ) -> Receipt:
-        """Stores a message in the inbox of the key's current session, and nothing more: what a webhook calls before it
-        answers. The next turn takes it. An `event_id` that came before gives the receipt of that time.
+        """Stores a message in the inbox of the key's current session, and nothing more: what a
+        webhook calls before it answers. The next turn takes it. An `event_id` that came before
+        gives the receipt of that time.
         """
-        return run(self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to))
+        return run(
+            self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to)
+        )
 
     def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[Owed]:
-        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is confirmed.
+        """Replies to send, oldest first: those asked for with `reply_to`, until their sending is
+        confirmed.
 
-        With `claim_s`, those that no other sender has: each is this caller's alone for so many seconds, among all
-        threads, processes and machines. It is given back by `Owed.failed`, or when the time is over.
+        With `claim_s`, those that no other sender has: each is this caller's alone for so many
+        seconds, among all threads, processes and machines. It is given back by `Owed.failed`, or
+        when the time is over.
         """
         return [Owed(work) for work in run(self._work.outbox(limit, claim_s))]
 
     def pending(self, *, after: str | None = None, limit: int = 50) -> "Page[PendingMessage]":
-        """What waits in the inboxes of all sessions, oldest first, each message with its `key` and `session_id`; what a
-        gateway asks after a restart. `after` is the `next` of the page before.
+        """What waits in the inboxes of all sessions, oldest first, each message with its `key` and
+        `session_id`; what a gateway asks after a restart. `after` is the `next` of the page before.
         """
         return run(self._work.pending(after, limit))
 
     def for_tenant(self, name: str) -> "Store":
-        """The store of another tenant on the same engine: the same connections and threads, other sessions. Closing it
-        ends the turns that were begun with it, and nothing else; closing the store that was opened closes all.
+        """The store of another tenant on the same engine: the same connections and threads, other
+        sessions. Closing it ends the turns that were begun with it, and nothing else; closing the
+        store that was opened closes all.
         """
         return Store(self._work.for_tenant(name))
 
@@ -455,8 +555,8 @@ class Store:
         return Session(run(self._work.get(session_id)))
 
     def reset(self, key: str, *, reason: str = "command") -> Session:
-        """Ends the key's current session, what runs in it included, and gives the key a new one, whose epoch is one
-        higher. What waits in the inbox goes on in the new session.
+        """Ends the key's current session, what runs in it included, and gives the key a new one,
+        whose epoch is one higher. What waits in the inbox goes on in the new session.
         """
         return Session(run(self._work.reset(key, reason=reason)))
 
@@ -469,8 +569,8 @@ class Store:
         after: str | None = None,
         limit: int = 50,
     ) -> "Page[Listed]":
-        """A page of sessions, newest activity first: those of a key, in a state ("open", "running" or "ended"), in
-        which a text was said. `after` is the `next` of the page before.
+        """A page of sessions, newest activity first: those of a key, in a state ("open", "running"
+        or "ended"), in which a text was said. `after` is the `next` of the page before.
         """
         return run(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
 
@@ -487,24 +587,33 @@ class Store:
         since: "int | datetime | None" = None,
         until: "int | datetime | None" = None,
     ) -> "list[Hit]":
-        """Messages of all sessions that have all of these words, newest first; "words in quotes" next to each other,
-        the last word also as the beginning of one. Without any words, all messages. `state` is that of the session
-        ("open", "running", "ended") or of the message ("complete", "partial"); `tool` is one that the message calls or
-        answers for. Complete as of the call; in a PostgreSQL store that was opened read-only, as of the last time that
-        a store open for writing has searched.
+        """Messages of all sessions that have all of these words, newest first; "words in quotes"
+        next to each other, the last word also as the beginning of one. Without any words, all
+        messages. `state` is that of the session ("open", "running", "ended") or of the message
+        ("complete", "partial"); `tool` is one that the message calls or answers for. Complete as of
+        the call; in a PostgreSQL store that was opened read-only, as of the last time that a store
+        open for writing has searched.
         """
-        filters = {"role": role, "tool": tool, "state": state, "key": key, "since": since, "until": until}
+        filters = {
+            "role": role,
+            "tool": tool,
+            "state": state,
+            "key": key,
+            "since": since,
+            "until": until,
+        }
         return run(self._work.search(text, limit=limit, session=session, **filters))
 
     def erase(self, session_id: str, *, preview: bool = False) -> "Erasure":
-        """Takes all words of a session out of the store, its blobs and the search index included; an audit entry stays.
-        With `preview`, tells what that would take.
+        """Takes all words of a session out of the store, its blobs and the search index included;
+        an audit entry stays. With `preview`, tells what that would take.
         """
         return run(self._work.erase(session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
-        """Erases the sessions that had no news for so many days, and forgets the events that they accepted; with
-        `preview` it only tells which ones. Called again, it goes on where it was interrupted.
+        """Erases the sessions that had no news for so many days, and forgets the events that they
+        accepted; with `preview` it only tells which ones. Called again, it goes on where it was
+        interrupted.
         """
         return run(self._work.retain(days, preview=preview))
 
@@ -517,11 +626,15 @@ class Store:
         return run(self._work.check())
 
     def backup(self, to: str | os.PathLike[str]) -> "Backup":
-        """Copies the whole store, as of one moment, to a new file while others write, and verifies the copy."""
+        """Copies the whole store, as of one moment, to a new file while others write, and verifies
+        the copy.
+        """
         return run(self._work.backup(to))
 
     def close(self) -> None:
-        """Ends the turns that this process still runs, as interrupted, and closes the store once all is written."""
+        """Ends the turns that this process still runs, as interrupted, and closes the store once
+        all is written.
+        """
         self._work.close()
 
     def __repr__(self) -> str:
@@ -531,7 +644,10 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -547,8 +663,10 @@ def open_store(
 ) -> Store:
     """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`.
 
-    `durability="process"` survives a killed process but not a power cut, and is faster. With `read_only` nothing is
-    made, locked or changed, and every call that would write raises `ReadOnlyStore`: for a disk, a folder or a
-    database server that can only be read.
+    `durability="process"` survives a killed process but not a power cut, and is faster. With
+    `read_only` nothing is made, locked or changed, and every call that would write raises
+    `ReadOnlyStore`: for a disk, a folder or a database server that can only be read.
     """
-    return Store(StoreWork(where, durability=durability, tenant=tenant, read_only=read_only, world=world))
+    return Store(
+        StoreWork(where, durability=durability, tenant=tenant, read_only=read_only, world=world)
+    )

@@ -17,8 +17,9 @@ from holdfast.runtime.turns.turn_block import Leaving, enter
 
 @bordered
 class Turn:
-    """One piece of work, from a message that came in to its one end, used in a `with` block. Leaving the block cleanly
-    ends the turn as completed; an exception ends it as interrupted or failed, and is re-raised.
+    """One piece of work, from a message that came in to its one end, used in a `with` block.
+    Leaving the block cleanly ends the turn as completed; an exception ends it as interrupted or
+    failed, and is re-raised.
     """
 
     id: str
@@ -29,14 +30,17 @@ class Turn:
         self._block: Any = None
 
     def context(self, format: str | None = None, *, prefill: bool = False) -> Context:
-        """What the model sees now, this turn's messages included. `prefill`: as in `Session.context`."""
+        """What the model sees now, this turn's messages included. `prefill`: as in
+        `Session.context`.
+        """
         return run(self._work.context(format, prefill=prefill))
 
     def deliver(self, chunks: Iterable[Any], format: str = "text") -> Delivery:
         """Stores a streamed answer and yields its text, each piece after it is durable.
 
-        Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message is stored; a
-        stream that is left before its end, or ends without the mark its format puts there, leaves a partial message.
+        Takes text, provider chunks as dicts or SDK objects. When the stream ends, the whole message
+        is stored; a stream that is left before its end, or ends without the mark its format puts
+        there, leaves a partial message.
         """
         return Delivery(self._work, chunks, format)
 
@@ -52,20 +56,28 @@ class Turn:
         """Stores several finished messages in one commit, all or none, and returns their ids."""
         return run(self._work.add_all(messages, format=format))
 
-    def call(self, name: str, arguments: Any, call_id: str | int | None = None, needs_approval: bool = False) -> CallId:
-        """Stores that a tool is about to run and returns the call's id. Run the tool then, unless the id says
-        `waiting`.
+    def call(
+        self,
+        name: str,
+        arguments: Any,
+        call_id: str | int | None = None,
+        needs_approval: bool = False,
+    ) -> CallId:
+        """Stores that a tool is about to run and returns the call's id. Run the tool then, unless
+        the id says `waiting`.
 
-        With `needs_approval` the call waits until `Session.decide`; make it again, with the same id and arguments, to
-        use the approval. An id that was asked about stays bound to that: denied, with other arguments, used or done,
-        the call raises `NotApproved`, or waits if it is asked about again. So does an id that this turn has started.
+        With `needs_approval` the call waits until `Session.decide`; make it again, with the same id
+        and arguments, to use the approval. An id that was asked about stays bound to that: denied,
+        with other arguments, used or done, the call raises `NotApproved`, or waits if it is asked
+        about again. So does an id that this turn has started.
         """
         return run(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
 
     def calls(self) -> list[CallToRun]:
-        """The calls to be run now, in any format: those that the model has made in this turn and that are neither
-        started, nor answered, nor waiting, nor denied; and before them those that waited and were approved, whichever
-        turn they were made in. Start each with `call`, with its id and arguments, and answer it with `result`.
+        """The calls to be run now, in any format: those that the model has made in this turn and
+        that are neither started, nor answered, nor waiting, nor denied; and before them those that
+        waited and were approved, whichever turn they were made in. Start each with `call`, with its
+        id and arguments, and answer it with `result`.
         """
         return run(self._work.calls())
 
@@ -74,8 +86,9 @@ class Turn:
         return run(self._work.result(call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> None:
-        """Confirms that what this turn has said so far has reached the one who asked, because it was streamed there:
-        the outbox will not have it. What the turn says after this is owed as usual.
+        """Confirms that what this turn has said so far has reached the one who asked, because it
+        was streamed there: the outbox will not have it. What the turn says after this is owed as
+        usual.
         """
         run(self._work.sent(platform_id))
 
@@ -84,7 +97,9 @@ class Turn:
         return run(self._work.inbox())
 
     def retract(self, reason: str = "retried") -> None:
-        """Takes what this turn has answered so far out of the model's view, to try again; the transcript keeps it."""
+        """Takes what this turn has answered so far out of the model's view, to try again; the
+        transcript keeps it.
+        """
         run(self._work.retract(reason))
 
     def interrupt(self, reason: str = "interrupted") -> None:
@@ -92,7 +107,9 @@ class Turn:
         run(self._work.finish("interrupted", reason))
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends the turn as failed; the error is recorded, and never said to the model or the user."""
+        """Ends the turn as failed; the error is recorded, and never said to the model or
+        the user.
+        """
         run(self._work.finish("failed", error=words_of(error)))
 
     @property
@@ -108,7 +125,10 @@ class Turn:
         return self
 
     def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Ends the turn."""
         try:
@@ -116,7 +136,8 @@ class Turn:
         except HoldfastError as trouble:
             if error is None:
                 raise
-            error.add_note(f"The turn could not be ended either: {trouble}")  # the block's own error is re-raised
+            # the block's own error is re-raised
+            error.add_note(f"The turn could not be ended either: {trouble}")
         except BaseException:
             self._work.hand_over()
             raise

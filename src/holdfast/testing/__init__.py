@@ -9,8 +9,9 @@ import holdfast
 
 @contextmanager
 def temporary_store(*, tenant: str = "default") -> Iterator[holdfast.Store]:
-    """A real store in a temporary folder, closed and deleted at the end of the block: for tests of a program that
-    uses Holdfast. It is what SQLite's `:memory:` is asked for, with files, locks and recovery as they are in earnest.
+    """A real store in a temporary folder, closed and deleted at the end of the block: for tests of
+    a program that uses Holdfast. It is what SQLite's `:memory:` is asked for, with files, locks and
+    recovery as they are in earnest.
     """
     with (
         TemporaryDirectory(prefix="holdfast-") as folder,

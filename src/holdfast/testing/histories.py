@@ -1,7 +1,8 @@
 """Long histories, each of one thing: what calls cost is judged on them.
 
-A builder fills the session of a key with `n` of what it is named after. `HISTORIES` are all of them. Whatever a history
-is made of, a call on it may cost in proportion to its length, and not more.
+A builder fills the session of a key with `n` of what it is named after. `HISTORIES` are all of
+them. Whatever a history is made of, a call on it may cost in proportion to its length, and not
+more.
 """
 
 from collections.abc import Callable
@@ -57,7 +58,12 @@ def calls_without_end(store: Store, session: Session, n: int) -> None:
 def calls_in_one_message(store: Store, session: Session, n: int) -> None:
     with session.turn("Count.") as turn:
         turn.add(calling(*["call_0"] * n))
-        turn.add_all([{"role": "tool", "tool_call_id": "call_0", "content": f"{index}"} for index in range(n)])
+        turn.add_all(
+            [
+                {"role": "tool", "tool_call_id": "call_0", "content": f"{index}"}
+                for index in range(n)
+            ]
+        )
 
 
 def waiting_calls(store: Store, session: Session, n: int) -> None:
@@ -104,7 +110,10 @@ def given_back(store: Store, session: Session, n: int) -> None:
 
 def reshaped(store: Store, session: Session, n: int) -> None:
     """A list whose order is not that of the log: as many ranges as messages."""
-    messages = [{"role": ("user", "assistant")[index % 2], "content": f"message {index}"} for index in range(n)]
+    messages = [
+        {"role": ("user", "assistant")[index % 2], "content": f"message {index}"}
+        for index in range(n)
+    ]
     session.record(messages)
     session.record([*messages[::2], *messages[1::2]])
 
@@ -134,11 +143,29 @@ def forked(store: Store, session: Session, n: int) -> None:
 
 
 HISTORIES: tuple[Builder, ...] = (
-    labelled, hidden, rewound, rewound_often, one_call_id, calls_without_end, calls_in_one_message, waiting_calls,
-    decided_calls, turns, retracted, accepted, given_back, reshaped, compacted, instructed, forked,
-)  # fmt: skip
+    labelled,
+    hidden,
+    rewound,
+    rewound_often,
+    one_call_id,
+    calls_without_end,
+    calls_in_one_message,
+    waiting_calls,
+    decided_calls,
+    turns,
+    retracted,
+    accepted,
+    given_back,
+    reshaped,
+    compacted,
+    instructed,
+    forked,
+)
 
 
 def calling(*ids: str) -> dict[str, Any]:
-    calls = [{"id": id, "type": "function", "function": {"name": "count", "arguments": "{}"}} for id in ids]
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "count", "arguments": "{}"}}
+        for id in ids
+    ]
     return {"role": "assistant", "content": None, "tool_calls": calls}

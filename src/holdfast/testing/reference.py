@@ -1,10 +1,12 @@
 """The reference engine: what an engine does, said as plainly as it can be.
 
-A whole store is one value, `_World`. A commit is a function from a world to the next one or to a refusal, so "all or
-nothing" needs no undoing: a refused commit's world is let go. One lock makes commits stand in a row. Nothing is durable
-and nothing is fast; it is the oracle of the property tests and passes the same conformance suite as its betters.
+A whole store is one value, `_World`. A commit is a function from a world to the next one or to a
+refusal, so "all or nothing" needs no undoing: a refused commit's world is let go. One lock makes
+commits stand in a row. Nothing is durable and nothing is fast; it is the oracle of the property
+tests and passes the same conformance suite as its betters.
 
-It has no clock and no chance: leases are measured by the `tick` it is given, all other times come with the drafts.
+It has no clock and no chance: leases are measured by the `tick` it is given, all other times come
+with the drafts.
 """
 
 import contextlib
@@ -62,7 +64,9 @@ class ReferenceEngine:
     read_only = False
     look_s = 0.02
 
-    def __init__(self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None) -> None:
+    def __init__(
+        self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None
+    ) -> None:
         self.tick = tick or Ticks()
         self._words_of = words_of or (lambda *entry: None)
         self._world = _World()
@@ -78,7 +82,9 @@ class ReferenceEngine:
                 outcomes.append(outcome)
                 if isinstance(outcome, Written):
                     touched.update(write.session for write in commit)
-            callbacks = [callback for session in touched for callback in self._watchers.get(session, ())]
+            callbacks = [
+                callback for session in touched for callback in self._watchers.get(session, ())
+            ]
         for callback in callbacks:
             with contextlib.suppress(Exception):  # a lost reader stops nothing (I-16)
                 callback()
@@ -96,21 +102,38 @@ class ReferenceEngine:
         return self._seen(known) if known else None
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
-        found = [s for s in self._world.sessions.values() if s.tenant == tenant and s.id.startswith(prefix)]
+        found = [
+            s
+            for s in self._world.sessions.values()
+            if s.tenant == tenant and s.id.startswith(prefix)
+        ]
         return [self._seen(s) for s in sorted(found, key=lambda s: s.id)[:limit]]
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+    def entries(
+        self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
+    ) -> list[Entry]:
         known = self._world.sessions.get(session)
         page = [entry for entry in known.log if entry.seq > after][:limit] if known else []
         if bodies:
             return page
-        return [msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry for entry in page]
+        return [
+            msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry
+            for entry in page
+        ]
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
-        return {id: found for id in sessions if (found := self.entries(id, limit=limit, bodies=bodies))}
+    def beginnings(
+        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
+    ) -> dict[str, list[Entry]]:
+        return {
+            id: found for id in sessions if (found := self.entries(id, limit=limit, bodies=bodies))
+        }
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
-        return [entry for entry in self.entries(session, after=after, limit=1 << 30) if entry.kind == "label"]
+        return [
+            entry
+            for entry in self.entries(session, after=after, limit=1 << 30)
+            if entry.kind == "label"
+        ]
 
     def inbox(self, session: str) -> list[Waiting]:
         known = self._world.sessions.get(session)
@@ -118,7 +141,11 @@ class ReferenceEngine:
 
     def _waiting(self, waiting: Waiting) -> Waiting:
         until = waiting.mark
-        return waiting if until is None else msgspec.structs.replace(waiting, left_s=until - self.tick())
+        return (
+            waiting
+            if until is None
+            else msgspec.structs.replace(waiting, left_s=until - self.tick())
+        )
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         known = self._world.sessions.get(session)
@@ -137,7 +164,9 @@ class ReferenceEngine:
         in_order = sorted(owed, key=_age)
         return [debt for debt in in_order if after is None or _age(debt) > _age(after)][:limit]
 
-    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
         waiting = [
             ((one.message, s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
             for s in self._world.sessions.values()
@@ -148,7 +177,9 @@ class ReferenceEngine:
         return [each for mark, each in in_order if after is None or mark > after][:limit]
 
     def running(self, tenant: str) -> list[str]:
-        return [s.id for s in self._world.sessions.values() if s.tenant == tenant and s.turn is not None]
+        return [
+            s.id for s in self._world.sessions.values() if s.tenant == tenant and s.turn is not None
+        ]
 
     def debts(self, session: str) -> list[OwedReply]:
         known = self._world.sessions.get(session)
@@ -187,14 +218,23 @@ class ReferenceEngine:
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
         known = sorted((name, event) for name, event in self._world.events.items() if name > after)
-        return [AcceptedEvent(name, event.session, event.seq, event.message) for name, event in known[:limit]]
+        return [
+            AcceptedEvent(name, event.session, event.seq, event.message)
+            for name, event in known[:limit]
+        ]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
-        found = [s for s in self._world.sessions.values() if s.tenant == tenant and s.parent in {*parents}]
+        found = [
+            s
+            for s in self._world.sessions.values()
+            if s.tenant == tenant and s.parent in {*parents}
+        ]
         return [self._seen(s) for s in sorted(found, key=lambda s: (s.opened_at, s.id))]
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
-        return {id: _weight(known.log) for id in sessions if (known := self._world.sessions.get(id))}
+        return {
+            id: _weight(known.log) for id in sessions if (known := self._world.sessions.get(id))
+        }
 
     def search(self, sought: SearchScope, *, limit: int = 20) -> list[Found]:
         return list(islice(self._found(sought), limit))
@@ -210,8 +250,11 @@ class ReferenceEngine:
             entry = session.log[seq - session.origin - 1]
             if _is_sought(session, entry, sought):
                 words: SearchableText | None = None
-                with contextlib.suppress(Exception):  # a message that makes no sense hides no other (I-18)
-                    words = self._words_of(entry.kind, entry.note, entry.body, partial(_notes, session, seq))
+                # a message that makes no sense hides no other (I-18)
+                with contextlib.suppress(Exception):
+                    words = self._words_of(
+                        entry.kind, entry.note, entry.body, partial(_notes, session, seq)
+                    )
                 places = answers(words, sought) if words is not None else None
                 if words is not None and places is not None:
                     yield Found(id, session.key, entry, words, tuple(places))
@@ -256,7 +299,9 @@ class ReferenceEngine:
         return []  # it is right by definition
 
     def backup(self, to: str) -> Backup:
-        raise StoreUnavailable(where=to, problem="a store in memory is not copied", remedy="Keep it in a file")
+        raise StoreUnavailable(
+            where=to, problem="a store in memory is not copied", remedy="Keep it in a file"
+        )
 
     def close(self) -> None:
         """Nothing is ever under way, and there is nothing to let go of."""
@@ -308,7 +353,9 @@ class _Done:
 
 
 class _ReferenceSession(msgspec.Struct, frozen=True):
-    """All there is to a session. The inbox is by seq: a message that is given back stands where it stood."""
+    """All there is to a session. The inbox is by seq: a message that is given back stands where it
+    stood.
+    """
 
     id: str
     tenant: str
@@ -339,8 +386,8 @@ class _ReferenceSession(msgspec.Struct, frozen=True):
 
 
 class _World(msgspec.Struct, frozen=True):
-    """All there is: sessions in the order they were made, accepted events, the last journal position, and entries, by
-    session and seq, in the order they came.
+    """All there is: sessions in the order they were made, accepted events, the last journal
+    position, and entries, by session and seq, in the order they came.
     """
 
     sessions: dict[str, _ReferenceSession] = {}
@@ -354,7 +401,9 @@ class _World(msgspec.Struct, frozen=True):
 
 
 def _after(world: _World, commit: Commit, now: float) -> tuple[_World, Outcome]:
-    """The world after this commit, each write seeing those before it; the same world when one of them is refused."""
+    """The world after this commit, each write seeing those before it; the same world when one of
+    them is refused.
+    """
     after, outcome = world, Written()
     for write in commit:
         refused = _refusal(after, write, now)
@@ -377,7 +426,13 @@ def _refusal(world: _World, write: Write, now: float) -> Refused | None:
         return no("accepted", world.events[event_name(*write.event)])
     if session is None:
         return no("bound")
-    if session.ended and not write.ended_too or session.erased and write.erase is None and write.lay is None:
+    if (
+        session.ended
+        and not write.ended_too
+        or session.erased
+        and write.erase is None
+        and write.lay is None
+    ):
         return no("ended")
     if write.fence is not None and (session.turn is None or write.fence != session.fence):
         return no("superseded")
@@ -385,7 +440,10 @@ def _refusal(world: _World, write: Write, now: float) -> Refused | None:
         return no("busy")
     if write.head is not None and write.head != session.origin + len(session.log):
         return no("moved")
-    if write.position not in (None, max([session.journal, *(row.position for row in session.rows)])):
+    if write.position not in (
+        None,
+        max([session.journal, *(row.position for row in session.rows)]),
+    ):
         return no("moved")
     if not {waiting.message for waiting in session.inbox.values()}.issuperset(write.takes):
         return no("taken")
@@ -410,7 +468,9 @@ def _age(debt: OwedReply) -> tuple[int, str, int, bytes]:
 
 
 def _opened(world: _World, write: Write) -> _ReferenceSession | None:
-    """The session that this write makes; None when its id is in use or its epoch is not the key's next."""
+    """The session that this write makes; None when its id is in use or its epoch is not the key's
+    next.
+    """
     asked = write.open
     assert asked is not None
     bound = world.current(asked.tenant, asked.key) if asked.key is not None else None
@@ -418,7 +478,9 @@ def _opened(world: _World, write: Write) -> _ReferenceSession | None:
     if write.session in world.sessions or (asked.key is not None and asked.epoch != next_epoch):
         return None
     at = write.drafts[0].at if write.drafts else 0
-    own = _ReferenceSession(write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at)
+    own = _ReferenceSession(
+        write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at
+    )
     return _with(own, origin=asked.head, fence=asked.fence, parent=asked.parent)
 
 
@@ -437,10 +499,16 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
     session = _logged(session, write, first, now)
     if write.event is not None:
         draft = write.drafts[write.event_draft]
-        events = {**events, event_name(*write.event): Accepted(session.id, first + write.event_draft, draft.id)}
+        events = {
+            **events,
+            event_name(*write.event): Accepted(session.id, first + write.event_draft, draft.id),
+        }
     if write.lay is not None:
         session = _laid(session, write.lay)
-        events = {event.name: Accepted(event.session, event.seq, event.message) for event in write.lay.events} | events
+        events = {
+            event.name: Accepted(event.session, event.seq, event.message)
+            for event in write.lay.events
+        } | events
     if write.owes or write.pays is not None:
         session = _with(session, owed=_owed(session, write))
     if write.claim is not None:
@@ -448,14 +516,19 @@ def _done(world: _World, write: Write, now: float) -> tuple[_World, Written]:
         session = _with(session, claims=session.claims | claim)
     if write.chunk is not None:
         position += 1
-        row = JournalRow(position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body)
+        row = JournalRow(
+            position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body
+        )
         session = _with(session, rows=(*session.rows, row))
     written = Written(
         seq=first if write.drafts else 0,
         turn=session.fence if write.start else 0,
         position=position if write.chunk else 0,
     )
-    arrivals = (*world.arrivals, *((session.id, first + index) for index in range(len(write.drafts))))
+    arrivals = (
+        *world.arrivals,
+        *((session.id, first + index) for index in range(len(write.drafts))),
+    )
     return _World({**world.sessions, session.id: session}, events, position, arrivals), written
 
 
@@ -479,14 +552,19 @@ def _notes(session: _ReferenceSession, seq: int, needle: bytes) -> list[bytes]:
 
 def _erased(session: _ReferenceSession, notes: dict[int, bytes]) -> _ReferenceSession:
     """Nothing is left but the entries' places and these notes."""
-    log = [msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"") for entry in session.log]
+    log = [
+        msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"")
+        for entry in session.log
+    ]
     return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
 
 
 def _blanked(session: _ReferenceSession, notes: dict[int, bytes]) -> _ReferenceSession:
     """Nothing is left of these entries but their places and these notes."""
     log = [
-        msgspec.structs.replace(entry, note=notes[entry.seq], body=b"") if entry.seq in notes else entry
+        msgspec.structs.replace(entry, note=notes[entry.seq], body=b"")
+        if entry.seq in notes
+        else entry
         for entry in session.log
     ]
     return _with(session, log=tuple(log))
@@ -497,7 +575,12 @@ def _laid(session: _ReferenceSession, laid: Laid) -> _ReferenceSession:
     inbox = {waiting.seq: waiting for waiting in laid.inbox}
     session = _with(session, inbox=inbox, owed={debt.id: debt for debt in laid.outbox})
     return _with(
-        session, fence=laid.fence, base=laid.base, active_at=laid.active_at, ended=laid.ended, erased=laid.erased
+        session,
+        fence=laid.fence,
+        base=laid.base,
+        active_at=laid.active_at,
+        ended=laid.ended,
+        erased=laid.erased,
     )
 
 
@@ -510,18 +593,25 @@ def _owed(session: _ReferenceSession, write: Write) -> dict[bytes, OwedReply]:
     return owed
 
 
-def _turned(session: _ReferenceSession, write: Write, now: float, position: int) -> _ReferenceSession:
-    """The turn is finished or seized, the next one started, its lease renewed, the base moved, the session closed: in
-    this order."""
+def _turned(
+    session: _ReferenceSession, write: Write, now: float, position: int
+) -> _ReferenceSession:
+    """The turn is finished or seized, the next one started, its lease renewed, the base moved, the
+    session closed: in this order.
+    """
     if write.finish:
         session = _with(session, turn=None, holder=None)
     if write.seize:
         session = _with(session, fence=session.fence + 1)
     if write.start is not None:
-        session = _with(session, fence=session.fence + 1, turn=session.fence + 1, holder=write.start.holder)
+        session = _with(
+            session, fence=session.fence + 1, turn=session.fence + 1, holder=write.start.holder
+        )
         lease_s = write.start.lease_s
         session = _with(session, lease_until=now + lease_s, lease_s=lease_s, journal=position)
-        session = _with(session, active_at=max([session.active_at, *(draft.at for draft in write.drafts[:1])]))
+        session = _with(
+            session, active_at=max([session.active_at, *(draft.at for draft in write.drafts[:1])])
+        )
     if write.renew_s is not None:
         session = _with(session, lease_until=now + write.renew_s, lease_s=write.renew_s)
     if write.unbase:
@@ -535,7 +625,9 @@ def _logged(session: _ReferenceSession, write: Write, first: int, now: float) ->
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
     started = session.turn if write.start else STARTING
     log = list(session.log)
-    inbox = {seq: waiting for seq, waiting in session.inbox.items() if waiting.message not in write.takes}
+    inbox = {
+        seq: waiting for seq, waiting in session.inbox.items() if waiting.message not in write.takes
+    }
     for seq, draft in enumerate(write.drafts, first):
         turn = started if draft.turn == STARTING else draft.turn
         log.append(Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body))
@@ -551,7 +643,9 @@ def _logged(session: _ReferenceSession, write: Write, first: int, now: float) ->
 
 def _weight(log: tuple[Entry, ...]) -> Weight:
     messages = [entry for entry in log if entry.kind == "message"]
-    return Weight(len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0)
+    return Weight(
+        len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0
+    )
 
 
 def _with(session: _ReferenceSession, **changes: Any) -> _ReferenceSession:

@@ -1,7 +1,8 @@
 """Hypothesis strategies: messages, streams and views as bad as they come.
 
-`views()` draws what a log may hold after crashes, retries, trims and provider switches: every format, reused and blank
-call ids, late, doubled and stray results, cut streams. Contexts made from any of them must be valid (I-9, I-10).
+`views()` draws what a log may hold after crashes, retries, trims and provider switches: every
+format, reused and blank call ids, late, doubled and stray results, cut streams. Contexts made from
+any of them must be valid (I-9, I-10).
 """
 
 from typing import Any
@@ -15,12 +16,18 @@ from holdfast.formats import registry
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
-words = st.sampled_from(["Hello.", "Well?", "Ends in space. ", "é 漢 🙂", "a\n\nb", "", " ", "\n\t"])
+words = st.sampled_from(
+    ["Hello.", "Well?", "Ends in space. ", "é 漢 🙂", "a\n\nb", "", " ", "\n\t"]
+)
 # Mostly a few ids again and again: results must find calls, and the right ones.
-call_ids = st.sampled_from(["call_0"] * 5 + ["call_1"] * 3 + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90])
+call_ids = st.sampled_from(
+    ["call_0"] * 5 + ["call_1"] * 3 + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90]
+)
 names = st.sampled_from(["look", "", "a b", "mcp.files/read", "n" * 65, "n" * 129, "été"])
 arguments = st.sampled_from(["{}", '{"a": 1}', "", "[1]", '{"a": ', "NaN", "null", '"x"'])
-images = st.sampled_from([PNG, "https://example.org/a.png", "data:image/svg+xml;base64,AAAA", "file-id"])
+images = st.sampled_from(
+    [PNG, "https://example.org/a.png", "data:image/svg+xml;base64,AAAA", "file-id"]
+)
 
 
 def _blocks(*blocks: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
@@ -44,7 +51,11 @@ _completions_user = st.one_of(
     ),
 )
 _completions_call = st.builds(
-    lambda one, name, said: {"id": one, "type": "function", "function": {"name": name, "arguments": said}},
+    lambda one, name, said: {
+        "id": one,
+        "type": "function",
+        "function": {"name": name, "arguments": said},
+    },
     call_ids,
     names,
     arguments,
@@ -53,50 +64,91 @@ _completions_call = st.builds(
 
 @st.composite
 def _completions(draw: st.DrawFn) -> dict[str, Any]:
-    role = draw(st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"]))
+    role = draw(
+        st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"])
+    )
     if role == "tool":
         content = draw(st.one_of(words, _blocks(_text_block("text"))))
         return draw(_private({"role": "tool", "tool_call_id": draw(call_ids), "content": content}))
     if role != "assistant":
-        return draw(_private({"role": role, "content": draw(_completions_user if role == "user" else words)}))
+        return draw(
+            _private(
+                {"role": role, "content": draw(_completions_user if role == "user" else words)}
+            )
+        )
     content = draw(st.one_of(st.none(), words, _blocks(_text_block("text"))))
     payload: dict[str, Any] = {"role": "assistant", "content": content}
     calls = draw(st.lists(_completions_call, max_size=3))
     if calls:
         payload["tool_calls"] = calls
-    payload.update(draw(st.sampled_from([{}, {}, {"refusal": "No."}, {"refusal": None}, {"reasoning_content": "Hm."}])))
+    payload.update(
+        draw(
+            st.sampled_from(
+                [{}, {}, {"refusal": "No."}, {"refusal": None}, {"reasoning_content": "Hm."}]
+            )
+        )
+    )
     return draw(_private(payload))
 
 
 _anthropic_user = _blocks(
     _text_block("text"),
-    st.just({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}),
+    st.just(
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    ),
     st.builds(
-        lambda one, content, error: {"type": "tool_result", "tool_use_id": one, "content": content, "is_error": error},
+        lambda one, content, error: {
+            "type": "tool_result",
+            "tool_use_id": one,
+            "content": content,
+            "is_error": error,
+        },
         call_ids,
         st.one_of(words, _blocks(_text_block("text"))),
         st.booleans(),
     ),
 )
 _thinking = st.one_of(
-    st.sampled_from(["sig", "sig", ""]).map(lambda sign: {"type": "thinking", "thinking": "Hm.", "signature": sign}),
+    st.sampled_from(["sig", "sig", ""]).map(
+        lambda sign: {"type": "thinking", "thinking": "Hm.", "signature": sign}
+    ),
     st.just({"type": "redacted_thinking", "data": "xyz"}),
 )
 _said_block = st.one_of(
     _text_block("text"),
-    st.builds(lambda one, name: {"type": "tool_use", "id": one, "name": name, "input": {}}, call_ids, names),
     st.builds(
-        lambda said: {"type": "tool_use", "id": "cut", "name": "f", "input": {}, "partial_json": said}, arguments
+        lambda one, name: {"type": "tool_use", "id": one, "name": name, "input": {}},
+        call_ids,
+        names,
+    ),
+    st.builds(
+        lambda said: {
+            "type": "tool_use",
+            "id": "cut",
+            "name": "f",
+            "input": {},
+            "partial_json": said,
+        },
+        arguments,
     ),
     st.just({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
 )
 _anthropic_assistant = st.one_of(
     _blocks(_thinking, _said_block),
-    st.builds(lambda thought, said: thought + said, st.lists(_thinking, max_size=2), st.lists(_said_block, min_size=1)),
+    st.builds(
+        lambda thought, said: thought + said,
+        st.lists(_thinking, max_size=2),
+        st.lists(_said_block, min_size=1),
+    ),
 )
 _anthropic = st.one_of(
-    st.builds(lambda content: {"role": "user", "content": content}, st.one_of(words, _anthropic_user)),
-    st.builds(lambda content: {"role": "assistant", "content": content}, st.one_of(words, _anthropic_assistant)),
+    st.builds(
+        lambda content: {"role": "user", "content": content}, st.one_of(words, _anthropic_user)
+    ),
+    st.builds(
+        lambda content: {"role": "assistant", "content": content},
+        st.one_of(words, _anthropic_assistant),
+    ),
     words.map(lambda text: {"role": "system", "content": text}),
 ).flatmap(_private)
 
@@ -113,16 +165,30 @@ _reasoning = st.sampled_from(
     ]
 )
 _said = st.lists(_text_block("output_text"), max_size=2).map(
-    lambda content: {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+    lambda content: {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
 )
 _function_call = st.builds(
-    lambda one, name, said: {"type": "function_call", "id": "fc_1", "call_id": one, "name": name, "arguments": said},
+    lambda one, name, said: {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": one,
+        "name": name,
+        "arguments": said,
+    },
     call_ids,
     names,
     arguments,
 )
 _function_output = st.builds(
-    lambda one, output: {"type": "function_call_output", "call_id": one, "output": output}, call_ids, words
+    lambda one, output: {"type": "function_call_output", "call_id": one, "output": output},
+    call_ids,
+    words,
 )
 _responses = st.one_of(
     st.builds(
@@ -136,7 +202,9 @@ _responses = st.one_of(
             ),
         ),
     ).flatmap(_private),
-    st.one_of(_reasoning, _said, _function_call, _function_output, _function_output).flatmap(_private),
+    st.one_of(_reasoning, _said, _function_call, _function_output, _function_output).flatmap(
+        _private
+    ),
     st.lists(st.one_of(_reasoning, _said, _function_call), max_size=4),
 )
 
@@ -144,9 +212,14 @@ _neutral_part = st.one_of(
     _text_block("text"),
     images.map(lambda url: {"type": "image", "url": url}),
     st.builds(
-        lambda one, name, said: {"type": "call", "id": one, "name": name, "arguments": said}, call_ids, names, arguments
+        lambda one, name, said: {"type": "call", "id": one, "name": name, "arguments": said},
+        call_ids,
+        names,
+        arguments,
     ),
-    st.builds(lambda one, said: {"type": "result", "call_id": one, "content": said}, call_ids, words),
+    st.builds(
+        lambda one, said: {"type": "result", "call_id": one, "content": said}, call_ids, words
+    ),
     st.just({"type": "thinking", "text": "Hm.", "signed": True}),
     st.just({"type": "other", "kind": "audio"}),
     st.just({"type": "refusal", "text": "No."}),
@@ -154,9 +227,14 @@ _neutral_part = st.one_of(
 _neutral_talk = _neutral_part.filter(lambda part: part["type"] not in ("call", "result"))
 _neutral = st.one_of(
     st.builds(lambda parts: {"role": "user", "parts": parts}, st.lists(_neutral_talk, max_size=3)),
-    st.builds(lambda parts: {"role": "assistant", "parts": parts}, st.lists(_neutral_part, max_size=4)),
     st.builds(
-        lambda one, said: {"role": "tool", "parts": [{"type": "result", "call_id": one, "content": said}]},
+        lambda parts: {"role": "assistant", "parts": parts}, st.lists(_neutral_part, max_size=4)
+    ),
+    st.builds(
+        lambda one, said: {
+            "role": "tool",
+            "parts": [{"type": "result", "call_id": one, "content": said}],
+        },
         call_ids,
         words,
     ),
@@ -179,7 +257,12 @@ def payloads(format_name: str) -> st.SearchStrategy[Any]:
 def streams(draw: st.DrawFn, format_name: str) -> list[dict[str, Any]]:
     """The chunks of one streamed reply, to its end."""
     texts = draw(st.lists(st.sampled_from(["Hel", "lo", " ", "🙂", "."]), max_size=4))
-    calls = draw(st.lists(st.tuples(call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])), max_size=2))
+    calls = draw(
+        st.lists(
+            st.tuples(call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])),
+            max_size=2,
+        )
+    )
     thinking = draw(st.booleans())
     return _STREAMS[format_name](texts, calls, thinking)
 
@@ -189,10 +272,20 @@ def _completions_stream(texts: list[str], calls: list[Any], thinking: bool) -> l
     deltas += [{"reasoning_content": "Hm."}] * thinking
     deltas += [{"content": text} for text in texts]
     for index, (one, name, said) in enumerate(calls):
-        opened = {"index": index, "id": one, "type": "function", "function": {"name": name, "arguments": ""}}
+        opened = {
+            "index": index,
+            "id": one,
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         deltas.append({"tool_calls": [opened]})
-        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in said]
-    chunks = [{"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in said
+        ]
+    chunks = [
+        {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        for delta in deltas
+    ]
     finish = "tool_calls" if calls else "stop"
     chunks.append({"model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     return chunks
@@ -201,30 +294,51 @@ def _completions_stream(texts: list[str], calls: list[Any], thinking: bool) -> l
 def _anthropic_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if thinking:
-        deltas = [{"type": "thinking_delta", "thinking": "Hm."}, {"type": "signature_delta", "signature": "sig"}]
+        deltas = [
+            {"type": "thinking_delta", "thinking": "Hm."},
+            {"type": "signature_delta", "signature": "sig"},
+        ]
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
     if texts:
-        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts]))
+        blocks.append(
+            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts])
+        )
     for one, name, said in calls:
         opened = {"type": "tool_use", "id": one, "name": name, "input": {}}
-        blocks.append((opened, [{"type": "input_json_delta", "partial_json": piece} for piece in said]))
+        blocks.append(
+            (opened, [{"type": "input_json_delta", "partial_json": piece} for piece in said])
+        )
     events: list[dict[str, Any]] = [
         {
             "type": "message_start",
-            "message": {"id": "msg", "model": "m", "usage": {"input_tokens": 3, "output_tokens": 1}},
+            "message": {
+                "id": "msg",
+                "model": "m",
+                "usage": {"input_tokens": 3, "output_tokens": 1},
+            },
         }
     ]
     for index, (block, grown) in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
-        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in grown]
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in grown
+        ]
         events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
+    events.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 9},
+        }
+    )
     events.append({"type": "message_stop"})
     return events
 
 
 def _responses_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp", "model": "m"}}]
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp", "model": "m"}}
+    ]
     output: list[dict[str, Any]] = []
 
     def item(opened: dict[str, Any], done: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
@@ -236,12 +350,25 @@ def _responses_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
 
     if thinking:
         opened = {"type": "reasoning", "id": "rs", "summary": []}
-        delta = {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": "Hm."}
+        delta = {
+            "type": "response.reasoning_summary_text.delta",
+            "summary_index": 0,
+            "delta": "Hm.",
+        }
         item(opened, {**opened, "summary": [{"type": "summary_text", "text": "Hm."}]}, [delta])
     if texts:
-        opened = {"type": "message", "id": "msg", "role": "assistant", "status": "in_progress", "content": []}
+        opened = {
+            "type": "message",
+            "id": "msg",
+            "role": "assistant",
+            "status": "in_progress",
+            "content": [],
+        }
         block = {"type": "output_text", "text": "".join(texts), "annotations": []}
-        deltas = [{"type": "response.output_text.delta", "content_index": 0, "delta": text} for text in texts]
+        deltas = [
+            {"type": "response.output_text.delta", "content_index": 0, "delta": text}
+            for text in texts
+        ]
         item(opened, {**opened, "status": "completed", "content": [block]}, deltas)
     for one, name, said in calls:
         opened = {
@@ -252,9 +379,16 @@ def _responses_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
             "arguments": "",
             "status": "in_progress",
         }
-        deltas = [{"type": "response.function_call_arguments.delta", "delta": piece} for piece in said]
+        deltas = [
+            {"type": "response.function_call_arguments.delta", "delta": piece} for piece in said
+        ]
         item(opened, {**opened, "arguments": "".join(said), "status": "completed"}, deltas)
-    events.append({"type": "response.completed", "response": {"status": "completed", "model": "m", "output": output}})
+    events.append(
+        {
+            "type": "response.completed",
+            "response": {"status": "completed", "model": "m", "output": output},
+        }
+    )
     return events
 
 
@@ -286,7 +420,9 @@ def spoken(draw: st.DrawFn, format_name: str) -> Any:
 
 
 @st.composite
-def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 12) -> list[StoredMessage]:
+def views(
+    draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 12
+) -> list[StoredMessage]:
     """Messages in the order a model should see them."""
     seen: list[StoredMessage] = []
     turn = 1
@@ -303,5 +439,9 @@ def views(draw: st.DrawFn, formats: tuple[str, ...] = FORMATS, size_max: int = 1
             note, body = registry.get(name).note(payload), freeze(payload)
         where = draw(st.sampled_from([turn, turn, turn, None]))
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
-        seen.append(StoredMessage(f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting))
+        seen.append(
+            StoredMessage(
+                f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting
+            )
+        )
     return seen

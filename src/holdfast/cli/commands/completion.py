@@ -1,7 +1,7 @@
 """`holdfast completion`: scripts that complete commands and options in a shell.
 
-The scripts are made from the parsers themselves, so they know what the commands know. They start nothing while somebody
-types.
+The scripts are made from the parsers themselves, so they know what the commands know. They start
+nothing while somebody types.
 """
 
 import argparse
@@ -64,7 +64,12 @@ def _options(name: str) -> list[Option]:
 def _places(name: str) -> list[str]:
     """What may stand in the places of a command's arguments, where that is one of a few words."""
     parser, _ = parser_of(name)
-    return [str(choice) for action in parser._actions if not action.option_strings for choice in action.choices or ()]
+    return [
+        str(choice)
+        for action in parser._actions
+        if not action.option_strings
+        for choice in action.choices or ()
+    ]
 
 
 def _words() -> Iterator[tuple[str, list[str]]]:
@@ -77,7 +82,9 @@ def _words() -> Iterator[tuple[str, list[str]]]:
 
 
 def _values() -> Iterator[tuple[str, list[str]]]:
-    """Each option that takes a word, after its command, and the words that it takes; none when it takes any."""
+    """Each option that takes a word, after its command, and the words that it takes; none when it
+    takes any.
+    """
     for name in COMMANDS:
         for option in _options(name):
             if option.takes:
@@ -141,7 +148,8 @@ compdef _holdfast holdfast
 def _zsh() -> str:
     known = " | ".join(f'"{name}"' for name, _ in _words() if name)
     words = "\n    ".join(
-        f'"{name}") compadd -- {" ".join(after)}{"; [[ $PREFIX == -* ]] || _files" if name in COMMANDS else ""} ;;'
+        f'"{name}") compadd -- '
+        f"{' '.join(after)}{'; [[ $PREFIX == -* ]] || _files' if name in COMMANDS else ''} ;;"
         for name, after in _words()
     )
     values = "\n    ".join(
@@ -156,20 +164,35 @@ def _fish() -> str:
     for word, about in below("").items():
         lines.append(f"complete -c holdfast -n __fish_use_subcommand -a {word} -d {_quoted(about)}")
     for group in GROUPS:
-        seen = f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from {' '.join(below(group))}"
+        seen = (
+            f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from "
+            f"{' '.join(below(group))}"
+        )
         for word, about in below(group).items():
             lines.append(f"complete -c holdfast -n {_quoted(seen)} -a {word} -d {_quoted(about)}")
     for name in COMMANDS:
-        when = _quoted("; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split()))
+        when = _quoted(
+            "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
+        )
         if places := _places(name):
             lines.append(f"complete -c holdfast -n {when} -a {_quoted(' '.join(places))}")
-        lines += [f"complete -c holdfast -n {when} {_fish_option(option)}" for option in _options(name)]
+        lines += [
+            f"complete -c holdfast -n {when} {_fish_option(option)}" for option in _options(name)
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _fish_option(option: Option) -> str:
-    names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
-    takes = f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r -F" if option.takes else ""
+    names = " ".join(
+        f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
+    )
+    takes = (
+        f" -x -a {_quoted(' '.join(option.choices))}"
+        if option.choices
+        else " -r -F"
+        if option.takes
+        else ""
+    )
     return f"{names}{takes} -d {_quoted(option.help)}"
 
 

@@ -17,7 +17,9 @@ def options(parser: Parser) -> None:
     place = "a store: a file, or postgresql://…"
     parser.add_argument("source", metavar="SOURCE", help=place)
     parser.add_argument("target", metavar="TARGET", help=f"{place}; created if it does not exist")
-    parser.add_argument("--tenant", metavar="NAME", help="the tenant whose sessions to copy (default: all tenants)")
+    parser.add_argument(
+        "--tenant", metavar="NAME", help="the tenant whose sessions to copy (default: all tenants)"
+    )
     parser.add_json()
 
 
@@ -33,7 +35,9 @@ def run(options: Any, out: Output) -> int:
     """
     insist(options.source, remedy="check the path, there is nothing to copy")
     try:
-        copied = holdfast.copy(options.source, options.target, tenant=options.tenant, progress=_Bar(out).show)
+        copied = holdfast.copy(
+            options.source, options.target, tenant=options.tenant, progress=_Bar(out).show
+        )
     finally:
         out.over(None)
     if out.is_json:
@@ -47,28 +51,44 @@ def _tell(out: Output, copied: Any) -> None:
     for each in copied.differences:
         out.line(*_named(each), f", entry {each.seq}: {each.problem}")
         if each.source_digest or each.target_digest:
-            out.line(f"    source {each.source_digest or 'has none'}, target {each.target_digest or 'has none'}")
+            out.line(
+                f"    source {each.source_digest or 'has none'}, target "
+                f"{each.target_digest or 'has none'}"
+            )
     for each in copied.salvaged:
         for seq in each.seqs[:SHOWN]:
-            out.line(*_named(each), f", entry {seq}: it can't be read, and is a placeholder in the target")
+            out.line(
+                *_named(each),
+                f", entry {seq}: it can't be read, and is a placeholder in the target",
+            )
         if len(each.seqs) > SHOWN:
             out.line(f"    and {units.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more")
-    held = f"{units.many(copied.sessions, 'session')}, {units.many(copied.entries, 'entry', 'entries')}"
+    held = (
+        f"{units.many(copied.sessions, 'session')}, "
+        f"{units.many(copied.entries, 'entry', 'entries')}"
+    )
     out.say(f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}.")
     if copied.in_use:
         count = units.many(len(copied.in_use), "session")
-        out.tell(f"In use: {count}, copied up to the turn that is running. Copy again when it is over.")
+        out.tell(
+            f"In use: {count}, copied up to the turn that is running. Copy again when it is over."
+        )
     if copied.differences:
         left = units.many(len(copied.differences), "session")
         out.tell(f"Left as they are: {left}. What is in the target is never changed.")
     if copied.salvaged:
         some = units.many(len(copied.salvaged), "session")
-        out.tell(f"With entries that can't be read: {some}. `holdfast store check` tells what is wrong.")
+        out.tell(
+            f"With entries that can't be read: {some}. `holdfast store check` tells what is wrong."
+        )
 
 
 def _named(each: Any) -> tuple[tuple[str, str], str]:
     """A session as a report names it."""
-    return (f"session {each.session_id[:SHORT]}", "strong"), f" ({each.key})" if each.key is not None else ""
+    return (
+        f"session {each.session_id[:SHORT]}",
+        "strong",
+    ), f" ({each.key})" if each.key is not None else ""
 
 
 class _Bar:

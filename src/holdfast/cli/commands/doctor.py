@@ -12,7 +12,9 @@ from holdfast.cli.render.diagnosis import SCHEMA, explained, no_such_rule, shown
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.totals import totals
 
-OUT = "write a healed copy here, or a folder with a copy of each store in PATH; it must not exist yet"
+OUT = (
+    "write a healed copy here, or a folder with a copy of each store in PATH; it must not exist yet"
+)
 
 
 def options(parser: Parser) -> None:
@@ -26,7 +28,9 @@ def options(parser: Parser) -> None:
     parser.add_argument("--session", metavar="ID", help="examine only this session")
     parser.add_argument("--heal", metavar="OUT", help=OUT)
     form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
-    parser.add_argument("--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form)
+    parser.add_argument(
+        "--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form
+    )
     accept = "also apply this rule's remedy, which is not applied by default; may be repeated"
     parser.add_argument("--accept", metavar="RULE", action="append", default=[], help=accept)
     parser.add_json()
@@ -66,7 +70,13 @@ def run(options: Any, out: Output) -> int:
     reports = doctor_examine.examine(stores, out, only=options.only, session=options.session)
     come_to = totals(reports)
     if out.is_json:
-        out.json({"schema": SCHEMA, "stores": [report.as_json() for report in reports], "totals": come_to})
+        out.json(
+            {
+                "schema": SCHEMA,
+                "stores": [report.as_json() for report in reports],
+                "totals": come_to,
+            }
+        )
     else:
         shown(reports, out)
         if len(reports) > 1:

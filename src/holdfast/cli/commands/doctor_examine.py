@@ -1,4 +1,6 @@
-"""Stores are found and examined one after another, while a line on the terminal tells how far that has come."""
+"""Stores are found and examined one after another, while a line on the terminal tells how far that
+has come.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -26,8 +28,15 @@ def find(paths: Sequence[str], out: Output) -> list[Found]:
 
 def _insist_on_path(path: str) -> None:
     if is_address(path):
-        problem = f"`{shown(path)}` is a database, and the doctor reads files, of other programs and of Holdfast."
-        raise Stop(USAGE, f"{problem} `holdfast store check --store ADDRESS` checks a Holdfast store in PostgreSQL.")
+        problem = (
+            f"`{shown(path)}` is a database, and the doctor reads files, of other programs "
+            "and of Holdfast."
+        )
+        raise Stop(
+            USAGE,
+            f"{problem} `holdfast store check --store ADDRESS` checks a Holdfast store in "
+            "PostgreSQL.",
+        )
 
 
 def examine(

@@ -1,5 +1,5 @@
-"""`holdfast doctor --heal`: a healed copy of a store, or of each store in a folder, and a report of each change (I-18:
-the originals are never touched).
+"""`holdfast doctor --heal`: a healed copy of a store, or of each store in a folder, and a report of
+each change (I-18: the originals are never touched).
 """
 
 import os
@@ -27,10 +27,14 @@ from holdfast.importers.own_folder import OwnFolder
 from holdfast.runtime.transfer.import_store import bring
 
 FORMS = {"holdfast": None, "goose-json": "goose", "hermes": "hermes", "openviking": "openviking"}
-"""What a healed copy can be, and the kind of store that it takes; a Holdfast store can be made of all."""
+"""What a healed copy can be, and the kind of store that it takes; a Holdfast store can be made of
+all.
+"""
 OWN_ENDING = ".db"
 NAME_MAX = 200
-"""Bytes in the name of a copy: file systems take 255, and a store has files beside it with longer names."""
+"""Bytes in the name of a copy: file systems take 255, and a store has files beside it with longer
+names.
+"""
 
 
 class Copy(msgspec.Struct):
@@ -48,7 +52,9 @@ class Copy(msgspec.Struct):
 
 
 def heal(options: Any, out: Output) -> int:
-    """Examines the stores, writes the healed copies, and looks at those as it would at any others."""
+    """Examines the stores, writes the healed copies, and looks at those as it would at
+    any others.
+    """
     stores = doctor_examine.find(options.paths, out)
     for kind, path in stores:
         _insist_on_form(options.form, kind, path)
@@ -58,7 +64,9 @@ def heal(options: Any, out: Output) -> int:
     reports = doctor_examine.examine(stores, out)
     copies = [
         Copy(report.path, None if report.is_unreadable else os.path.join(options.heal, place))
-        for report, place in zip(reports, _places(stores, options) if several else [""], strict=True)
+        for report, place in zip(
+            reports, _places(stores, options) if several else [""], strict=True
+        )
     ]
     if any(copy.out for copy in copies):
         _write(stores, copies, options, out)
@@ -79,7 +87,9 @@ def _insist_on_form(form: str, kind: str, path: str) -> None:
 
 
 def _are_several(stores: Sequence[Found], options: Any) -> bool:
-    """Whether the copies go into a folder. A single store that lies in a folder goes there if OUT is written as one."""
+    """Whether the copies go into a folder. A single store that lies in a folder goes there if OUT
+    is written as one.
+    """
     if len(stores) != 1:
         return True
     is_within = stores[0][1] not in options.paths
@@ -87,12 +97,16 @@ def _are_several(stores: Sequence[Found], options: Any) -> bool:
 
 
 def _places(stores: Sequence[Found], options: Any) -> list[str]:
-    """Where each copy lies in the folder of copies: as its original lies in the folder that was given, or in the one
-    that holds all of them.
+    """Where each copy lies in the folder of copies: as its original lies in the folder that was
+    given, or in the one that holds all of them.
     """
     paths = [os.path.abspath(path) for _, path in stores]
     given = [os.path.abspath(path) for path in options.paths]
-    within = given[0] if len(given) == 1 else os.path.commonpath([os.path.dirname(path) for path in paths])
+    within = (
+        given[0]
+        if len(given) == 1
+        else os.path.commonpath([os.path.dirname(path) for path in paths])
+    )
     places: list[str] = []
     for (kind, _), path in zip(stores, paths, strict=True):
         place = os.path.relpath(path, within)
@@ -118,15 +132,20 @@ def _apart(places: Sequence[str]) -> list[str]:
     for place in places:
         root, ending = os.path.splitext(place)
         names = (f"{root}-{number}{ending}" for number in range(2, len(places) + 2))
-        name = place if place not in taken else next(name for name in names if name not in {*taken, *places})
+        name = (
+            place
+            if place not in taken
+            else next(name for name in names if name not in {*taken, *places})
+        )
         taken.add(name)
         told.append(name)
     return told
 
 
 def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output) -> None:
-    """Writes the copies in a folder of its own beside their place, and moves them there when all are whole: nothing
-    else there is ever touched, and what could not be written whole is not left behind.
+    """Writes the copies in a folder of its own beside their place, and moves them there when all
+    are whole: nothing else there is ever touched, and what could not be written whole is not left
+    behind.
     """
     to = Path(os.path.abspath(options.heal))
     with _folder_beside(to) as folder:
@@ -144,8 +163,8 @@ def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: O
 
 
 def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -> list[Change]:
-    """One copy, made in a folder that is removed with all that came into being beside it: what stands beside a store,
-    its index of words, is made anew when it is needed.
+    """One copy, made in a folder that is removed with all that came into being beside it: what
+    stands beside a store, its index of words, is made anew when it is needed.
     """
     patient = detect.open_subject(kind, copy.path)
     folder.mkdir()
@@ -158,7 +177,9 @@ def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -
             else:
                 healed.write(str(made))
         except StoreUnavailable as error:
-            raise StoreUnavailable(where=str(copy.out), problem=error.problem, remedy=error.remedy) from error
+            raise StoreUnavailable(
+                where=str(copy.out), problem=error.problem, remedy=error.remedy
+            ) from error
         os.rename(made, place)
         return healed.changes()
     finally:
@@ -197,8 +218,14 @@ def _move(made: Path, out: Path) -> None:
 
 
 def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
-    """What the copy still has: found by looking at it, and what of the original is beyond recovery."""
-    found = [finding for kind, path in detect.stores_at(out) for finding in exam.examine(kind, path).findings]
+    """What the copy still has: found by looking at it, and what of the original is beyond
+    recovery.
+    """
+    found = [
+        finding
+        for kind, path in detect.stores_at(out)
+        for finding in exam.examine(kind, path).findings
+    ]
     same = {(finding.rule.name, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
     lost: list[Finding] = []
@@ -209,8 +236,17 @@ def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     return [*found, *lost]
 
 
-def _tell(reports: Sequence[exam.Report], copies: Sequence[Copy], options: Any, out: Output, *, several: bool) -> None:
-    changes, left = (sum(len(getattr(copy, name)) for copy in copies) for name in ("changes", "left"))
+def _tell(
+    reports: Sequence[exam.Report],
+    copies: Sequence[Copy],
+    options: Any,
+    out: Output,
+    *,
+    several: bool,
+) -> None:
+    changes, left = (
+        sum(len(getattr(copy, name)) for copy in copies) for name in ("changes", "left")
+    )
     come_to = totals(reports, changes=changes, left=left)
     written = any(copy.out for copy in copies)
     if out.is_json:
@@ -240,9 +276,17 @@ def _tell_one(copy: Copy, out: Output) -> None:
         out.line(("  after:  ", "quiet"), change.after)
     if copy.changes:
         out.line()
-    out.line((f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good"))
+    out.line(
+        (f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good")
+    )
     for finding in copy.left:
         rule = finding.rule.name
-        why = "can't be healed from this store" if finding.policy == "report" else f"`--accept {rule}` heals it"
+        why = (
+            "can't be healed from this store"
+            if finding.policy == "report"
+            else f"`--accept {rule}` heals it"
+        )
         session = f" in {finding.session}" if finding.session else ""
-        out.line(("left: ", "hit"), f"{rule}{session} at {finding.place}: {finding.measured} ({why})")
+        out.line(
+            ("left: ", "hit"), f"{rule}{session} at {finding.place}: {finding.measured} ({why})"
+        )

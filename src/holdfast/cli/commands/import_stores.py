@@ -1,4 +1,6 @@
-"""`holdfast import`: the sessions of another program, or of another store, brought into this one."""
+"""`holdfast import`: the sessions of another program, or of another store, brought into
+this one.
+"""
 
 import os
 import shlex
@@ -24,7 +26,9 @@ from holdfast.runtime.transfer.import_store import ImportedStore, bring
 from holdfast.runtime.transfer.restore import restore
 
 OWN, OWN_STORE = "holdfast", "holdfast store"
-"""A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy` brings over."""
+"""A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy`
+brings over.
+"""
 WHOLE = "the whole store"
 COMMANDS_MAX = 3
 
@@ -33,13 +37,28 @@ def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} PATH... [options]"
     help = "a store of another program: a file, a folder, or a folder with stores in it"
     parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
-    into = f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
-    parser.add_argument("--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into)
-    parser.add_argument("--tenant", metavar="NAME", default="default", help="the tenant they go to (default: default)")
+    into = (
+        f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    )
+    parser.add_argument(
+        "--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into
+    )
+    parser.add_argument(
+        "--tenant",
+        metavar="NAME",
+        default="default",
+        help="the tenant they go to (default: default)",
+    )
     parser.add_argument("--session", metavar="ID", help="import only this session")
-    same = "this is the store that was brought from OTHER before: it has moved, or is a copy that went on"
+    same = (
+        "this is the store that was brought from OTHER before: it has moved, or is a copy that "
+        "went on"
+    )
     parser.add_argument("--same-as", metavar="OTHER", help=same)
-    owed = "replies that an exported session owed are owed again, and gateways will send them (default: they are not)"
+    owed = (
+        "replies that an exported session owed are owed again, and gateways will send them "
+        "(default: they are not)"
+    )
     parser.add_argument("--with-outbox", action="store_true", help=owed)
     parser.add_json()
 
@@ -69,10 +88,20 @@ def run(options: Any, out: Output) -> int:
     told, code = [], DONE
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
-            brought, unreadable, unknown = _bring_or_tell(store, kind, path, options, out, alone=len(found) == 1)
+            brought, unreadable, unknown = _bring_or_tell(
+                store, kind, path, options, out, alone=len(found) == 1
+            )
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
             code = OPERATOR if any(each.place == WHOLE for each in unreadable) else code
-            told.append({"kind": kind, "path": path, **asdict(brought), "unreadable": lost, "not_examined": unknown})
+            told.append(
+                {
+                    "kind": kind,
+                    "path": path,
+                    **asdict(brought),
+                    "unreadable": lost,
+                    "not_examined": unknown,
+                }
+            )
             if not out.is_json:
                 _tell(out, path, brought, lost, unknown)
     if out.is_json:
@@ -81,21 +110,28 @@ def run(options: Any, out: Output) -> int:
 
 
 def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
-    """The stores that a path means and that can be imported, each with its kind; damaged ones are told later. Stores of
-    ours are told here, but for the one that the others go to.
+    """The stores that a path means and that can be imported, each with its kind; damaged ones are
+    told later. Stores of ours are told here, but for the one that the others go to.
     """
     if is_address(path):
         problem = f"`{shown(path)}` is a database, and import reads files of other programs."
-        raise Stop(USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too.")
+        raise Stop(
+            USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too."
+        )
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
     found = detect.stores_at(path, _kind_of)
-    own = [store for kind, store in found if kind == OWN_STORE and not _is_same(store, options.into)]
+    own = [
+        store for kind, store in found if kind == OWN_STORE and not _is_same(store, options.into)
+    ]
     found = [store for store in found if store[0] != OWN_STORE]
     if own and not found:
         raise Stop(USAGE, _is_ours(own, options.into))
     if all(kind == detect.UNKNOWN for kind, _ in found):
-        raise Stop(NOT_FOUND, f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.")
+        raise Stop(
+            NOT_FOUND,
+            f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.",
+        )
     if own:
         out.tell(_is_ours(own, options.into))
     return found
@@ -118,7 +154,9 @@ def _is_ours(stores: list[str], into: str) -> str:
     more = f", and so on for {len(stores)} stores" if len(stores) > COMMANDS_MAX else ""
     if len(stores) == 1:
         return f"`{stores[0]}` is a Holdfast store; {commands[0]} copies its sessions."
-    return f"{len(stores)} Holdfast stores are not imported but copied: {', '.join(commands)}{more}."
+    return (
+        f"{len(stores)} Holdfast stores are not imported but copied: {', '.join(commands)}{more}."
+    )
 
 
 def _bring_or_tell(
@@ -145,7 +183,12 @@ def _bring(
     try:
         total = sum(1 for _ in shelf.sessions(session)) if out.is_watched else 0
         source = detect.source_of(path if options.same_as is None else options.same_as)
-        brought = bring(store, shelf.sessions(session), source=source, tell=lambda so_far: _show(out, so_far, total))
+        brought = bring(
+            store,
+            shelf.sessions(session),
+            source=source,
+            tell=lambda so_far: _show(out, so_far, total),
+        )
         return brought, shelf.unreadable(), shelf.not_examined()
     finally:
         out.over(None)
@@ -157,7 +200,9 @@ def _show(out: Output, so_far: ImportedStore, total: int) -> None:
     out.bar(so_far.sessions, total, more)
 
 
-def _tell(out: Output, path: str, brought: ImportedStore, lost: list[str], unknown: dict[str, int]) -> None:
+def _tell(
+    out: Output, path: str, brought: ImportedStore, lost: list[str], unknown: dict[str, int]
+) -> None:
     came = f"{units.many(brought.new, 'new session')}, {brought.grown:,} grown, "
     came += f"{units.many(brought.messages, 'message')} added"
     out.line((path, "strong"), f"  {units.many(brought.sessions, 'session')}: {came}")

@@ -12,7 +12,9 @@ from holdfast.exporters import units
 
 def options(parser: Parser) -> None:
     parser.add_argument("key", metavar="KEY", help="the key, as the program knows it")
-    parser.add_argument("--reason", metavar="TEXT", default="command", help="noted in the log (default: command)")
+    parser.add_argument(
+        "--reason", metavar="TEXT", default="command", help="noted in the log (default: command)"
+    )
     parser.add_yes()
     parser.add_store()
 
@@ -36,7 +38,12 @@ def run(options: Any, out: Output) -> int:
         ]
         if info.running is not None:
             plan.append("The turn that is running in it will be interrupted.")
-        if not agreed(options, out, plan, line=again(options, "reset", options.key, "--reason", options.reason)):
+        if not agreed(
+            options,
+            out,
+            plan,
+            line=again(options, "reset", options.key, "--reason", options.reason),
+        ):
             return not_done(out, told)
         new = store.reset(options.key, reason=options.reason)
     if out.is_json:

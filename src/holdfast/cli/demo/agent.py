@@ -1,8 +1,10 @@
-"""The demo's agent: a loop of model and tools, as agents have it. Run as a program, it is the process that is killed.
+"""The demo's agent: a loop of model and tools, as agents have it. Run as a program, it is the
+process that is killed.
 
     python -m holdfast.cli.demo.agent STORE SESSION QUESTION PACE_S
 
-It answers one question and writes to stdout what it hands on to the user, each piece as soon as it may be shown.
+It answers one question and writes to stdout what it hands on to the user, each piece as soon as it
+may be shown.
 """
 
 import sys
@@ -14,7 +16,8 @@ from holdfast.cli.demo import model
 
 TOOLS: dict[str, str | None] = {
     "find_table": "Casa Lola: table 12, by the window, free at 20:00.",
-    "hold_table": None,  # slow: it goes on in the background, and is still running when the process is killed
+    # slow: it goes on in the background, and is still running when the process is killed
+    "hold_table": None,
     "look_up_hold": "table 12 at Casa Lola is yours, held until 20:15.",
 }
 
@@ -22,14 +25,18 @@ TOOLS: dict[str, str | None] = {
 def answer(
     session: holdfast.Session, question: str, *, pace_s: float, show: Callable[[str], None]
 ) -> list[holdfast.Context]:
-    """One turn, from the question to the last word. Returns the contexts that the model was sent."""
+    """One turn, from the question to the last word. Returns the contexts that the model
+    was sent.
+    """
     sent = []
     with session.turn(question) as turn:
         while True:
             sent.append(turn.context("openai.chat"))
             for text in turn.deliver(model.stream(sent[-1], pace_s=pace_s), format="openai.chat"):
                 show(text)
-            spoken = [message for message in turn.context("openai.chat") if message["role"] == "assistant"][-1]
+            spoken = [
+                message for message in turn.context("openai.chat") if message["role"] == "assistant"
+            ][-1]
             if not spoken.get("tool_calls"):
                 return sent
             for call in spoken["tool_calls"]:

@@ -1,4 +1,6 @@
-"""`holdfast demo`: an agent is killed in the middle of a sentence, and nothing that was shown is lost."""
+"""`holdfast demo`: an agent is killed in the middle of a sentence, and nothing that was shown is
+lost.
+"""
 
 import os
 import sys
@@ -15,7 +17,10 @@ PACE_OF_MACHINES_S = 0.004
 
 
 def options(parser: Parser) -> None:
-    kept = "keep the store in this file, to look into it afterwards; without it, the store is removed in the end"
+    kept = (
+        "keep the store in this file, to look into it afterwards; without it, the store is "
+        "removed in the end"
+    )
     parser.add_argument("--store", metavar="PATH", help=kept)
     parser.add_switch("--json", "print one JSON object instead of the show")
 
@@ -46,7 +51,9 @@ def _demo(where: str, *, json: bool, kept: bool) -> int:
         from holdfast.cli.demo.screen import Screen
 
         screen = Screen(where if kept else None)
-        facts = scenario.play(where, screen, pace_s=PACE_S if screen.is_live else PACE_OF_MACHINES_S)
+        facts = scenario.play(
+            where, screen, pace_s=PACE_S if screen.is_live else PACE_OF_MACHINES_S
+        )
         checks = scenario.check(facts)
         screen.judged(checks)
     return 0 if all(checks.values()) else 1

@@ -1,4 +1,5 @@
-"""The demo's scripted model: it streams OpenAI chat chunks, and what it says depends only on the context it is sent.
+"""The demo's scripted model: it streams OpenAI chat chunks, and what it says depends only on the
+context it is sent.
 
 So what it says in the second turn shows what it was told of the first.
 """
@@ -12,15 +13,20 @@ from typing import Any
 from holdfast.domain.repair import INTERRUPTED
 
 ANSWER = (
-    "Casa Lola has a quiet table by the window, free at eight. I am asking them to hold it for you, and as soon as "
-    "they have confirmed I will send you the address. It is ten minutes on foot from the station: cross the river by "
-    "the old bridge, turn left at the chemist's, and it is the blue door behind the fig tree. They ask for a call if "
-    "you are more than a quarter of an hour late, and they keep the kitchen open until eleven. Shall I put both of you "
+    "Casa Lola has a quiet table by the window, free at eight. I am asking them to hold it for "
+    "you, and as soon as "
+    "they have confirmed I will send you the address. It is ten minutes on foot from the station: "
+    "cross the river by "
+    "the old bridge, turn left at the chemist's, and it is the blue door behind the fig tree. "
+    "They ask for a call if "
+    "you are more than a quarter of an hour late, and they keep the kitchen open until eleven. "
+    "Shall I put both of you "
     "down for the tasting menu, or would you rather choose when you are there?"
 )
 MIDDLE = "as soon as they have conf"
-"""The demo kills the agent when it has said this much: in the middle of a sentence, and of a word. Much is left to
-say, so that a slow machine kills in time, too."""
+"""The demo kills the agent when it has said this much: in the middle of a sentence, and of a word.
+Much is left to say, so that a slow machine kills in time, too.
+"""
 
 PIECES = (3, 5, 2, 7, 4, 6)
 
@@ -32,7 +38,12 @@ def stream(context: Sequence[Any], *, pace_s: float) -> Iterator[Chunk]:
     for delta, finish in _reply(context):
         time.sleep(pace_s)
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        yield {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "model": "scripted", "choices": [choice]}
+        yield {
+            "id": "chatcmpl-demo",
+            "object": "chat.completion.chunk",
+            "model": "scripted",
+            "choices": [choice],
+        }
 
 
 def _reply(context: Sequence[Any]) -> Iterator[tuple[Chunk, str | None]]:
@@ -50,11 +61,18 @@ def _reply(context: Sequence[Any]) -> Iterator[tuple[Chunk, str | None]]:
 
 
 def _resumed(context: Sequence[Any]) -> str:
-    """The second turn's answer: it quotes the last words of the first, which it can only know from the context."""
-    spoken = [m["content"] for m in context if m["role"] == "assistant" and isinstance(m.get("content"), str)]
+    """The second turn's answer: it quotes the last words of the first, which it can only know from
+    the context.
+    """
+    spoken = [
+        m["content"]
+        for m in context
+        if m["role"] == "assistant" and isinstance(m.get("content"), str)
+    ]
     quoted = " ".join(spoken[-1].split()[-4:]) if spoken else "nothing"
     return (
-        f"Yes, I was cut off at “{quoted}”. I could not tell whether the table was held, so I looked it up "
+        f"Yes, I was cut off at “{quoted}”. I could not tell whether the table was held, so I "
+        "looked it up "
         f"instead of asking for it twice: {context[-1]['content']}"
     )
 
@@ -72,7 +90,12 @@ def _words(text: str) -> Iterator[tuple[Chunk, str | None]]:
 def _call(id: str, name: str, arguments: dict[str, Any]) -> Iterator[tuple[Chunk, str | None]]:
     """A tool call; its arguments come in two chunks, as they do in life."""
     text = json.dumps(arguments)
-    opening = {"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": text[:9]}}
+    opening = {
+        "index": 0,
+        "id": id,
+        "type": "function",
+        "function": {"name": name, "arguments": text[:9]},
+    }
     yield {"role": "assistant", "content": None, "tool_calls": [opening]}, None
     yield {"tool_calls": [{"index": 0, "function": {"arguments": text[9:]}}]}, None
     yield {}, "tool_calls"

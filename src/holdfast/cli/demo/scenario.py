@@ -1,4 +1,5 @@
-"""What happens in the demo, and what it proves: the run, the facts it leaves, and the checks on them.
+"""What happens in the demo, and what it proves: the run, the facts it leaves, and the checks on
+them.
 
     child process    answers the first question ──► pipe ──► what the user sees
          ╳           SIGKILL, in the middle of a sentence
@@ -76,7 +77,9 @@ class TurnFact(msgspec.Struct):
 
 
 class SecondTurn(msgspec.Struct):
-    """The turn that carries on. `sent` is the first context of it, `refused` what providers would refuse in any."""
+    """The turn that carries on. `sent` is the first context of it, `refused` what providers would
+    refuse in any.
+    """
 
     question: str
     sent: list[dict[str, Any]]
@@ -93,7 +96,9 @@ class Stored(msgspec.Struct):
 
 
 class Facts(msgspec.Struct):
-    """What the run left, first when the store was opened again, and in the end with the second turn."""
+    """What the run left, first when the store was opened again, and in the end with the second
+    turn.
+    """
 
     session: str
     exit_code: int
@@ -117,7 +122,9 @@ def play(where: str, audience: Audience, *, pace_s: float) -> Facts:
     with holdfast.open(where) as store:
         session = store.get(session_id)
         context = session.context("openai.chat")
-        facts = _look(session, context, seen=seen, exit_code=exit_code, reopened_ms=(tick() - began) * 1000)
+        facts = _look(
+            session, context, seen=seen, exit_code=exit_code, reopened_ms=(tick() - began) * 1000
+        )
         audience.reopened(facts)
         audience.asked(SECOND_QUESTION)
         facts.second_turn = _carry_on(session, audience, pace_s)
@@ -126,8 +133,12 @@ def play(where: str, audience: Audience, *, pace_s: float) -> Facts:
     return facts
 
 
-def _speak_and_die(where: str, session_id: str, audience: Audience, pace_s: float) -> tuple[str, int]:
-    """The first turn, in a process of its own that is killed when it has said enough; what came out of it."""
+def _speak_and_die(
+    where: str, session_id: str, audience: Audience, pace_s: float
+) -> tuple[str, int]:
+    """The first turn, in a process of its own that is killed when it has said enough; what came out
+    of it.
+    """
     command = [sys.executable, "-m", agent.__name__, where, session_id, QUESTION, str(pace_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
         guard = threading.Timer(LIMIT_S, child.kill)
@@ -156,7 +167,11 @@ def _look(session: holdfast.Session, context: holdfast.Context, **seen: Any) -> 
     calls = [CallFact(call.call_id, call.name, call.state) for call in session.calls()]
     return Facts(
         session=session.id,
-        stored=Stored("".join(message.text for message in messages if message.state == "partial"), messages, calls),
+        stored=Stored(
+            "".join(message.text for message in messages if message.state == "partial"),
+            messages,
+            calls,
+        ),
         context=list(context),
         turns=_turns(session),
         **seen,
@@ -191,7 +206,11 @@ def _carry_on(session: holdfast.Session, audience: Audience, pace_s: float) -> S
 
     sent = agent.answer(session, SECOND_QUESTION, pace_s=pace_s, show=show)
     refused = [problem for context in sent for problem in providers.check("openai.chat", context)]
-    refused += [problem for format in FORMATS for problem in providers.check(format, session.context(format))]
+    refused += [
+        problem
+        for format in FORMATS
+        for problem in providers.check(format, session.context(format))
+    ]
     return SecondTurn(SECOND_QUESTION, list(sent[0]), "".join(spoken), refused)
 
 
@@ -201,7 +220,8 @@ CHECKS = {
     "delivered_is_a_prefix_of_stored": "what the user saw is a prefix of what is stored",
     "dead_turn_has_one_end": "the dead turn has one end: abandoned",
     "calls_are_accounted_for": "the tool that answered is done, the one that did not is unknown",
-    "open_call_is_closed_in_the_context": "the model is told so: each call has one result, the open one is interrupted",
+    "open_call_is_closed_in_the_context": "the model is told so: each call has one result, the "
+    "open one is interrupted",
     "model_is_sent_what_was_seen": "the model is sent what the user saw",
     "context_is_valid": "no provider would refuse what it is sent",
     "second_turn_is_completed": "the second turn carried on and has one end: completed",

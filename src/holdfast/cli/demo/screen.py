@@ -1,4 +1,6 @@
-"""How the demo looks to a person: the talk as it happens, then three columns, what belongs together side by side."""
+"""How the demo looks to a person: the talk as it happens, then three columns, what belongs together
+side by side.
+"""
 
 import json
 import os
@@ -22,10 +24,14 @@ ROLES = {"user": USER, "assistant": AGENT, "tool": TOOL}
 
 
 class Screen(Audience):
-    """A terminal, or what stands in for one; plain when it is not a terminal or colour is not wanted."""
+    """A terminal, or what stands in for one; plain when it is not a terminal or colour is not
+    wanted.
+    """
 
     def __init__(self, store: str | None) -> None:
-        self._console = Console(highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
+        self._console = Console(
+            highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto"
+        )
         self._console.width = min(self._console.width, WIDTH_MAX)
         self._store = store
         self._column = 0
@@ -38,7 +44,9 @@ class Screen(Audience):
         self._line("", QUIET, f"The agent answers in a process of its own, {pid}.", QUIET)
 
     def heard(self, text: str) -> None:
-        """Words as they come. They arrive in pieces, so lines are broken by hand, where a long word might not fit."""
+        """Words as they come. They arrive in pieces, so lines are broken by hand, where a long word
+        might not fit.
+        """
         out = ""
         if self._column == 0:
             self._console.print(Text("agent".ljust(MARGIN), AGENT), end="")
@@ -58,7 +66,11 @@ class Screen(Audience):
 
     def reopened(self, facts: Facts) -> None:
         say = [f"The turn has ended as {_ends(turn)}: {turn.reason}." for turn in facts.turns]
-        self._line("reopened", GOOD, " ".join([f"in {facts.reopened_ms:.0f} ms, by another process.", *say]))
+        self._line(
+            "reopened",
+            GOOD,
+            " ".join([f"in {facts.reopened_ms:.0f} ms, by another process.", *say]),
+        )
         self._console.print()
         self._console.print(_side_by_side(facts))
         self._console.print()
@@ -76,7 +88,11 @@ class Screen(Audience):
             mark, style = ("✓ ", GOOD) if held else ("✗ ", BAD)
             self._console.print(Text.assemble((mark, style), (CHECKS[name], "" if held else BAD)))
         broken = list(checks.values()).count(False)
-        verdict = (f"{broken} of {len(checks)} promises broken.", BAD) if broken else ("All promises kept.", GOOD)
+        verdict = (
+            (f"{broken} of {len(checks)} promises broken.", BAD)
+            if broken
+            else ("All promises kept.", GOOD)
+        )
         store = f" The store is kept in {self._store}" if self._store else ""
         self._console.print(Text.assemble(verdict, store), soft_wrap=True)
 
@@ -93,8 +109,12 @@ def _ends(turn: TurnFact) -> str:
 
 
 def _side_by_side(facts: Facts) -> Table:
-    """A row for each message the model will be sent. A result that repair made has nothing stored beside it."""
-    table = Table(box=box.ROUNDED, expand=True, show_lines=True, border_style=QUIET, header_style="bold")
+    """A row for each message the model will be sent. A result that repair made has nothing stored
+    beside it.
+    """
+    table = Table(
+        box=box.ROUNDED, expand=True, show_lines=True, border_style=QUIET, header_style="bold"
+    )
     for title in ("The user had seen", "The store holds", "The model is sent next"):
         table.add_column(title, ratio=1, overflow="fold")
     stored = iter(facts.stored.messages)
@@ -119,7 +139,9 @@ def _seen(message: MessageFact, facts: Facts) -> Text:
 
 def _stored(message: MessageFact, facts: Facts) -> Text:
     states = {call.call_id: call.state for call in facts.stored.calls}
-    about = [states[call.id] for call in message.calls] + ([message.state] if message.state != "complete" else [])
+    about = [states[call.id] for call in message.calls] + (
+        [message.state] if message.state != "complete" else []
+    )
     calls = [_call(call.name, call.arguments) for call in message.calls]
     words = [message.text, *calls, *(result.content for result in message.results)]
     return _cell(f"{message.seq} {message.role}", about, words, ROLES[message.role])
@@ -128,7 +150,9 @@ def _stored(message: MessageFact, facts: Facts) -> Text:
 def _sent(payload: dict[str, Any]) -> Text:
     calls = [_call(**call["function"]) for call in payload.get("tool_calls") or ()]
     words = [payload.get("content") or "", *calls]
-    return _cell(payload["role"], [], words, BAD if INTERRUPTED in words else ROLES[payload["role"]])
+    return _cell(
+        payload["role"], [], words, BAD if INTERRUPTED in words else ROLES[payload["role"]]
+    )
 
 
 def _call(name: str, arguments: str) -> str:
@@ -139,5 +163,7 @@ def _call(name: str, arguments: str) -> str:
 def _cell(name: str, about: list[str], words: list[str], style: str) -> Text:
     state = f"· {', '.join(about)} " if about else ""
     return Text.assemble(
-        (name + " ", QUIET), (state, GOOD if about == ["done"] else BAD), (" ".join(filter(None, words)), style)
+        (name + " ", QUIET),
+        (state, GOOD if about == ["done"] else BAD),
+        (" ".join(filter(None, words)), style),
     )

@@ -1,4 +1,6 @@
-"""What the doctor found, shown to a person: a summary first, then each store's findings; and rules explained."""
+"""What the doctor found, shown to a person: a summary first, then each store's findings; and rules
+explained.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -59,7 +61,9 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
     if findings:
         out.line("  ", *_verdict(findings))
     for name, count in come_to.rules.items():
-        stores = sum(any(finding.rule.name == name for finding in report.findings) for report in reports)
+        stores = sum(
+            any(finding.rule.name == name for finding in report.findings) for report in reports
+        )
         out.line(f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}")
     if come_to.not_examined:
         out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
@@ -67,7 +71,10 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
 
 def _what(report: Report) -> str:
     live = ", in use" if report.live else ""
-    sessions, messages = units.many(report.sessions, "session"), units.many(report.messages, "message")
+    sessions, messages = (
+        units.many(report.sessions, "session"),
+        units.many(report.messages, "message"),
+    )
     return f"{report.kind}{live}: {sessions}, {messages}"
 
 
@@ -88,13 +95,22 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
         "ask": "healed if you accept it",
         "report": "beyond healing",
     }
-    told_ways = ", ".join(f"{policies[policy]} {way}" for policy, way in ways.items() if policies[policy])
+    told_ways = ", ".join(
+        f"{policies[policy]} {way}" for policy, way in ways.items() if policies[policy]
+    )
     return [*pieces, f" ({told_ways})"]
 
 
 def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:
     severity = (finding.severity, STYLES[finding.severity])
-    return severity, finding.rule.name, finding.policy, finding.session, finding.place, finding.measured
+    return (
+        severity,
+        finding.rule.name,
+        finding.policy,
+        finding.session,
+        finding.place,
+        finding.measured,
+    )
 
 
 def explained(name: str, out: Output) -> int:
@@ -110,7 +126,12 @@ def explained(name: str, out: Output) -> int:
         out.json(rule)
         return DONE
     out.line((rule.name, "strong"), f"  {rule.severity}, {rule.policy}")
-    texts = {"Cause": rule.cause, "Expected": rule.expected, "Example": rule.example, "Remedy": rule.remedy}
+    texts = {
+        "Cause": rule.cause,
+        "Expected": rule.expected,
+        "Example": rule.example,
+        "Remedy": rule.remedy,
+    }
     for heading, text in texts.items():
         _paragraph(out, f"{heading}: {text}")
     return DONE
@@ -129,7 +150,10 @@ def _listed(rules: Sequence[Rule], out: Output) -> None:
     if out.is_json:
         out.json({"rules": rules})
         return
-    rows = [((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause) for rule in rules]
+    rows = [
+        ((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause)
+        for rule in rules
+    ]
     columns = (Column("severity"), Column("rule"), Column("policy"), Column("cause", shrinks=1))
     for line in table(columns, rows, width=out.width):
         out.line(*line)

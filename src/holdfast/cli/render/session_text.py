@@ -1,7 +1,8 @@
-"""An outline as lines for people: a gutter with the numbers of messages, and beside it who said what.
+"""An outline as lines for people: a gutter with the numbers of messages, and beside it who said
+what.
 
-Text is printed as the user saw it: a partial message ends where its stream was cut, and says so. A call stands with its
-outcome. Whatever the model no longer sees is marked with the reason.
+Text is printed as the user saw it: a partial message ends where its stream was cut, and says so. A
+call stands with its outcome. Whatever the model no longer sees is marked with the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,27 +66,42 @@ class Printer:
         if section.turn is not None:
             yield from self._turn(section.turn)
         for seen in section.messages:
-            yield from self._summary(seen) if seen.id in self._outline.covers else self._message(seen)
+            yield from (
+                self._summary(seen) if seen.id in self._outline.covers else self._message(seen)
+            )
 
     def _turn(self, turn: TurnRecord) -> Iterator[Line]:
         end, style = turn.end or "running", ENDS.get(turn.end or "", "tool")
-        lasted = f" · {units.lasted(turn.started_at, turn.ended_at)}" if turn.ended_at is not None else ""
+        lasted = (
+            f" · {units.lasted(turn.started_at, turn.ended_at)}"
+            if turn.ended_at is not None
+            else ""
+        )
         why = f": {turn.error or turn.reason}" if turn.error or turn.reason else ""
         began = units.moment(turn.started_at)
         tokens = units.tokens(self._spent.get(turn.number, Usage()))
-        head: Line = ((f"turn {turn.number}", "strong"), (f" · {began}{lasted} · ", "quiet"), (end, style), why)
+        head: Line = (
+            (f"turn {turn.number}", "strong"),
+            (f" · {began}{lasted} · ", "quiet"),
+            (end, style),
+            why,
+        )
         yield (*head, (f" · {tokens}", "quiet")) if tokens else head
 
     def _summary(self, seen: StoredMessage) -> Iterator[Line]:
         stands_for = units.many(len(self._outline.covered(seen.id)), "message")
         covers = self._outline.covers[seen.id]
-        spans = ", ".join(f"{first}–{last}" if first != last else f"{first}" for first, last in covers)
+        spans = ", ".join(
+            f"{first}–{last}" if first != last else f"{first}" for first, last in covers
+        )
         about = f" of {stands_for} ({spans}), {units.moment(seen.at)}"
         yield from self._headed(seen, ("summary", "system"), about, self._marks(seen))
         yield from self._said(self._messages[seen.id].text)
 
     def _message(self, seen: StoredMessage) -> Iterator[Line]:
-        """One message: who, what became of it, and what was said. Nothing when it is told with its call already."""
+        """One message: who, what became of it, and what was said. Nothing when it is told with its
+        call already.
+        """
         message = self._messages[seen.id]
         parts = message.parts if message.state != "erased" else []
         if seen.id in self._answered:
@@ -95,7 +111,9 @@ class Printer:
         yield from self._headed(seen, (message.role, message.role), "", self._marks(seen))
         yield from self._parts(seen, message, parts)
 
-    def _headed(self, seen: StoredMessage, who: Piece, about: str, marks: list[Piece]) -> Iterator[Line]:
+    def _headed(
+        self, seen: StoredMessage, who: Piece, about: str, marks: list[Piece]
+    ) -> Iterator[Line]:
         yield (f"{seen.seq:>{self._gutter}}  ", "quiet"), who, (about, "quiet"), *marks
 
     def _marks(self, seen: StoredMessage) -> list[Piece]:
@@ -112,22 +130,32 @@ class Printer:
         reason = self._outline.retracted.get(seen.id) if view == "retracted" else ""
         if text and message.state != "erased":
             marks.append((f"{text}: {reason}" if reason else text, style))
-        labels = {name: value for name, value in self._outline.labels(seen.id).items() if name != "visible_to_model"}
+        labels = {
+            name: value
+            for name, value in self._outline.labels(seen.id).items()
+            if name != "visible_to_model"
+        }
         if labels:
-            marks.append((", ".join(_labelled(name, value) for name, value in labels.items()), "quiet"))
+            marks.append(
+                (", ".join(_labelled(name, value) for name, value in labels.items()), "quiet")
+            )
         return [piece for mark in marks for piece in (" · ", mark)]
 
     def _parts(self, seen: StoredMessage, message: Message, parts: list[Part]) -> Iterator[Line]:
         calls = iter(self._outline.calls.get(seen.id, ()))
         cut = message.state == "partial"
-        last = max((at for at, part in enumerate(parts) if isinstance(part, Text | Refusal)), default=-1)
+        last = max(
+            (at for at, part in enumerate(parts) if isinstance(part, Text | Refusal)), default=-1
+        )
         for at, part in enumerate(parts):
             if isinstance(part, Text):
                 yield from self._said(part.text, cut=cut and at == last)
             elif isinstance(part, Call):
                 yield from self._call(part, next(calls, None))
             elif isinstance(part, Result):
-                yield from self._block(f"result of {part.call_id}: {part.content}", OUTCOME_MAX, "tool")
+                yield from self._block(
+                    f"result of {part.call_id}: {part.content}", OUTCOME_MAX, "tool"
+                )
             else:
                 yield from self._block(units.aside(part), TEXT_MAX, "quiet")
                 if self._full and isinstance(part, Thinking):
@@ -143,11 +171,23 @@ class Printer:
         state, style = "never whole", "bad"
         if call is not None:
             state, style = CALL_STATES[call.state], STATE_STYLES[call.state]
-        yield from self._stated(list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool")), (state, style))
-        outcome = self._messages.get(call.outcome) if call is not None and call.outcome is not None else None
+        yield from self._stated(
+            list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool")), (state, style)
+        )
+        outcome = (
+            self._messages.get(call.outcome)
+            if call is not None and call.outcome is not None
+            else None
+        )
         if outcome is not None:
-            late: list[Piece] = [("  late: its turn had been overtaken", "bad")] if outcome.late else []
-            said = [each for each in outcome.parts if isinstance(each, Result) and each.call_id == part.id]
+            late: list[Piece] = (
+                [("  late: its turn had been overtaken", "bad")] if outcome.late else []
+            )
+            said = [
+                each
+                for each in outcome.parts
+                if isinstance(each, Result) and each.call_id == part.id
+            ]
             for result in said[:1]:
                 first, *rest = self._block(result.content, OUTCOME_MAX, "", indent=2)
                 yield ((f"{outcome.seq:>{self._gutter}}  ", "quiet"), *first[1:], *late)
@@ -160,7 +200,9 @@ class Printer:
             return iter([*lines[:-1], (*lines[-1], "  ", state)])
         return iter([*lines, (lines[-1][0], "  ", state)])
 
-    def _block(self, text: str, limit: int | None, style: str, *, indent: int = 0) -> Iterator[Line]:
+    def _block(
+        self, text: str, limit: int | None, style: str, *, indent: int = 0
+    ) -> Iterator[Line]:
         text = units.shortened(text.rstrip("\n"), None if self._full else limit)
         width = None if self._width is None else self._width - indent
         margin = " " * (self._gutter + 2)

@@ -11,8 +11,9 @@ NARROW = 8
 
 
 class Column(NamedTuple):
-    """A heading. `shrinks` says which column gives way when the screen is too narrow: 1 first, then 2. If that is not
-    enough, those with `leaves` are left out, 1 first."""
+    """A heading. `shrinks` says which column gives way when the screen is too narrow: 1 first, then
+    2. If that is not enough, those with `leaves` are left out, 1 first.
+    """
 
     heading: str
     right: bool = False
@@ -23,7 +24,9 @@ class Column(NamedTuple):
 Line = tuple[Piece, ...]
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[Piece]], *, width: int | None) -> Iterator[Line]:
+def table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Piece]], *, width: int | None
+) -> Iterator[Line]:
     """The lines of a table; nothing when there are no rows."""
     if not rows:
         return
@@ -63,13 +66,17 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
 
 def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
     over = sum(widths) + GAP * (len(widths) - 1) - width
-    for _, at in sorted((column.shrinks, at) for at, column in enumerate(columns) if column.shrinks):
+    for _, at in sorted(
+        (column.shrinks, at) for at, column in enumerate(columns) if column.shrinks
+    ):
         give = min(max(over, 0), max(0, widths[at] - NARROW))
         widths[at] -= give
         over -= give
 
 
-def _cells(row: Sequence[tuple[str, str]], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Piece]:
+def _cells(
+    row: Sequence[tuple[str, str]], columns: Sequence[Column], widths: Sequence[int]
+) -> Iterator[Piece]:
     for at, ((text, style), column, wide) in enumerate(zip(row, columns, widths, strict=True)):
         text = cut(text, wide)
         space = " " * (wide - cells(text))

@@ -1,4 +1,6 @@
-"""Which blocks goose 1.52 can load: their types, and the fields without which it refuses the whole session."""
+"""Which blocks goose 1.52 can load: their types, and the fields without which it refuses the whole
+session.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +27,11 @@ def _request(block: dict[str, Any]) -> bool:
     if call.get("status") == "error":
         return isinstance(call.get("error"), str)
     value = call.get("value")
-    return call.get("status") == "success" and isinstance(value, dict) and isinstance(value.get("name"), str)
+    return (
+        call.get("status") == "success"
+        and isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+    )
 
 
 def _response(block: dict[str, Any]) -> bool:

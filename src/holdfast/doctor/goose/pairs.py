@@ -1,7 +1,8 @@
 """Which result of a session of goose answers which call, and which of them are alone.
 
-Ids are the providers' and come again in later turns: a result takes the latest open call of its id before it. What the
-model sees is paired first, then what is hidden from it, then what is left of both.
+Ids are the providers' and come again in later turns: a result takes the latest open call of its id
+before it. What the model sees is paired first, then what is hidden from it, then what is left of
+both.
 """
 
 from collections import defaultdict
@@ -17,7 +18,9 @@ CALLS = ("toolRequest", "frontendToolRequest")
 
 
 class BlockPlace(msgspec.Struct, frozen=True):
-    """A block: the index of its row, its own index there, and the id of the call that it makes or answers."""
+    """A block: the index of its row, its own index there, and the id of the call that it makes or
+    answers.
+    """
 
     row: int
     block: int
@@ -25,8 +28,9 @@ class BlockPlace(msgspec.Struct, frozen=True):
 
 
 class Pairing(msgspec.Struct):
-    """`pairs` are calls with their results; `early` those whose result is read first. `alone` are calls without a
-    result, `strays` results without a call, `doubles` further results of a call that has one.
+    """`pairs` are calls with their results; `early` those whose result is read first. `alone` are
+    calls without a result, `strays` results without a call, `doubles` further results of a call
+    that has one.
     """
 
     pairs: list[tuple[BlockPlace, BlockPlace]]
@@ -37,7 +41,9 @@ class Pairing(msgspec.Struct):
 
 
 def pairing(rows: Sequence[GooseRow]) -> Pairing:
-    """Who answers whom. What may be answered, or called, by a record that can't be read is not said to be alone."""
+    """Who answers whom. What may be answered, or called, by a record that can't be read is not said
+    to be alone.
+    """
     found = Pairing([], [], [], [], [])
     places = [each for index, row in enumerate(rows) for each in _places(index, row)]
     known = {place.call_id for place, is_call in places if is_call}
@@ -54,7 +60,8 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
                 found.strays.append(place)
     alone = [call for calls in waiting.values() for call in calls]
     found.alone = sorted(
-        (call for call in alone if not _is_followed_by_doubt(rows, call.row)), key=lambda call: (call.row, call.block)
+        (call for call in alone if not _is_followed_by_doubt(rows, call.row)),
+        key=lambda call: (call.row, call.block),
     )
     return found
 
@@ -62,7 +69,9 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
 def _matched(
     places: list[tuple[BlockPlace, bool]], visible: list[bool], found: Pairing
 ) -> tuple[dict[str, list[BlockPlace]], list[BlockPlace]]:
-    """Pairs what has one visibility, then the rest; calls that are still open, and results that found none."""
+    """Pairs what has one visibility, then the rest; calls that are still open, and results that
+    found none.
+    """
     waiting: dict[str, list[BlockPlace]] = {}
     for alike in (True, False):
         waiting, left = defaultdict(list), []
@@ -71,7 +80,10 @@ def _matched(
                 waiting[place.call_id].append(place)
                 continue
             calls = waiting[place.call_id]
-            call = next((c for c in reversed(calls) if not alike or visible[c.row] == visible[place.row]), None)
+            call = next(
+                (c for c in reversed(calls) if not alike or visible[c.row] == visible[place.row]),
+                None,
+            )
             if call is None:
                 left.append(place)
             else:

@@ -10,7 +10,9 @@ from holdfast.importers.goose.records import GooseRow
 
 
 def split_runs(rows: Sequence[GooseRow]) -> list[range]:
-    """Assistant rows next to each other with one id and different content: one answer, in pieces."""
+    """Assistant rows next to each other with one id and different content: one answer, in
+    pieces.
+    """
     found, start = [], 0
     for index in range(1, len(rows) + 1):
         if index < len(rows) and _continues(rows[start], rows[index]):
@@ -22,7 +24,9 @@ def split_runs(rows: Sequence[GooseRow]) -> list[range]:
 
 
 def repeated_rows(rows: Sequence[GooseRow]) -> list[int]:
-    """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which two may be alike."""
+    """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which
+    two may be alike.
+    """
     pieces = {index for run in split_runs(rows) for index in run}
     met: dict[str, set[str]] = {}
     found = []
@@ -37,12 +41,16 @@ def repeated_rows(rows: Sequence[GooseRow]) -> list[int]:
 
 
 def _gist(content: list[Any]) -> str:
-    """The same for blocks that are equal: rows of one id are looked up, not compared with each other."""
+    """The same for blocks that are equal: rows of one id are looked up, not compared with each
+    other.
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def without_repeats(rows: Sequence[GooseRow]) -> tuple[GooseRow, ...]:
-    """The rows without those that only repeat: what else is wrong with a session is seen in these."""
+    """The rows without those that only repeat: what else is wrong with a session is seen
+    in these.
+    """
     again = set(repeated_rows(rows))
     return tuple(row for index, row in enumerate(rows) if index not in again)
 
@@ -57,7 +65,10 @@ def signatures(row: GooseRow) -> list[tuple[int, str]]:
 
 
 def _continues(first: GooseRow, row: GooseRow) -> bool:
-    return first.message_id is not None and (first.message_id, first.role) == (row.message_id, row.role)
+    return first.message_id is not None and (first.message_id, first.role) == (
+        row.message_id,
+        row.role,
+    )
 
 
 def _is_split(run: Sequence[GooseRow]) -> bool:
@@ -65,4 +76,8 @@ def _is_split(run: Sequence[GooseRow]) -> bool:
         return False
     signed = [signature for row in run for _, signature in signatures(row)]
     doubled = len(signed) != len(set(map(str, signed)))
-    return not doubled and any(row.content != run[0].content for row in run) and any(blocks(row, "text") for row in run)
+    return (
+        not doubled
+        and any(row.content != run[0].content for row in run)
+        and any(blocks(row, "text") for row in run)
+    )

@@ -38,7 +38,12 @@ class GooseSubject:
                 chart = self.case_of(found)
                 yield Examined(found.id, len(chart.rows), findings_of(chart))
         broken = tuple(
-            Finding(RULE["goose/unreadable-record"], one.session or "", one.place, f"The store: {one.problem}.")
+            Finding(
+                RULE["goose/unreadable-record"],
+                one.session or "",
+                one.place,
+                f"The store: {one.problem}.",
+            )
             for one in self._shelf.book.problems
         )
         if broken:
@@ -67,11 +72,20 @@ class GooseSubject:
         return chart
 
     def _counted(self) -> frozenset[str]:
-        """The models whose answers tell their tokens somewhere in the store; looked for once, and only when asked."""
+        """The models whose answers tell their tokens somewhere in the store; looked for once, and
+        only when asked.
+        """
         if self._models is None:
             book = self._shelf.book
-            rows = (row for session in book.sessions() for row in book.rows(session) if row.role == "assistant")
-            self._models = frozenset(model_of(row) for row in rows if output_tokens(row) is not None)
+            rows = (
+                row
+                for session in book.sessions()
+                for row in book.rows(session)
+                if row.role == "assistant"
+            )
+            self._models = frozenset(
+                model_of(row) for row in rows if output_tokens(row) is not None
+            )
         return self._models
 
 
@@ -96,7 +110,9 @@ class GooseHealed:
     def write(self, out: str) -> None:
         """goose's own JSON; `goose session import` takes each file."""
         sessions = list(self._sessions())
-        writing.write((self._healed_case(session) for session in sessions), out, several=len(sessions) != 1)
+        writing.write(
+            (self._healed_case(session) for session in sessions), out, several=len(sessions) != 1
+        )
 
     def _sessions(self) -> Iterator[GooseSession]:
         for session in self._patient.sessions():
@@ -109,8 +125,12 @@ class GooseHealed:
         rule = _BROUGHT_BACK.get(session.source)
         if rule is not None:
             after = f"the session {session.id}"
-            changes.insert(0, Change(rule, session.id, session.place, f"{len(chart.rows)} messages", after))
+            changes.insert(
+                0, Change(rule, session.id, session.place, f"{len(chart.rows)} messages", after)
+            )
             named = {"name": "Recovered session", **session.columns}
-            chart = msgspec.structs.replace(chart, session=msgspec.structs.replace(chart.session, columns=named))
+            chart = msgspec.structs.replace(
+                chart, session=msgspec.structs.replace(chart.session, columns=named)
+            )
         self._changes[session.id] = changes
         return chart

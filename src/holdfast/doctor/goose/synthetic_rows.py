@@ -1,5 +1,5 @@
-"""Rows that the doctor makes or marks: ids derived from what they belong to, times from their neighbours, and a note in
-the metadata of whatever was changed.
+"""Rows that the doctor makes or marks: ids derived from what they belong to, times from their
+neighbours, and a note in the metadata of whatever was changed.
 """
 
 import base64
@@ -32,7 +32,9 @@ def made(chart: GooseCase, beside: GooseRow, why: str, role: str, content: list[
 
 
 def marked(row: GooseRow, *, for_model: bool | None = None, **notes: Any) -> GooseRow:
-    """The row with something noted in its metadata, and hidden from the model or shown to it if asked."""
+    """The row with something noted in its metadata, and hidden from the model or shown to it if
+    asked.
+    """
     metadata = {**_flags(row), **(row.metadata or {})}
     noted = metadata.get(OWN_NOTES)
     metadata[OWN_NOTES] = {**(noted if isinstance(noted, dict) else {}), **notes}

@@ -1,7 +1,9 @@
-"""Sessions as the JSON that goose exports and imports: one file for a session, a folder of them for several.
+"""Sessions as the JSON that goose exports and imports: one file for a session, a folder of them for
+several.
 
-goose refuses a whole file for one field that is not as it wants it, so everything it asks for is given, from what the
-store says or as goose itself would begin it. The same sessions give the same bytes; files are their owner's alone.
+goose refuses a whole file for one field that is not as it wants it, so everything it asks for is
+given, from what the store says or as goose itself would begin it. The same sessions give the same
+bytes; files are their owner's alone.
 """
 
 import json
@@ -55,12 +57,16 @@ def export_of(chart: GooseCase) -> dict[str, Any]:
     spoken = [_message(row, chart.session.id) for row in chart.rows]
     stored = dict(columns) if chart.session.source == "export" else _from_row(columns)
     began = next((when for row in chart.rows if (when := milliseconds_of(row.created))), 0)
-    ended = next((when for row in reversed(chart.rows) if (when := milliseconds_of(row.created))), began)
+    ended = next(
+        (when for row in reversed(chart.rows) if (when := milliseconds_of(row.created))), began
+    )
     return {
         **stored,
         "id": chart.session.id,
         "working_dir": _text(columns.get("working_dir")),
-        "name": _text(columns.get("name")) or _text(columns.get("description")) or "Recovered session",
+        "name": _text(columns.get("name"))
+        or _text(columns.get("description"))
+        or "Recovered session",
         "user_set_name": bool(columns.get("user_set_name")),
         "session_type": _one_of(columns.get("session_type"), _TYPES),
         "created_at": _date(columns.get("created_at"), began),
@@ -77,11 +83,16 @@ def _from_row(columns: dict[str, Any]) -> dict[str, Any]:
     """What the columns of a session's row are called in an export."""
     return {
         "usage": {name: _count(columns.get(column)) for name, column in _TOKENS.items()},
-        "accumulated_usage": {name: _count(columns.get(f"accumulated_{column}")) for name, column in _TOKENS.items()},
+        "accumulated_usage": {
+            name: _count(columns.get(f"accumulated_{column}")) for name, column in _TOKENS.items()
+        },
         "accumulated_cost": _count(columns.get("accumulated_cost")),
         "recipe": _object(columns.get("recipe_json")),
         "user_recipe_values": _object(columns.get("user_recipe_values_json")),
-        **{name: columns.get(name) if isinstance(columns.get(name), str) else None for name in _KEPT},
+        **{
+            name: columns.get(name) if isinstance(columns.get(name), str) else None
+            for name in _KEPT
+        },
         "archived_at": _date(columns.get("archived_at"), None),
     }
 
@@ -111,7 +122,9 @@ def _write(path: Path, chart: GooseCase) -> None:
 def _free(name: str, taken: set[str]) -> str:
     """A file name for a session; ids are other people's texts."""
     fit = _UNFIT.sub("_", name)[:100].lstrip(".") or "session"
-    names: Iterator[str] = (fit if number == 1 else f"{fit}-{number}" for number in range(1, len(taken) + 2))
+    names: Iterator[str] = (
+        fit if number == 1 else f"{fit}-{number}" for number in range(1, len(taken) + 2)
+    )
     free = next(one for one in names if one.lower() not in taken)
     taken.add(free.lower())
     return free
@@ -145,4 +158,8 @@ def _date(value: Any, otherwise: int | None) -> str | None:
     """A date as goose reads it."""
     when = instant_of(value)
     when = otherwise if when is None else when
-    return None if when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(when // 1000, 253402300799)))
+    return (
+        None
+        if when is None
+        else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(when // 1000, 253402300799)))
+    )

@@ -1,8 +1,8 @@
 """A Hermes session as the doctor looks at it: its rows, and all around it that matters to them.
 
-Before any defect is looked for, rows that the user took back are left out, copies that a compaction made are folded,
-and so are rows that repeat a history stored twice. What is left in `spoken` is what somebody said, in order; a summary
-among it closes the turn before it.
+Before any defect is looked for, rows that the user took back are left out, copies that a compaction
+made are folded, and so are rows that repeat a history stored twice. What is left in `spoken` is
+what somebody said, in order; a summary among it closes the turn before it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,10 +34,11 @@ HARNESS_STARTS = (
 class HermesCase(msgspec.Struct, frozen=True):
     """A session and what is around it.
 
-    `before` is the context of the session that this one continues. `is_continued` tells whether another one continues
-    it, `route` which session its chat is in now, `following` which came after it in its chat. `deliveries` are the
-    answers that went out to the chat, `unstored` those of them that no row has. Where rows could not be read it is
-    `torn`: nothing can be said of what lies on both sides of a gap. `live`: some program has the store open.
+    `before` is the context of the session that this one continues. `is_continued` tells whether
+    another one continues it, `route` which session its chat is in now, `following` which came after
+    it in its chat. `deliveries` are the answers that went out to the chat, `unstored` those of them
+    that no row has. Where rows could not be read it is `torn`: nothing can be said of what lies on
+    both sides of a gap. `live`: some program has the store open.
     """
 
     session: HermesSession
@@ -58,7 +59,9 @@ class HermesCase(msgspec.Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can follow its last row any more; a compaction ends a session, and not its last turn."""
+        """Whether nothing can follow its last row any more; a compaction ends a session, and not
+        its last turn.
+        """
         return self.session.ended_at is not None and self.session.end_reason != "compression"
 
     @property
@@ -68,14 +71,18 @@ class HermesCase(msgspec.Struct, frozen=True):
 
     def is_torn(self, row: HermesRow, following: HermesRow | None) -> bool:
         """Whether something that could not be read may lie between two rows, or behind the last."""
-        return any(row.id <= last and (following is None or first <= following.id) for first, last in self.torn)
+        return any(
+            row.id <= last and (following is None or first <= following.id)
+            for first, last in self.torn
+        )
 
 
 class View(msgspec.Struct, frozen=True):
     """A case without what only looks like a defect.
 
-    `originals` has every row that is not a copy or taken back, `spoken` those of them that somebody said. `harness` and
-    `repeats` are the rows of review turns and of a history stored twice, the latter with what they repeat.
+    `originals` has every row that is not a copy or taken back, `spoken` those of them that somebody
+    said. `harness` and `repeats` are the rows of review turns and of a history stored twice, the
+    latter with what they repeat.
     """
 
     case: HermesCase
@@ -86,8 +93,12 @@ class View(msgspec.Struct, frozen=True):
     repeats: list[tuple[HermesRow, HermesRow]]
     repeated_users: int
 
-    def finding(self, rule: str, rows: tuple[HermesRow, ...], measured: str, data: Any = None) -> Finding:
-        """A rule that these rows break, or the session if there are none; `data` is what the remedy needs besides."""
+    def finding(
+        self, rule: str, rows: tuple[HermesRow, ...], measured: str, data: Any = None
+    ) -> Finding:
+        """A rule that these rows break, or the session if there are none; `data` is what the remedy
+        needs besides.
+        """
         session = self.case.session.id
         place = rows[0].place if rows else f"sessions.id={session}"
         return Finding(RULE[f"hermes/{rule}"], session, place, measured, rows, data)
@@ -103,13 +114,15 @@ def look(case: HermesCase) -> View:
     repeats, repeated_users = _repeats(originals)
     harness = list(_harness(originals))
     out = {row.id for row, _ in repeats} | {row.id for turn in harness for row in turn}
-    spoken = [row for row in originals if row.id not in out and (is_summary(row) or not is_unsaid(row))]
+    spoken = [
+        row for row in originals if row.id not in out and (is_summary(row) or not is_unsaid(row))
+    ]
     return View(case, folded, originals, spoken, harness, repeats, repeated_users)
 
 
 def _repeats(rows: list[HermesRow]) -> tuple[list[tuple[HermesRow, HermesRow]], int]:
-    """Live rows that repeat earlier ones, from user rows with the same words and the very same time on; and the number
-    of those user rows. One alone, or two in a row, is nothing of the kind.
+    """Live rows that repeat earlier ones, from user rows with the same words and the very same time
+    on; and the number of those user rows. One alone, or two in a row, is nothing of the kind.
     """
     live = [row for row in rows if row.active]
     first: dict[tuple[float, str], int] = {}
@@ -125,7 +138,11 @@ def _repeats(rows: list[HermesRow]) -> tuple[list[tuple[HermesRow, HermesRow]], 
     for earlier, index in again:
         found[index] = (live[index], live[earlier])
         step = 1
-        while index + step < len(live) and live[index + step].role != "user" and index + step not in found:
+        while (
+            index + step < len(live)
+            and live[index + step].role != "user"
+            and index + step not in found
+        ):
             if key(live[index + step]) != key(live[earlier + step]):
                 break
             found[index + step] = (live[index + step], live[earlier + step])

@@ -14,8 +14,8 @@ NEAR_S = 3600.0
 
 
 class CaseBuilder:
-    """The sessions of a store, or of a healed one: `rows` gives a session's rows, `before` what it continues, `torn`
-    where rows may be missing that could not be read.
+    """The sessions of a store, or of a healed one: `rows` gives a session's rows, `before` what it
+    continues, `torn` where rows may be missing that could not be read.
     """
 
     def __init__(
@@ -94,13 +94,20 @@ class CaseBuilder:
 
 
 def is_continuation(session: HermesSession) -> bool:
-    """Whether a session with a parent goes on with its history; branches, delegates and tools do not."""
-    return session.branched_from is None and session.delegate_from is None and session.source != "tool"
+    """Whether a session with a parent goes on with its history; branches, delegates and tools do
+    not.
+    """
+    return (
+        session.branched_from is None and session.delegate_from is None and session.source != "tool"
+    )
 
 
-def unstored(sent: Sequence[HermesDelivery], said: Iterator[tuple[float, str]]) -> frozenset[HermesDelivery]:
-    """The answers that were sent and that no row has. A row stands for one of them: the nearest in time whose text is
-    all of what was sent, or a part of it, since footers are put to an answer after it was stored.
+def unstored(
+    sent: Sequence[HermesDelivery], said: Iterator[tuple[float, str]]
+) -> frozenset[HermesDelivery]:
+    """The answers that were sent and that no row has. A row stands for one of them: the nearest in
+    time whose text is all of what was sent, or a part of it, since footers are put to an answer
+    after it was stored.
     """
     rows = sorted(set(said))
     times = [at for at, _ in rows]
@@ -112,7 +119,11 @@ def unstored(sent: Sequence[HermesDelivery], said: Iterator[tuple[float, str]]) 
         fits = [index for index in near if index not in used and rows[index][1] in delivery.text]
         if not fits:
             text = delivery.text.strip()
-            fits = [index for index, (_, said_then) in enumerate(rows) if index not in used and said_then == text]
+            fits = [
+                index
+                for index, (_, said_then) in enumerate(rows)
+                if index not in used and said_then == text
+            ]
         if fits:
             used.add(min(fits, key=lambda index: abs(times[index] - delivery.created_at)))
         else:

@@ -38,7 +38,9 @@ class HermesSubject:
             yield Examined("", 0, (unreadable,))
             return
         teller = HermesSessions(store, store.rows, store.iterate)
-        ward = CaseBuilder(store, store.sessions, rows=store.rows, before=teller.before, torn=store.torn)
+        ward = CaseBuilder(
+            store, store.sessions, rows=store.rows, before=teller.before, torn=store.torn
+        )
         for one in in_order(store.sessions):
             if session is None or one.id == session:
                 store.facts(one.id)  # so that a damaged row is told, whatever of it is needed
@@ -64,17 +66,28 @@ class HermesSubject:
 
 
 def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Finding]:
-    """What is wrong with no session that is there; of that, what concerns one of them, or its chat, if asked."""
+    """What is wrong with no session that is there; of that, what concerns one of them, or its chat,
+    if asked.
+    """
     asked = store.sessions.get(session or "")
     for route in store.routes:
-        concerns = session in (None, route.session) or (asked is not None and asked.key == route.key)
+        concerns = session in (None, route.session) or (
+            asked is not None and asked.key == route.key
+        )
         if concerns and route.session not in store.sessions:
             measured = f"{route.key} leads to session {route.session}, which is not in this store."
             place = f"gateway_routing.session_key={route.key}"
             yield Finding(RULE["hermes/ghost-route"], "", place, measured)
     for lock in store.locks:
-        if session in (None, lock.session) and lock.session not in store.sessions and lock.expires_at < store.newest:
-            measured = f"The lock on {lock.session}, which is not there, ran out before the newest row of the store."
+        if (
+            session in (None, lock.session)
+            and lock.session not in store.sessions
+            and lock.expires_at < store.newest
+        ):
+            measured = (
+                f"The lock on {lock.session}, which is not there, ran out before the "
+                "newest row of the store."
+            )
             place = f"compression_locks.session_id={lock.session}"
             yield Finding(RULE["hermes/stale-compression-lock"], "", place, measured)
     for problem in store.file.problems if session is None else ():

@@ -1,9 +1,10 @@
 """The tables of a healed `state.db`, made with our own words.
 
-A schema is a program, and that of a store that was damaged or crafted is not run. Tables are made anew from the names
-and types of their columns; keys, defaults that are plain literals and references as Hermes has them; indexes, full text
-and its triggers are those of Hermes Agent 0.19.0, each where the store has one of that name. What else a schema may
-hold is left out: Hermes makes what it misses when it opens the store.
+A schema is a program, and that of a store that was damaged or crafted is not run. Tables are made
+anew from the names and types of their columns; keys, defaults that are plain literals and
+references as Hermes has them; indexes, full text and its triggers are those of Hermes Agent 0.19.0,
+each where the store has one of that name. What else a schema may hold is left out: Hermes makes
+what it misses when it opens the store.
 """
 
 import re
@@ -34,11 +35,13 @@ _INDEXES = {
     "idx_session_model_usage_session": "session_model_usage(session_id)",
     "idx_session_model_usage_model": "session_model_usage(model)",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
-    "idx_messages_platform_msg_id": "messages(session_id, platform_message_id) WHERE platform_message_id IS NOT NULL",
+    "idx_messages_platform_msg_id": "messages(session_id, platform_message_id) WHERE "
+    "platform_message_id IS NOT NULL",
     "idx_messages_session_active": "messages(session_id, active, timestamp)",
     "idx_messages_active_null": "messages(active) WHERE active IS NULL",
     "idx_sessions_session_key": "sessions(session_key, started_at DESC)",
-    "idx_sessions_gateway_peer": "sessions(source, user_id, chat_id, chat_type, thread_id, started_at DESC)",
+    "idx_sessions_gateway_peer": "sessions(source, user_id, chat_id, chat_type, thread_id, "
+    "started_at DESC)",
     "idx_sessions_handoff_state": "sessions(handoff_state, started_at)",
 }
 _UNIQUE = {"idx_sessions_title_unique": "sessions(title) WHERE title IS NOT NULL"}
@@ -49,12 +52,24 @@ _WORDS = " || ' ' || ".join(f"COALESCE(new.{column}, '')" for column in _SEARCHE
 
 
 def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
-    """Makes what the store has, as far as we know it; the names of the tables whose rows are to be copied."""
+    """Makes what the store has, as far as we know it; the names of the tables whose rows are to be
+    copied.
+    """
     names = {name for _, name, _ in store.schema()}
-    virtual = {name for kind, name, sql in store.schema() if kind == "table" and sql.upper().startswith("CREATE VIRT")}
+    virtual = {
+        name
+        for kind, name, sql in store.schema()
+        if kind == "table" and sql.upper().startswith("CREATE VIRT")
+    }
     shadows = {f"{name}_{tail}" for name in virtual for tail in _SHADOWS}
-    tables = [name for kind, name, _ in store.schema() if kind == "table" and name not in virtual | shadows]
-    made = [name for name in tables if not name.startswith("sqlite_") and _make(store, target, name)]
+    tables = [
+        name
+        for kind, name, _ in store.schema()
+        if kind == "table" and name not in virtual | shadows
+    ]
+    made = [
+        name for name in tables if not name.startswith("sqlite_") and _make(store, target, name)
+    ]
     for how, known in (("INDEX", _INDEXES), ("UNIQUE INDEX", _UNIQUE)):
         for name in names & known.keys():
             with suppress(apsw.SQLError):  # an older schema has no such column yet
@@ -104,4 +119,6 @@ def _make_search(target: apsw.Connection, name: str, names: Set[str]) -> None:
     drop = f"DELETE FROM {name} WHERE rowid = old.id;"
     for act, does in (("insert", add), ("delete", drop), ("update", f"{drop} {add}")):
         if f"{name}_{act}" in names:
-            target.execute(f"CREATE TRIGGER {name}_{act} AFTER {act.upper()} ON messages BEGIN {does} END")
+            target.execute(
+                f"CREATE TRIGGER {name}_{act} AFTER {act.upper()} ON messages BEGIN {does} END"
+            )

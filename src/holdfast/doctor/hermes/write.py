@@ -1,8 +1,9 @@
 """Healed records as a `state.db` that Hermes can load.
 
-The file is built anew, with tables, indexes and triggers of our own making (`tables.py`), so that a damaged one becomes
-whole, a crafted one harmless, and the same store gives the same bytes. Rows keep their ids as long as their order
-allows it; behind the first new row of a session they get new ones, since Hermes orders by id.
+The file is built anew, with tables, indexes and triggers of our own making (`tables.py`), so that a
+damaged one becomes whole, a crafted one harmless, and the same store gives the same bytes. Rows
+keep their ids as long as their order allows it; behind the first new row of a session they get new
+ones, since Hermes orders by id.
 """
 
 import json
@@ -17,7 +18,12 @@ from holdfast.doctor.hermes.tables import make_tables
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import quoted
 from holdfast.importers.hermes.database import KNOWN_KEY, ROW_COLUMNS, HermesStore
-from holdfast.importers.hermes.records import CompactionLock, HermesRow, HermesSession, is_taken_back
+from holdfast.importers.hermes.records import (
+    CompactionLock,
+    HermesRow,
+    HermesSession,
+    is_taken_back,
+)
 
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")
 _SESSION_COLUMNS = {
@@ -29,14 +35,20 @@ _SESSION_COLUMNS = {
 
 
 def write_hermes(
-    store: HermesStore, cases: Iterable[HermesCase], out: str, *, drops: Callable[[CompactionLock], bool]
+    store: HermesStore,
+    cases: Iterable[HermesCase],
+    out: str,
+    *,
+    drops: Callable[[CompactionLock], bool],
 ) -> None:
     """Writes a healed store to a path where there is nothing yet, for its owner alone."""
     try:
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:
         problem = f"it can't be made ({error.strerror or error})"
-        raise StoreUnavailable(where=out, problem=problem, remedy="Name a path where there is nothing yet") from error
+        raise StoreUnavailable(
+            where=out, problem=problem, remedy="Name a path where there is nothing yet"
+        ) from error
     try:
         target = apsw.Connection(out)
         try:
@@ -75,19 +87,32 @@ class _HealedStore:
             self._write_rows(case)
             kept |= {lock.session for lock in case.locks}
         if "compression_locks" in tables:
-            gone = {lock.session for lock in self._store.locks if lock.session not in self._store.sessions}
-            kept |= {lock.session for lock in self._store.locks if lock.session in gone and not drops(lock)}
+            gone = {
+                lock.session
+                for lock in self._store.locks
+                if lock.session not in self._store.sessions
+            }
+            kept |= {
+                lock.session
+                for lock in self._store.locks
+                if lock.session in gone and not drops(lock)
+            }
             self._copy("compression_locks", lambda row: row.get("session_id") in kept)
         if "state_meta" in tables:
             self._copy("state_meta", lambda row: row.get("key") != KNOWN_KEY)
             if self._known:
                 self._insert("state_meta", {"key": KNOWN_KEY, "value": json.dumps(self._known)})
-        self._target.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'messages'", (self._next - 1,))
+        self._target.execute(
+            "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'messages'",
+            (self._next - 1,),
+        )
 
     def _given_out(self) -> int:
         """The last id that was ever given to a message, whether or not its row is still there."""
         try:
-            found = self._store.file.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
+            found = self._store.file.connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'messages'"
+            )
             return max((seq for (seq,) in found if isinstance(seq, int)), default=0)
         except apsw.Error:
             return 0
@@ -103,7 +128,9 @@ class _HealedStore:
         facts = self._store.facts(case.session.id)
         known: HermesSession = self._store.sessions[case.session.id]
         for column, field in _SESSION_COLUMNS.items():
-            if getattr(known, field) != getattr(case.session, field) and column in self._store.file.columns("sessions"):
+            if getattr(known, field) != getattr(
+                case.session, field
+            ) and column in self._store.file.columns("sessions"):
                 facts[column] = getattr(case.session, field)
         if not known.rowid and case.rows:
             facts["started_at"] = case.rows[0].timestamp
@@ -118,7 +145,9 @@ class _HealedStore:
         for row, number in self._numbered(case):
             if is_taken_back(row) and "active" not in columns:
                 continue  # an older schema has no way to keep a row and not show it
-            values = {name: getattr(row, ROW_COLUMNS[name]) for name in columns if name in ROW_COLUMNS}
+            values = {
+                name: getattr(row, ROW_COLUMNS[name]) for name in columns if name in ROW_COLUMNS
+            }
             if not row.origin:
                 values |= {name: row.rest.get(name) for name in columns if name not in ROW_COLUMNS}
             self._insert("messages", values | {"id": number})
@@ -138,4 +167,7 @@ class _HealedStore:
     def _insert(self, table: str, row: dict[str, Any], *, otherwise: str = "") -> None:
         names = ", ".join(map(quoted, row))
         marks = ", ".join("?" * len(row))
-        self._target.execute(f"INSERT {otherwise} INTO {quoted(table)} ({names}) VALUES ({marks})", tuple(row.values()))
+        self._target.execute(
+            f"INSERT {otherwise} INTO {quoted(table)} ({names}) VALUES ({marks})",
+            tuple(row.values()),
+        )

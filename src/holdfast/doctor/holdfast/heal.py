@@ -1,7 +1,8 @@
-"""Healing a session of our own: the log as it would be had nothing been lost, with tombstones where something was.
+"""Healing a session of our own: the log as it would be had nothing been lost, with tombstones where
+something was.
 
-Everything that can be read keeps its seq, so all that refers to it still does. What the store keeps beside the log
-(inbox, outbox, events, where a load begins) is worked out from the log again.
+Everything that can be read keeps its seq, so all that refers to it still does. What the store keeps
+beside the log (inbox, outbox, events, where a load begins) is worked out from the log again.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,16 @@ from holdfast.doctor.finding import Change
 from holdfast.doctor.holdfast.records import SessionRecord
 from holdfast.domain.accepted_events import AcceptedEvent, events_in
 from holdfast.domain.chunk import shown, unpack
-from holdfast.domain.entry import Closed, Draft, Entry, Opened, TurnEnded, TurnStarted, note_of, noted
+from holdfast.domain.entry import (
+    Closed,
+    Draft,
+    Entry,
+    Opened,
+    TurnEnded,
+    TurnStarted,
+    note_of,
+    noted,
+)
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import MessageNote, freeze
 from holdfast.domain.origin import entry_name
@@ -23,7 +33,9 @@ SHORT = 200
 
 
 class Healthy(msgspec.Struct):
-    """A session that can be laid down: its log, how it stands, and what was changed to make it so."""
+    """A session that can be laid down: its log, how it stands, and what was changed to
+    make it so.
+    """
 
     entries: list[Entry]
     origin: int
@@ -32,7 +44,9 @@ class Healthy(msgspec.Struct):
 
 
 def healed(record: SessionRecord, *, ended: bool | None = None, rooted: bool = False) -> Healthy:
-    """The session, healed. `ended` ends it though it had not; `rooted` makes it one of its own though it was a fork."""
+    """The session, healed. `ended` ends it though it had not; `rooted` makes it one of its own
+    though it was a fork.
+    """
     work = _Healing(record)
     if rooted:
         work.root()
@@ -50,38 +64,60 @@ class _Healing:
         self._past = record.past
         self._entries: list[Entry] = []
         self._changes: list[Change] = []
-        self._is_ended = record.state.ended or any(entry.kind == "closed" for entry in record.entries)
+        self._is_ended = record.state.ended or any(
+            entry.kind == "closed" for entry in record.entries
+        )
 
     def root(self) -> None:
         """A past that is not there is tombstones of its own."""
         there = {entry.seq for entry in self._past}
         self._entries = [self._tombstone(seq) for seq in range(1, self._origin + 1)]
         place = f"entries 1 to {self._origin}"
-        self._change("lost-past", place, f"{len(there)} of them can be read in the session it shares them with",
-                     "a session of its own, with tombstones in their place")  # fmt: skip
+        self._change(
+            "lost-past",
+            place,
+            f"{len(there)} of them can be read in the session it shares them with",
+            "a session of its own, with tombstones in their place",
+        )
         self._origin, self._past = 0, []
 
     def fill(self) -> None:
         """Each entry in its place, or a tombstone; the first one opens the session."""
         by_seq = {entry.seq: entry for entry in self._record.entries}
         ids = {entry.id for entry in self._past}
-        messages = {entry.id.hex() for entry in (*self._past, *by_seq.values()) if entry.kind == "message"}
+        messages = {
+            entry.id.hex() for entry in (*self._past, *by_seq.values()) if entry.kind == "message"
+        }
         for seq in range(self._state.origin + 1, self._state.head + 1):
             entry = by_seq.get(seq)
             if entry is None:
                 entry = self._lost(seq)
             elif entry.id in ids:
-                self._change("doubled-id", f"entry {seq}", f"the id of another, {entry.id.hex()}", "an id of its own")
+                self._change(
+                    "doubled-id",
+                    f"entry {seq}",
+                    f"the id of another, {entry.id.hex()}",
+                    "an id of its own",
+                )
                 entry = replace(entry, id=entry_name(self._state.id, f"entry {seq}", entry.at))
             elif entry.kind == "label" and note_of("label", entry.note).message not in messages:
-                self._change("label-of-nothing", f"entry {seq}", "a label of no message that is here", "a tombstone")
+                self._change(
+                    "label-of-nothing",
+                    f"entry {seq}",
+                    "a label of no message that is here",
+                    "a tombstone",
+                )
                 entry = self._tombstone(seq, entry.at)
             ids.add(entry.id)
             self._entries.append(entry)
         first = self._entries[0]
         if first.kind != "opened" or self._origin != self._state.origin:
             note = Opened(self._state.key, self._state.epoch)
-            id = first.id if first.kind == "opened" else entry_name(self._state.id, "opened", first.at)
+            id = (
+                first.id
+                if first.kind == "opened"
+                else entry_name(self._state.id, "opened", first.at)
+            )
             self._entries[0] = Entry(first.seq, "opened", None, id, first.at, noted(note), b"")
 
     def _lost(self, seq: int) -> Entry:
@@ -94,10 +130,14 @@ class _Healing:
         if at is None:
             at = self._entries[-1].at if self._entries else self._state.opened_at
         id = entry_name(self._state.id, f"tombstone {seq}", at)
-        return Entry(seq, "message", None, id, at, noted(MessageNote(plain=False, erased=True)), b"")
+        return Entry(
+            seq, "message", None, id, at, noted(MessageNote(plain=False, erased=True)), b""
+        )
 
     def settle_turns(self) -> None:
-        """Each turn that spoke here has started, and has one end; one that was running has what it had said."""
+        """Each turn that spoke here has started, and has one end; one that was running has what it
+        had said.
+        """
         self._start_turns()
         started: set[int | None] = set()
         ended: set[int | None] = set()
@@ -106,7 +146,9 @@ class _Healing:
             if seen is None:
                 continue
             if entry.turn in seen or (entry.kind == "end" and entry.turn not in started):
-                what = f"a {'start' if entry.kind == 'turn' else 'end'} of turn {entry.turn} too many"
+                what = (
+                    f"a {'start' if entry.kind == 'turn' else 'end'} of turn {entry.turn} too many"
+                )
                 self._change("turn-without-one-end", f"entry {entry.seq}", what, "a tombstone")
                 self._entries[at] = self._tombstone(entry.seq, entry.at)
             seen.add(entry.turn)
@@ -114,15 +156,28 @@ class _Healing:
             if turn != self._state.turn:
                 self._change("turn-without-one-end", f"turn {turn}", "no end", "ended as abandoned")
             elif self._state.ended:
-                self._change("ended-and-running", f"turn {turn}", "running in an ended session", "ended as abandoned")
+                self._change(
+                    "ended-and-running",
+                    f"turn {turn}",
+                    "running in an ended session",
+                    "ended as abandoned",
+                )
             self._abandon(turn)
 
     def _start_turns(self) -> None:
-        """A turn whose start was lost began at the last place before its words where something was."""
-        known = {entry.turn for entry in (*self._past, *self._entries) if entry.kind == "turn"} | {None}
+        """A turn whose start was lost began at the last place before its words where
+        something was.
+        """
+        known = {entry.turn for entry in (*self._past, *self._entries) if entry.kind == "turn"} | {
+            None
+        }
         spare: int | None = None
         for at, entry in enumerate(self._entries):
-            if entry.kind == "message" and entry.turn is None and note_of("message", entry.note).erased:
+            if (
+                entry.kind == "message"
+                and entry.turn is None
+                and note_of("message", entry.note).erased
+            ):
                 spare = at
             if entry.turn in known:
                 continue
@@ -130,7 +185,12 @@ class _Healing:
                 self._entries[at] = replace(entry, turn=None)
                 continue
             lost = self._entries[spare]
-            self._change("turn-without-one-end", f"turn {entry.turn}", "no start", f"started at entry {lost.seq}")
+            self._change(
+                "turn-without-one-end",
+                f"turn {entry.turn}",
+                "no start",
+                f"started at entry {lost.seq}",
+            )
             note = noted(self._start(spare, entry.turn))
             self._entries[spare] = replace(lost, kind="turn", turn=entry.turn, note=note)
             known.add(entry.turn)
@@ -148,12 +208,20 @@ class _Healing:
         said: dict[bytes, str] = {}
         for row in self._record.journal:
             if row.turn == turn and row.message not in known:
-                said[row.message] = said.get(row.message, "") + shown(d for d in unpack(row.body) if d[0] != "open")
+                said[row.message] = said.get(row.message, "") + shown(
+                    d for d in unpack(row.body) if d[0] != "open"
+                )
         for id, text in said.items():
             if text:
                 note = MessageNote(role="assistant", plain=False, partial=True)
-                self._add("message", turn, id, noted(note), freeze({"role": "assistant", "content": text}))
-        reason = "it was running when the store was copied" if turn == self._state.turn else "its end was lost"
+                self._add(
+                    "message", turn, id, noted(note), freeze({"role": "assistant", "content": text})
+                )
+        reason = (
+            "it was running when the store was copied"
+            if turn == self._state.turn
+            else "its end was lost"
+        )
         self._add("end", turn, None, noted(TurnEnded("abandoned", reason=reason)))
 
     def end(self) -> None:
@@ -165,7 +233,9 @@ class _Healing:
             self._add("closed", None, None, noted(Closed("replaced")))
         self._is_ended = True
 
-    def _add(self, kind: str, turn: int | None, id: bytes | None, note: bytes, body: bytes = b"") -> None:
+    def _add(
+        self, kind: str, turn: int | None, id: bytes | None, note: bytes, body: bytes = b""
+    ) -> None:
         last = self._entries[-1]
         id = id or entry_name(self._state.id, f"{kind} {last.seq + 1}", last.at)
         self._entries.append(Entry(last.seq + 1, kind, turn, id, last.at, note, body))
@@ -179,22 +249,40 @@ class _Healing:
         turns = [entry.turn or 0 for entry in self._entries if entry.kind == "turn"]
         outbox = tuple(debt for debt in self._record.debts if debt.turn in ends)
         self._note_strays(
-            "stray-outbox", len(self._record.debts) - len(outbox), "replies owed by turns that never were"
+            "stray-outbox",
+            len(self._record.debts) - len(outbox),
+            "replies owed by turns that never were",
         )
         events = tuple(self._events())
-        strays = {(event.name, event.seq) for event in self._record.events} - {(each.name, each.seq) for each in events}
+        strays = {(event.name, event.seq) for event in self._record.events} - {
+            (each.name, each.seq) for each in events
+        }
         self._note_strays("stray-events", len(strays), "events of entries that are not there")
         inbox = tuple(self._waiting())
         was = [(waiting.seq, waiting.message) for waiting in self._record.inbox]
         self._note_strays(
-            "stray-inbox", was != [(each.seq, each.message) for each in inbox], "an inbox that its log denies"
+            "stray-inbox",
+            was != [(each.seq, each.message) for each in inbox],
+            "an inbox that its log denies",
         )
-        base = state.base if state.origin < state.base <= head and self._is_compaction(state.base) else 0
-        self._note_strays("lost-base", int(base != state.base), f"a load that begins with entry {state.base}")
+        base = (
+            state.base
+            if state.origin < state.base <= head and self._is_compaction(state.base)
+            else 0
+        )
+        self._note_strays(
+            "lost-base", int(base != state.base), f"a load that begins with entry {state.base}"
+        )
         return Laid(
-            fence=max([state.fence, *turns]), active_at=state.active_at, base=base, ended=self._is_ended,
-            erased=state.erased, inbox=inbox, outbox=outbox, events=events,
-        )  # fmt: skip
+            fence=max([state.fence, *turns]),
+            active_at=state.active_at,
+            base=base,
+            ended=self._is_ended,
+            erased=state.erased,
+            inbox=inbox,
+            outbox=outbox,
+            events=events,
+        )
 
     def _is_compaction(self, seq: int) -> bool:
         return any(entry.seq == seq and entry.kind == "compaction" for entry in self._entries)
@@ -222,9 +310,13 @@ class _Healing:
             self._change(rule, "beside the log", what, "worked out from the log again")
 
     def _change(self, rule: str, place: str, before: str, after: str) -> None:
-        self._changes.append(Change(f"holdfast/{rule}", self._state.id, place, before[:SHORT], after))
+        self._changes.append(
+            Change(f"holdfast/{rule}", self._state.id, place, before[:SHORT], after)
+        )
 
 
 def drafts_of(entries: list[Entry]) -> tuple[Draft, ...]:
     """Entries on their way into a new log."""
-    return tuple(Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries)
+    return tuple(
+        Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries
+    )

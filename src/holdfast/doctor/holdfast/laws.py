@@ -1,7 +1,8 @@
 """Laws that the entries of one session show to hold or not, whoever keeps them.
 
-Each law takes the log from its first entry on and tells the places where it is broken: the seq of an entry, and what is
-so there. The doctor asks them of a damaged store, the test kit of a store under torture.
+Each law takes the log from its first entry on and tells the places where it is broken: the seq of
+an entry, and what is so there. The doctor asks them of a damaged store, the test kit of a store
+under torture.
 """
 
 from collections import Counter
@@ -23,7 +24,9 @@ def labels_are_of_messages(entries: Sequence[Entry]) -> Broken:
 
 
 def turns_speak_while_they_run(entries: Sequence[Entry]) -> Broken:
-    """After its end a turn has only what is marked: late, or partial and written by whoever settled it (I-7)."""
+    """After its end a turn has only what is marked: late, or partial and written by whoever settled
+    it (I-7).
+    """
     over: set[int | None] = set()
     known: set[int | None] = {None}
     for entry in entries:
@@ -34,13 +37,18 @@ def turns_speak_while_they_run(entries: Sequence[Entry]) -> Broken:
         elif entry.turn in over:
             note = note_of("message", entry.note) if entry.kind == "message" else None
             if note is None or not (note.late or note.partial or note.erased):
-                yield entry.seq, f"it is a {entry.kind}, and came after the end of turn {entry.turn}"
+                yield (
+                    entry.seq,
+                    f"it is a {entry.kind}, and came after the end of turn {entry.turn}",
+                )
         if entry.kind == "end":
             over.add(entry.turn)
 
 
 def summaries_cover_once(entries: Sequence[Entry]) -> Broken:
-    """Where nothing but compactions has shaped the view, a message is shown or covered, once (I-11)."""
+    """Where nothing but compactions has shaped the view, a message is shown or covered, once
+    (I-11).
+    """
     log, covered = Log(), Counter[int]()
     hidden: set[str] = set()
     for entry in entries:
@@ -58,7 +66,10 @@ def summaries_cover_once(entries: Sequence[Entry]) -> Broken:
     for seen in log.standing:
         times = placed[seen.seq] + covered[seen.seq]
         if times != 1 and seen.id not in hidden:
-            yield seen.seq, f"this message is shown {placed[seen.seq]} and covered {covered[seen.seq]} times"
+            yield (
+                seen.seq,
+                f"this message is shown {placed[seen.seq]} and covered {covered[seen.seq]} times",
+            )
 
 
 def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
@@ -76,7 +87,11 @@ def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
             fates[place] += 1
             denied |= set() if note.approved else {place}
             if fates[place] > 1 or place not in asked:
-                yield entry.seq, f"call {place} is decided {fates[place]} times, and was {_asked(place in asked)}"
+                yield (
+                    entry.seq,
+                    f"call {place} is decided {fates[place]} times, and was "
+                    f"{_asked(place in asked)}",
+                )
         else:
             starts[place] += 1
             if starts[place] > 1:

@@ -1,4 +1,6 @@
-"""A Holdfast store as the doctor reads it: from a private copy, session by session, past whatever can't be read."""
+"""A Holdfast store as the doctor reads it: from a private copy, session by session, past whatever
+can't be read.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +23,8 @@ PAGE = 500
 
 
 class SessionRecord(msgspec.Struct):
-    """A session as far as it can be read. `entries` are its own; `past` those that it shares, without their words;
-    `lost` the seqs at which nothing can be read, with what is wrong there.
+    """A session as far as it can be read. `entries` are its own; `past` those that it shares,
+    without their words; `lost` the seqs at which nothing can be read, with what is wrong there.
     """
 
     state: SessionState
@@ -38,7 +40,11 @@ class SessionRecord(msgspec.Struct):
 def recognises(path: Path) -> bool:
     """Whether this is a store of ours, by what its first page says."""
     try:
-        return path.is_file() and is_sqlite(path) and read_start(path, 100)[68:72] == APPLICATION_ID.to_bytes(4, "big")
+        return (
+            path.is_file()
+            and is_sqlite(path)
+            and read_start(path, 100)[68:72] == APPLICATION_ID.to_bytes(4, "big")
+        )
     except OSError:
         return False
 
@@ -51,7 +57,9 @@ class HoldfastRecords:
         self.left_out = self._copy.left_out
         try:
             self.engine = SqliteEngine(str(self._copy.path), durability="process", tick=lambda: 0.0)
-        except OperatorNeeded as error:  # it names the private copy, which is gone when somebody reads this
+        except (
+            OperatorNeeded
+        ) as error:  # it names the private copy, which is gone when somebody reads this
             self._copy.close()
             if error.fields.get("where") != str(self._copy.path):
                 raise
@@ -67,7 +75,9 @@ class HoldfastRecords:
         self._copy.close()
 
     def problems(self) -> list[Problem]:
-        """What the engine's own check tells, but for the rights of the private copy, which are ours."""
+        """What the engine's own check tells, but for the rights of the private copy, which are
+        ours.
+        """
         return [problem for problem in self.engine.check() if problem.rule != "open-to-others"]
 
     def states(self) -> list[SessionState]:
@@ -79,7 +89,11 @@ class HoldfastRecords:
         entries, lost = self._read(state.id, state.origin, state.head)
         inbox, debts = _or_none(self.engine.inbox, state.id), _or_none(self.engine.debts, state.id)
         events = self._events_of(state.id)
-        journal = _or_none(self.engine.journal, state.id, limit=1_000_000) if state.turn is not None else []
+        journal = (
+            _or_none(self.engine.journal, state.id, limit=1_000_000)
+            if state.turn is not None
+            else []
+        )
         return SessionRecord(state, entries, self._past(state), lost, inbox, debts, events, journal)
 
     def opened(self, state: SessionState) -> Opened | None:
@@ -97,11 +111,14 @@ class HoldfastRecords:
         own, _ = self._read(parent.id, parent.origin, min(parent.head, state.origin), bodies=False)
         return [*self._past(parent), *own]
 
-    def _read(self, session: str, after: int, head: int, *, bodies: bool = True) -> tuple[list[Entry], dict[int, str]]:
+    def _read(
+        self, session: str, after: int, head: int, *, bodies: bool = True
+    ) -> tuple[list[Entry], dict[int, str]]:
         found: list[Entry] = []
         lost: dict[int, str] = {}
         while after < head:
-            # Never beyond `head`: behind the point where a fork parted, its parent's log is another story.
+            # Never beyond `head`: behind the point where a fork parted, its parent's log is another
+            # story.
             page, problem = self._page(session, after, min(PAGE, head - after), bodies)
             if problem is not None:  # one by one, to see which
                 page, problem = self._page(session, after, 1, bodies)
@@ -117,7 +134,9 @@ class HoldfastRecords:
             after = page[-1].seq if page else after + 1
         return found, lost
 
-    def _page(self, session: str, after: int, limit: int, bodies: bool) -> tuple[list[Entry], str | None]:
+    def _page(
+        self, session: str, after: int, limit: int, bodies: bool
+    ) -> tuple[list[Entry], str | None]:
         try:
             return self.engine.entries(session, after=after, limit=limit, bodies=bodies), None
         except Damaged as error:

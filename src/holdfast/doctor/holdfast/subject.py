@@ -40,12 +40,16 @@ class HoldfastSubject:
         if session is None:
             rest = [_finding(problem) for problems in of_session.values() for problem in problems]
             damaged = RULE["holdfast/damaged-page"]
-            lost = [Finding(damaged, "", one.place, f"{one.problem}.") for one in self._records.left_out]
+            lost = [
+                Finding(damaged, "", one.place, f"{one.problem}.") for one in self._records.left_out
+            ]
             yield Examined("", 0, (*self._rights(), *lost, *rest))
 
     def _rights(self) -> Iterator[Finding]:
         if self._mode & 0o077:
-            yield Finding(RULE["holdfast/open-to-others"], "", self.path, f"Its mode is {self._mode:o}.")
+            yield Finding(
+                RULE["holdfast/open-to-others"], "", self.path, f"Its mode is {self._mode:o}."
+            )
 
     def healed(self, accepts: Accepts) -> "HoldfastHealed":
         return HoldfastHealed(self._records, list(self._rights()))
@@ -62,7 +66,9 @@ class HoldfastHealed:
 
     def __init__(self, records: HoldfastRecords, rights: list[Finding]) -> None:
         self._records = records
-        self._changes = [Change(one.rule.name, "", one.place, one.measured, "mode 600") for one in rights]
+        self._changes = [
+            Change(one.rule.name, "", one.place, one.measured, "mode 600") for one in rights
+        ]
 
     def sessions(self) -> Iterator[ForeignSession]:
         """None: it is written as what it is."""
@@ -77,11 +83,15 @@ class HoldfastHealed:
 
 def _finding(problem: Problem) -> Finding:
     sentence = problem.problem[:1].upper() + problem.problem[1:]
-    return Finding(RULE[f"holdfast/{problem.rule}"], problem.session or "", problem.place, f"{sentence}.")
+    return Finding(
+        RULE[f"holdfast/{problem.rule}"], problem.session or "", problem.place, f"{sentence}."
+    )
 
 
 def _broken_laws(record: SessionRecord, found: tuple[Finding, ...]) -> Iterator[Finding]:
-    """What the entries tell; only where all of them can be read, for the law may be kept by one that can't."""
+    """What the entries tell; only where all of them can be read, for the law may be kept by one
+    that can't.
+    """
     if record.lost or found:
         return
     entries = [*record.past, *record.entries]

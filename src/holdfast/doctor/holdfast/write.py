@@ -14,7 +14,9 @@ PAGE = 500
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a session stands among the others: after its parent, and after the one its key meant before."""
+    """Where a session stands among the others: after its parent, and after the one its key meant
+    before.
+    """
 
     epoch: int
     is_last: bool
@@ -32,7 +34,9 @@ def write_store(records: HoldfastRecords, out: str) -> list[Change]:
         for id in _ordered(places):
             record = records.record(states[id])
             if not record.entries and not record.lost:
-                changes.append(Change("holdfast/no-entries", id, f"session {id}", "no entries", "left out"))
+                changes.append(
+                    Change("holdfast/no-entries", id, f"session {id}", "no entries", "left out")
+                )
                 continue
             changes += _lay(target, record, places[id])
     finally:
@@ -47,15 +51,22 @@ def _places(records: HoldfastRecords, states: dict[str, SessionState]) -> dict[s
             by_key.setdefault((state.tenant, state.key), []).append(state)
     found = {}
     for state in states.values():
-        line = sorted(by_key.get((state.tenant, state.key or ""), [state]), key=lambda each: (each.epoch, each.id))
+        line = sorted(
+            by_key.get((state.tenant, state.key or ""), [state]),
+            key=lambda each: (each.epoch, each.id),
+        )
         line = line if state.key is not None else [state]
         at = line.index(state)
         before = line[at - 1].id if at else None
-        found[state.id] = Place(at + 1, at == len(line) - 1, _parent(records, state, states), before)
+        found[state.id] = Place(
+            at + 1, at == len(line) - 1, _parent(records, state, states), before
+        )
     return found
 
 
-def _parent(records: HoldfastRecords, state: SessionState, states: dict[str, SessionState]) -> str | None:
+def _parent(
+    records: HoldfastRecords, state: SessionState, states: dict[str, SessionState]
+) -> str | None:
     """The session that this one shares its past with, if that has all of it."""
     if not state.origin:
         return None
@@ -70,7 +81,9 @@ def _ordered(places: dict[str, Place]) -> Iterable[str]:
     done: set[str] = set()
     waiting = sorted(places)
     while waiting:
-        ready = [id for id in waiting if {places[id].parent, places[id].before} - {None} <= done] or waiting[:1]
+        ready = [
+            id for id in waiting if {places[id].parent, places[id].before} - {None} <= done
+        ] or waiting[:1]
         yield from ready
         done.update(ready)
         waiting = [id for id in waiting if id not in done]
@@ -78,24 +91,40 @@ def _ordered(places: dict[str, Place]) -> Iterable[str]:
 
 def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
     state = record.state
-    session = healed(record, ended=not place.is_last, rooted=bool(state.origin) and place.parent is None)
+    session = healed(
+        record, ended=not place.is_last, rooted=bool(state.origin) and place.parent is None
+    )
     opening = Opening(
-        state.tenant, state.key, place.epoch, head=session.origin, fence=session.laid.fence, parent=place.parent
+        state.tenant,
+        state.key,
+        place.epoch,
+        head=session.origin,
+        fence=session.laid.fence,
+        parent=place.parent,
     )
     head = session.origin
     for at in range(0, len(session.entries), PAGE):
         page = session.entries[at : at + PAGE]
         is_last = at + PAGE >= len(session.entries)
         write = Write(
-            state.id, drafts_of(page), open=None if at else opening, head=head, idle=True, ended_too=True,
+            state.id,
+            drafts_of(page),
+            open=None if at else opening,
+            head=head,
+            idle=True,
+            ended_too=True,
             lay=session.laid if is_last else _under_way(session),
-        )  # fmt: skip
+        )
         [outcome] = target.commit([(write,)])
-        assert not isinstance(outcome, Refused), f"nobody else writes here, and yet it is {outcome.why}"
+        assert not isinstance(outcome, Refused), (
+            f"nobody else writes here, and yet it is {outcome.why}"
+        )
         head += len(page)
     return session.changes
 
 
 def _under_way(session: Healthy) -> Laid:
     """How a session stands before its last page."""
-    return msgspec.structs.replace(session.laid, base=0, ended=False, erased=False, inbox=(), outbox=(), events=())
+    return msgspec.structs.replace(
+        session.laid, base=0, ended=False, erased=False, inbox=(), outbox=(), events=()
+    )

@@ -13,8 +13,8 @@ from holdfast.importers.reader import UnreadableRecord
 
 
 class ItemCase(msgspec.Struct):
-    """What an examination saw: how many messages, where calls stand that nobody answered, results that nobody called
-    for, rows that were there before; all by their places.
+    """What an examination saw: how many messages, where calls stand that nobody answered, results
+    that nobody called for, rows that were there before; all by their places.
     """
 
     messages: int = 0
@@ -25,8 +25,8 @@ class ItemCase(msgspec.Struct):
 
 
 def looked_at(items: Iterable[Item | UnreadableRecord], *, may_run: bool = True) -> ItemCase:
-    """Goes through a session once. A call is open when something was said after it and no result came, before or since.
-    So is one that the session ends on, unless it may be running (`may_run`).
+    """Goes through a session once. A call is open when something was said after it and no result
+    came, before or since. So is one that the session ends on, unless it may be running (`may_run`).
     """
     case = ItemCase()
     met: set[tuple[str, bytes]] = set()
@@ -65,15 +65,21 @@ def looked_at(items: Iterable[Item | UnreadableRecord], *, may_run: bool = True)
 
 
 def _gist(item: Item) -> bytes:
-    """What an item says. The same id alone makes no repetition: some models give all their messages one."""
+    """What an item says. The same id alone makes no repetition: some models give all their messages
+    one.
+    """
     said = item.line.payload if isinstance(item.line, ForeignMessage) else item.line.text
-    return hashlib.blake2b(json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16).digest()
+    return hashlib.blake2b(
+        json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16
+    ).digest()
 
 
 def item_findings(
     rules: Iterable[Rule], session: str, path: str, case: ItemCase, *, is_all: bool = True
 ) -> tuple[Finding, ...]:
-    """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all of this is."""
+    """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all
+    of this is.
+    """
     named = {rule.name.partition("/")[2]: rule for rule in rules}
     if is_all and not case.messages and (case.unread or not session):
         problem = case.unread[0].problem if case.unread else "there is no session in it"

@@ -15,7 +15,9 @@ from holdfast.importers.reader import UnreadableRecord
 
 
 class ItemHealing:
-    """The remedies of some rules on one session. `changes` is complete once the items have been gone through."""
+    """The remedies of some rules on one session. `changes` is complete once the items have been
+    gone through.
+    """
 
     def __init__(self, kind: str, session: str, case: ItemCase, accepted: Collection[str]) -> None:
         self._kind = kind
@@ -30,7 +32,9 @@ class ItemHealing:
         for item in items:
             if isinstance(item, UnreadableRecord):
                 if self._applies("unreadable-record"):
-                    self._note_change("unreadable-record", item.place, _shown(item.raw), "kept aside")
+                    self._note_change(
+                        "unreadable-record", item.place, _shown(item.raw), "kept aside"
+                    )
                     yield Item(_kept(item))
                 continue
             place = item.line.place
@@ -38,12 +42,16 @@ class ItemHealing:
                 self._note_change("repeated-message", place, self._case.repeated[place], "left out")
                 continue
             if place in self._case.strays and self._applies("tool-result-without-call"):
-                self._note_change("tool-result-without-call", place, "shown to the model", "hidden from the model")
+                self._note_change(
+                    "tool-result-without-call", place, "shown to the model", "hidden from the model"
+                )
                 item = _stray(item, self._case.strays[place])
             yield item
             if place in self._case.open_calls and self._applies("tool-call-without-result"):
                 for call in self._case.open_calls[place]:
-                    self._note_change("tool-call-without-result", place, f"{call} has no result", INTERRUPTED)
+                    self._note_change(
+                        "tool-call-without-result", place, f"{call} has no result", INTERRUPTED
+                    )
                     yield _answered(item, call)
 
     def _applies(self, rule: str) -> bool:
@@ -54,7 +62,9 @@ class ItemHealing:
 
 
 def _stray(item: Item, strays: tuple[str, ...]) -> Item:
-    """The item out of the model's view. What is said beside a stray result stays: no context shows the result."""
+    """The item out of the model's view. What is said beside a stray result stays: no context shows
+    the result.
+    """
     assert isinstance(item.line, ForeignMessage)
     answers = tuple(call for call in item.answers if call not in strays)
     hidden = {} if item.says or answers else HIDDEN
@@ -80,11 +90,20 @@ def _answered(item: Item, call: str) -> Item:
 
 def _result(format: str, payload: dict[str, Any], call: str) -> dict[str, Any]:
     if format == "anthropic":
-        block = {"type": "tool_result", "tool_use_id": call, "content": INTERRUPTED, "is_error": True}
+        block = {
+            "type": "tool_result",
+            "tool_use_id": call,
+            "content": INTERRUPTED,
+            "is_error": True,
+        }
         return {"role": "user", "content": [block]}
     if format == "openai.chat":
         return {"role": "tool", "tool_call_id": call, "content": INTERRUPTED}
-    kind = "custom_tool_call_output" if payload.get("type") == "custom_tool_call" else "function_call_output"
+    kind = (
+        "custom_tool_call_output"
+        if payload.get("type") == "custom_tool_call"
+        else "function_call_output"
+    )
     return {"type": kind, "call_id": call, "output": INTERRUPTED}
 
 

@@ -1,5 +1,5 @@
-"""A store of plain items in the doctor's hands: of Claude Code, Codex or the Agents SDK. It is healed into a Holdfast
-store.
+"""A store of plain items in the doctor's hands: of Claude Code, Codex or the Agents SDK. It is
+healed into a Holdfast store.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +38,9 @@ class ItemSessions(Protocol):
 
 
 class ItemSubject:
-    """A store of one kind, examined session by session. `waits`: a session of it may end on a call that nobody runs,
-    because a person is asked first. `holds_many`: there are other sessions beside one of which nothing can be read.
+    """A store of one kind, examined session by session. `waits`: a session of it may end on a call
+    that nobody runs, because a person is asked first. `holds_many`: there are other sessions beside
+    one of which nothing can be read.
     """
 
     kind: str

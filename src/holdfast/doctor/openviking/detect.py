@@ -1,4 +1,6 @@
-"""What is wrong with the messages and counters of an OpenViking session, seen from its files alone."""
+"""What is wrong with the messages and counters of an OpenViking session, seen from its
+files alone.
+"""
 
 import re
 from bisect import bisect_right
@@ -7,7 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.openviking.detect_archives import archive_signs, gaps, lost_clear, settled, stale_ids
+from holdfast.doctor.openviking.detect_archives import (
+    archive_signs,
+    gaps,
+    lost_clear,
+    settled,
+    stale_ids,
+)
 from holdfast.doctor.openviking.rules import RULE
 from holdfast.importers.jsonl import NOT_JSON
 from holdfast.importers.openviking.convert import phase_of, state_of, words_of
@@ -28,21 +36,33 @@ def findings_of(folder: SessionFolder) -> tuple[Finding, ...]:
     found = [*lost_clear(folder), *_counters(folder)]
     for place, records in files(folder):
         found += [*_unread(folder, place, records), *_repeated(folder, place, records)]
-    found += [*_torn_papers(folder), *_replayed(folder), *_tools(folder), *archive_signs(folder), *_locks(folder)]
+    found += [
+        *_torn_papers(folder),
+        *_replayed(folder),
+        *_tools(folder),
+        *archive_signs(folder),
+        *_locks(folder),
+    ]
     return tuple(found)
 
 
 def files(folder: SessionFolder) -> list[tuple[str, tuple[MessageLine, ...]]]:
-    """The files of messages that count, oldest first: archives that took effect, then the live file."""
+    """The files of messages that count, oldest first: archives that took effect, then the live
+    file.
+    """
     return [
-        *((f"history/{archive.name}/{ROOT}", archive.records or ()) for archive, state in settled(folder)),
+        *(
+            (f"history/{archive.name}/{ROOT}", archive.records or ())
+            for archive, state in settled(folder)
+        ),
         (ROOT, folder.records or ()),
     ]
 
 
 def missing(folder: SessionFolder) -> int:
-    """How many live messages the counter knows that are not there. A commit that died before it wrote the counter has
-    left them in its archive."""
+    """How many live messages the counter knows that are not there. A commit that died before it
+    wrote the counter has left them in its archive.
+    """
     count = number(folder.meta.data.get("message_count"))
     if count is None:
         return 0
@@ -61,18 +81,23 @@ def missing_in_all(folder: SessionFolder) -> int:
     total = number(folder.meta.data.get("total_message_count"))
     if total is None or gaps(folder):
         return 0
-    if any(archive.records is None and state_of(archive, set()) == "done" for archive in folder.archives):
+    if any(
+        archive.records is None and state_of(archive, set()) == "done"
+        for archive in folder.archives
+    ):
         return 0
     return max(0, total - held(folder))
 
 
 def held(folder: SessionFolder) -> int:
-    """How many messages a session has, each counted once, with those that can't be read and those that only share an
-    id.
+    """How many messages a session has, each counted once, with those that can't be read and those
+    that only share an id.
     """
     every = [*(archive.records or () for archive in folder.archives), folder.records or ()]
     ids = {record.id for records in every for record in messages(records)}
-    unread = sum(bool(record.problem) and not record.aside for records in every for record in records)
+    unread = sum(
+        bool(record.problem) and not record.aside for records in every for record in records
+    )
     return len(ids) + unread + sum(_namesakes(messages(records)) for records in every)
 
 
@@ -103,11 +128,16 @@ def _counters(folder: SessionFolder) -> Iterator[Finding]:
         seen = f"{ROOT} has {lines} messages, `message_count` is {count}: {gone} are missing."
         yield Finding(RULE["openviking/wiped-live"], folder.id, ROOT, seen)
     elif gone := missing_in_all(folder):
-        seen = f"`total_message_count` is {held(folder) + gone}; archives and {ROOT} have {held(folder)} messages."
+        seen = (
+            f"`total_message_count` is {held(folder) + gone}; archives and {ROOT} have "
+            f"{held(folder)} messages."
+        )
         yield Finding(RULE["openviking/wiped-live"], folder.id, ROOT, seen)
 
 
-def _unread(folder: SessionFolder, place: str, records: tuple[MessageLine, ...]) -> Iterator[Finding]:
+def _unread(
+    folder: SessionFolder, place: str, records: tuple[MessageLine, ...]
+) -> Iterator[Finding]:
     for record in records:
         if record.problem and not record.aside:
             torn = record.last and record.problem.startswith(NOT_JSON)
@@ -128,13 +158,23 @@ def _torn_papers(folder: SessionFolder) -> Iterator[Finding]:
     for place, paper in papers:
         if paper.problem:
             yield Finding(
-                RULE["openviking/torn-meta"], folder.id, place, f"It has {len(paper.raw)} bytes; {paper.problem}."
+                RULE["openviking/torn-meta"],
+                folder.id,
+                place,
+                f"It has {len(paper.raw)} bytes; {paper.problem}.",
             )
     for place, problem in folder.problems:
-        yield Finding(RULE["openviking/unreadable-record"], folder.id, place, f"The file is not read: {problem}.")
+        yield Finding(
+            RULE["openviking/unreadable-record"],
+            folder.id,
+            place,
+            f"The file is not read: {problem}.",
+        )
 
 
-def _repeated(folder: SessionFolder, place: str, records: tuple[MessageLine, ...]) -> Iterator[Finding]:
+def _repeated(
+    folder: SessionFolder, place: str, records: tuple[MessageLine, ...]
+) -> Iterator[Finding]:
     counts = Counter(record.id for record in messages(records))
     again = [id for id, count in counts.items() if count > 1]
     if again:
@@ -150,8 +190,9 @@ def _replayed(folder: SessionFolder) -> Iterator[Finding]:
 
 
 def replays(live: tuple[MessageLine, ...]) -> Iterator[tuple[int, int]]:
-    """Blocks that follow themselves word for word under other ids: where each begins, and how many messages it has. One
-    message said twice is no block, and neither is a habit of a word or two ("go on", "done").
+    """Blocks that follow themselves word for word under other ids: where each begins, and how many
+    messages it has. One message said twice is no block, and neither is a habit of a word or two
+    ("go on", "done").
     """
     words = [words_of(record) for record in live]
     places: dict[bytes, list[int]] = {}
@@ -184,16 +225,22 @@ def _says_much(record: MessageLine) -> bool:
 def _tools(folder: SessionFolder) -> Iterator[Finding]:
     for place, record, index in unfinished(folder):
         part = record.parts[index]
-        seen = f"The part {part.get('tool_id')} is {part.get('tool_status')}, and the session went on."
-        yield Finding(RULE["openviking/tool-never-finished"], folder.id, f"{place}:{record.number}", seen)
+        seen = (
+            f"The part {part.get('tool_id')} is {part.get('tool_status')}, and the session went on."
+        )
+        yield Finding(
+            RULE["openviking/tool-never-finished"], folder.id, f"{place}:{record.number}", seen
+        )
     for place, record, index in lost_results(folder):
         seen = f"{record.parts[index]['tool_output_ref']} is not there."
-        yield Finding(RULE["openviking/tool-result-missing"], folder.id, f"{place}:{record.number}", seen)
+        yield Finding(
+            RULE["openviking/tool-result-missing"], folder.id, f"{place}:{record.number}", seen
+        )
 
 
 def unfinished(folder: SessionFolder) -> Iterator[tuple[str, MessageLine, int]]:
-    """Parts of tools that have no outcome, here or in a later message, though the session went on: somebody has said
-    something since, and was not still calling.
+    """Parts of tools that have no outcome, here or in a later message, though the session went on:
+    somebody has said something since, and was not still calling.
     """
     waiting: list[tuple[str, MessageLine, int, str]] = []
     for place, record in _each_message(folder):

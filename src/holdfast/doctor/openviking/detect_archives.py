@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.openviking.rules import RULE
-from holdfast.importers.openviking.convert import State, held_by, moved_by, overview_of, phase_of, state_of
+from holdfast.importers.openviking.convert import (
+    State,
+    held_by,
+    moved_by,
+    overview_of,
+    phase_of,
+    state_of,
+)
 from holdfast.importers.openviking.files import ROOT, Archive, SessionFolder, messages
 
 _NUMBER = re.compile(r"archive_(\d{1,9})")
@@ -23,13 +30,16 @@ def states(folder: SessionFolder) -> list[tuple[Archive, State]]:
 
 
 def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
-    """By archive, the ids that are live and should not be: it took them out of the live file, and says so. A failed
-    archive stands for nothing, and one whose meta is torn can't say what it retained."""
+    """By archive, the ids that are live and should not be: it took them out of the live file, and
+    says so. A failed archive stands for nothing, and one whose meta is torn can't say what it
+    retained.
+    """
     live = {record.id for record in folder.live}
     return {
         archive.name: moved_by(archive) & live
         for archive, state in states(folder)
-        if not archive.meta.problem and (state == "done" or (state == "pending" and phase_of(archive) == "ready"))
+        if not archive.meta.problem
+        and (state == "done" or (state == "pending" and phase_of(archive) == "ready"))
     }
 
 
@@ -37,7 +47,10 @@ def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
     """Messages that are archived and still live."""
     for name, ids in stale_ids(folder).items():
         if ids:
-            seen = f"{len(ids)} of {len(folder.live)} live messages were moved to {name}: {', '.join(sorted(ids)[:5])}."
+            seen = (
+                f"{len(ids)} of {len(folder.live)} live messages were moved to {name}: "
+                f"{', '.join(sorted(ids)[:5])}."
+            )
             yield Finding(RULE["openviking/lost-clear"], folder.id, ROOT, seen)
 
 
@@ -48,8 +61,9 @@ def gaps(folder: SessionFolder) -> list[int]:
 
 
 def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
-    """The messages that only this archive has: not live, in no other archive that took effect, and under no overview
-    of a later one."""
+    """The messages that only this archive has: not live, in no other archive that took effect, and
+    under no overview of a later one.
+    """
     if archive.name in _covered(folder):
         return []
     elsewhere = {record.id for record in folder.live}
@@ -73,17 +87,43 @@ def archive_signs(folder: SessionFolder) -> Iterator[Finding]:
 def _signs(folder: SessionFolder, archive: Archive, state: State) -> Iterator[tuple[str, str]]:
     count = len(messages(archive.records))
     if state == "copy":
-        yield "prepared-only", f"Its commit came to {phase_of(archive) or 'nothing'!r}; its {count} messages are live."
+        yield (
+            "prepared-only",
+            f"Its commit came to {phase_of(archive) or 'nothing'!r}; its {count} messages are "
+            "live.",
+        )
     elif state == "failed" and (hidden := hidden_by(folder, archive)):
-        why = str(archive.failed.data.get("error") or archive.failed.data.get("stage") or "no reason given")[:200]
-        yield "failed-hides-messages", f"{len(hidden)} messages are neither live nor under an overview ({why})."
+        why = str(
+            archive.failed.data.get("error")
+            or archive.failed.data.get("stage")
+            or "no reason given"
+        )[:200]
+        yield (
+            "failed-hides-messages",
+            f"{len(hidden)} messages are neither live nor under an overview ({why}).",
+        )
     elif state == "pending" and (hidden := hidden_by(folder, archive)):
-        yield "pending-forever", f"It has neither .done nor .failed.json; {len(hidden)} messages are only here."
+        yield (
+            "pending-forever",
+            f"It has neither .done nor .failed.json; {len(hidden)} messages are only here.",
+        )
     elif state == "done" and not archive.records:
-        seen = "There is no messages.jsonl" if archive.records is None else "Its messages.jsonl is empty"
+        seen = (
+            "There is no messages.jsonl"
+            if archive.records is None
+            else "Its messages.jsonl is empty"
+        )
         yield "done-without-messages", f"{seen}; it took {len(moved_by(archive))} messages."
-    elif state == "done" and _promises(archive) and not overview_of(archive) and (hidden := hidden_by(folder, archive)):
-        yield "done-without-overview", f"There is no overview; {len(hidden)} messages are in nobody's view."
+    elif (
+        state == "done"
+        and _promises(archive)
+        and not overview_of(archive)
+        and (hidden := hidden_by(folder, archive))
+    ):
+        yield (
+            "done-without-overview",
+            f"There is no overview; {len(hidden)} messages are in nobody's view.",
+        )
 
 
 def _promises(archive: Archive) -> bool:
@@ -100,14 +140,20 @@ def _covered(folder: SessionFolder) -> set[str]:
         if state != "done" or not overview_of(archive):
             continue
         done = archive.done.data
-        first, last = (_number(done.get(f"coverage_{end}_archive"), archive.number) for end in ("start", "end"))
+        first, last = (
+            _number(done.get(f"coverage_{end}_archive"), archive.number) for end in ("start", "end")
+        )
         covered |= {
             other.name
             for other, its_state in states(folder)
             if first <= other.number <= min(last, archive.number) and its_state != "pending"
         }
         explicit = done.get("covered_failed_archives")
-        covered |= {name for name in explicit if isinstance(name, str)} if isinstance(explicit, list) else set()
+        covered |= (
+            {name for name in explicit if isinstance(name, str)}
+            if isinstance(explicit, list)
+            else set()
+        )
     return covered
 
 

@@ -1,7 +1,9 @@
-"""Healing an OpenViking session: remedies on its records, one rule at a time, until none of them is called for.
+"""Healing an OpenViking session: remedies on its records, one rule at a time, until none of them is
+called for.
 
-A remedy takes a folder and gives one; nothing is written here. What leaves a file because nobody can read it is kept
-aside. Counters follow what remedies do, so that what was missing before is still missing by the same count.
+A remedy takes a folder and gives one; nothing is written here. What leaves a file because nobody
+can read it is kept aside. Counters follow what remedies do, so that what was missing before is
+still missing by the same count.
 """
 
 from collections.abc import Callable, Collection
@@ -10,7 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
-from holdfast.doctor.openviking.detect import findings_of, held, lines_in, missing, missing_in_all, number
+from holdfast.doctor.openviking.detect import (
+    findings_of,
+    held,
+    lines_in,
+    missing,
+    missing_in_all,
+    number,
+)
 from holdfast.doctor.openviking.detect_archives import stale_ids
 from holdfast.doctor.openviking.heal_archives import leave_out_copies, make_live
 from holdfast.doctor.openviking.heal_messages import (
@@ -49,7 +58,9 @@ def _clear(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change
     """The clearing that was lost: exactly the moved messages leave the live file."""
     stale = set().union(*stale_ids(folder).values())
     gone = [record for record in folder.live if record.id in stale]
-    kept = tuple(record for record in folder.records or () if record.problem or record.id not in stale)
+    kept = tuple(
+        record for record in folder.records or () if record.problem or record.id not in stale
+    )
     before = f"{len(folder.live)} live messages, {len(gone)} of them archived"
     after = f"{len(folder.live) - len(gone)} live messages"
     return replace(folder, records=kept), [Change(rule, folder.id, ROOT, before, after)]
@@ -61,7 +72,9 @@ def _counted(before: SessionFolder, after: SessionFolder) -> SessionFolder:
     if after.meta.problem or not after.meta.there or before.meta.problem:
         return after
     changes: dict[str, Any] = {}
-    if number(meta.get("message_count")) is not None and lines_in(before.records) != lines_in(after.records):
+    if number(meta.get("message_count")) is not None and lines_in(before.records) != lines_in(
+        after.records
+    ):
         changes["message_count"] = lines_in(after.records) + missing(before)
     if number(meta.get("total_message_count")) is not None and held(before) != held(after):
         changes["total_message_count"] = held(after) + missing_in_all(before)

@@ -1,10 +1,18 @@
-"""Remedies for archives of an OpenViking session: those that never took effect, and those that hide what they hold."""
+"""Remedies for archives of an OpenViking session: those that never took effect, and those that hide
+what they hold.
+"""
 
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.openviking.detect_archives import archive_signs, hidden_by, states
-from holdfast.importers.openviking.files import Archive, MessageLine, SessionFolder, SmallFile, messages
+from holdfast.importers.openviking.files import (
+    Archive,
+    MessageLine,
+    SessionFolder,
+    SmallFile,
+    messages,
+)
 
 
 def leave_out_copies(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
@@ -13,14 +21,19 @@ def leave_out_copies(folder: SessionFolder, rule: str) -> tuple[SessionFolder, l
     for archive, state in reversed(states(folder)):
         if state == "copy":
             place = f"history/{archive.name}"
-            changes.append(Change(rule, folder.id, place, "a prepared copy of live messages", "left out"))
-            folder = _without(folder, archive) if _is_last(folder, archive) else _failed(folder, archive)
+            changes.append(
+                Change(rule, folder.id, place, "a prepared copy of live messages", "left out")
+            )
+            folder = (
+                _without(folder, archive) if _is_last(folder, archive) else _failed(folder, archive)
+            )
     return folder, changes[::-1]
 
 
 def make_live(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
-    """The messages that only these archives have stand before the live ones again. The last archive goes, as if its
-    commit had never been; one in the middle stays in its place, and says that it retained what it holds.
+    """The messages that only these archives have stand before the live ones again. The last archive
+    goes, as if its commit had never been; one in the middle stays in its place, and says that it
+    retained what it holds.
     """
     hurt = {one.place for one in archive_signs(folder) if one.rule.name == rule}
     changes = []
@@ -28,12 +41,21 @@ def make_live(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Cha
         if f"history/{archive.name}" in hurt:
             hidden = set(hidden_by(folder, archive))
             back = [
-                _recovered(record, archive) for record in archive.records or () if record.id in hidden or record.problem
+                _recovered(record, archive)
+                for record in archive.records or ()
+                if record.id in hidden or record.problem
             ]
-            before, after = f"{len(hidden)} messages in {archive.name} only", f"{len(hidden)} messages live again"
+            before, after = (
+                f"{len(hidden)} messages in {archive.name} only",
+                f"{len(hidden)} messages live again",
+            )
             changes.append(Change(rule, folder.id, f"history/{archive.name}", before, after))
             folder = replace(folder, records=(*back, *(folder.records or ())))
-            folder = _without(folder, archive) if _is_last(folder, archive) else _retained(folder, archive)
+            folder = (
+                _without(folder, archive)
+                if _is_last(folder, archive)
+                else _retained(folder, archive)
+            )
     return folder, changes[::-1]
 
 
@@ -50,11 +72,16 @@ def _is_last(folder: SessionFolder, archive: Archive) -> bool:
 def _without(folder: SessionFolder, archive: Archive) -> SessionFolder:
     """The folder without its last archive; files that OpenViking made for it are kept aside."""
     under = f"history/{archive.name}/"
-    others = tuple((f"aside/{name}" if name.startswith(under) else name, source) for name, source in folder.others)
+    others = tuple(
+        (f"aside/{name}" if name.startswith(under) else name, source)
+        for name, source in folder.others
+    )
     archives = folder.archives[:-1]
     meta, count = folder.meta, folder.meta.data.get("commit_count")
     if isinstance(count, int) and count >= archive.number:
-        meta = SmallFile.saying({**meta.data, "commit_count": archives[-1].number if archives else 0})
+        meta = SmallFile.saying(
+            {**meta.data, "commit_count": archives[-1].number if archives else 0}
+        )
     return replace(folder, archives=archives, others=others, meta=meta)
 
 
@@ -78,7 +105,10 @@ def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
         "completed_memory_steps": {},
     }
     changed = replace(
-        archive, meta=SmallFile.saying({**meta, "phase1": phase}), done=SmallFile.saying(done), failed=SmallFile()
+        archive,
+        meta=SmallFile.saying({**meta, "phase1": phase}),
+        done=SmallFile.saying(done),
+        failed=SmallFile(),
     )
     return _instead(folder, changed)
 
@@ -90,4 +120,7 @@ def _failed(folder: SessionFolder, archive: Archive) -> SessionFolder:
 
 
 def _instead(folder: SessionFolder, archive: Archive) -> SessionFolder:
-    return replace(folder, archives=tuple(archive if one.name == archive.name else one for one in folder.archives))
+    return replace(
+        folder,
+        archives=tuple(archive if one.name == archive.name else one for one in folder.archives),
+    )

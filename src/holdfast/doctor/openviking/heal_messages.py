@@ -1,4 +1,6 @@
-"""Remedies for single messages of an OpenViking session: torn, repeated, and those whose tools never ended."""
+"""Remedies for single messages of an OpenViking session: torn, repeated, and those whose tools
+never ended.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -30,10 +32,15 @@ def each_file(folder: SessionFolder, change: Callable[[str, Records], Records]) 
 
 
 def keep_aside(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
-    """Lines that nobody can read leave their file; their bytes are kept. Files that nobody can read stay behind."""
+    """Lines that nobody can read leave their file; their bytes are kept. Files that nobody can read
+    stay behind.
+    """
     changes: list[Change] = []
     if rule == "openviking/unreadable-record":
-        changes += [Change(rule, folder.id, place, problem, "left out") for place, problem in folder.problems]
+        changes += [
+            Change(rule, folder.id, place, problem, "left out")
+            for place, problem in folder.problems
+        ]
         folder = replace(folder, problems=())
 
     def change(place: str, records: Records) -> Records:
@@ -67,7 +74,9 @@ def join_duplicates(folder: SessionFolder, rule: str) -> tuple[SessionFolder, li
                 kept.append(_renamed(record, words))
             if before and not record.problem:
                 after = "left out" if words in before else f"kept as {kept[-1].id}"
-                changes.append(Change(rule, folder.id, f"{place}:{record.number}", record.id, after))
+                changes.append(
+                    Change(rule, folder.id, f"{place}:{record.number}", record.id, after)
+                )
             before.append(words)
         return tuple(kept)
 
@@ -87,8 +96,12 @@ def leave_out_replays(folder: SessionFolder, rule: str) -> tuple[SessionFolder, 
         again = folder.live[begin + size : begin + 2 * size]
         gone |= {record.id for record in again}
         place = f"{ROOT}:{again[0].number}"
-        changes.append(Change(rule, folder.id, place, f"{again[0].id} to {again[-1].id}", "left out"))
-    kept = tuple(record for record in folder.records or () if record.problem or record.id not in gone)
+        changes.append(
+            Change(rule, folder.id, place, f"{again[0].id} to {again[-1].id}", "left out")
+        )
+    kept = tuple(
+        record for record in folder.records or () if record.problem or record.id not in gone
+    )
     return replace(folder, records=kept), changes
 
 
@@ -96,7 +109,11 @@ def end_tools(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Cha
     """Calls whose outcome nobody knows say so."""
 
     def ended(part: dict[str, Any]) -> dict[str, Any]:
-        return {**part, "tool_status": "error", "tool_output": part.get("tool_output") or INTERRUPTED}
+        return {
+            **part,
+            "tool_status": "error",
+            "tool_output": part.get("tool_output") or INTERRUPTED,
+        }
 
     found = {(record.id, index) for _, record, index in unfinished(folder)}
     return _with_parts(folder, rule, found, ended, "tool_status")
@@ -120,7 +137,9 @@ def _with_parts(
     change: Callable[[dict[str, Any]], dict[str, Any]],
     shown: str,
 ) -> tuple[SessionFolder, list[Change]]:
-    """The folder with these parts changed, in every copy of their message; `shown` is the field to tell of."""
+    """The folder with these parts changed, in every copy of their message; `shown` is the field to
+    tell of.
+    """
     changes: list[Change] = []
     ids = {id for id, _ in found}
     mark = {rule.removeprefix("openviking/").replace("-", "_"): True}
@@ -134,7 +153,13 @@ def _with_parts(
                 parts[index] = change(part)
                 before, after = f"{shown}: {part.get(shown)}", f"{shown}: {parts[index].get(shown)}"
                 changes.append(Change(rule, folder.id, f"{place}:{record.number}", before, after))
-        return replace(record, raw=written({**record.message(), "parts": parts}), labels={**record.labels, **mark})
+        return replace(
+            record,
+            raw=written({**record.message(), "parts": parts}),
+            labels={**record.labels, **mark},
+        )
 
-    after = each_file(folder, lambda place, records: tuple(changed(place, record) for record in records))
+    after = each_file(
+        folder, lambda place, records: tuple(changed(place, record) for record in records)
+    )
     return after, changes

@@ -1,4 +1,6 @@
-"""Remedies for the small files beside the messages of an OpenViking session: what they said is told anew."""
+"""Remedies for the small files beside the messages of an OpenViking session: what they said is told
+anew.
+"""
 
 from typing import Any
 
@@ -7,7 +9,15 @@ from msgspec.structs import replace
 from holdfast.doctor.finding import Change
 from holdfast.doctor.openviking.detect import held, lines_in, number
 from holdfast.doctor.openviking.detect_archives import settled
-from holdfast.importers.openviking.files import DONE, FAILED, META, Archive, SessionFolder, SmallFile, messages
+from holdfast.importers.openviking.files import (
+    DONE,
+    FAILED,
+    META,
+    Archive,
+    SessionFolder,
+    SmallFile,
+    messages,
+)
 
 
 def count_anew(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
@@ -17,7 +27,9 @@ def count_anew(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Ch
     if total is not None:
         data["total_message_count"] = max(total, held(folder))
     before, after = (f"message_count: {one['message_count']}" for one in (old, data))
-    return replace(folder, meta=SmallFile.saying(data)), [Change(rule, folder.id, META, before, after)]
+    return replace(folder, meta=SmallFile.saying(data)), [
+        Change(rule, folder.id, META, before, after)
+    ]
 
 
 def rebuild_papers(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
@@ -42,7 +54,9 @@ def rebuild_papers(folder: SessionFolder, rule: str) -> tuple[SessionFolder, lis
                 archive,
                 meta=rebuilt(f"{under}/{META}", archive.meta, _archive_meta(folder, archive)),
                 done=rebuilt(f"{under}/{DONE}", archive.done, _done(archive)),
-                failed=rebuilt(f"{under}/{FAILED}", archive.failed, {"stage": "unknown", "error": "unknown"}),
+                failed=rebuilt(
+                    f"{under}/{FAILED}", archive.failed, {"stage": "unknown", "error": "unknown"}
+                ),
             )
         archives.append(archive)
     meta = rebuilt(META, folder.meta, _meta(folder))

@@ -18,13 +18,23 @@ from holdfast.importers.private_copy import is_live
 
 UNDER_WAY = frozenset(
     f"openviking/{name}"
-    for name in ("append-crash-meta-behind", "prepared-only", "pending-forever", "stale-locks", "torn-lock")
+    for name in (
+        "append-crash-meta-behind",
+        "prepared-only",
+        "pending-forever",
+        "stale-locks",
+        "torn-lock",
+    )
 )
-"""What a crash leaves behind, and what a store in use shows while a message is appended or an archive worked on."""
+"""What a crash leaves behind, and what a store in use shows while a message is appended or an
+archive worked on.
+"""
 
 
 class OpenVikingSubject:
-    """A session's directory, or a tree of them. Of a store in use, nothing is said that may just be under way."""
+    """A session's directory, or a tree of them. Of a store in use, nothing is said that may just be
+    under way.
+    """
 
     kind = "openviking"
     rules = RULES
@@ -73,7 +83,10 @@ class HealedOpenViking:
 
     def write(self, out: str) -> None:
         if Path(out).exists():
-            problem, remedy = "there is something at this path already", "Name a path where there is nothing yet"
+            problem, remedy = (
+                "there is something at this path already",
+                "Name a path where there is nothing yet",
+            )
             raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
         root = Path(self._patient.path).resolve()
         for folder in self._folders():

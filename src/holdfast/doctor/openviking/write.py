@@ -1,4 +1,5 @@
-"""A healed session as a directory that OpenViking loads: the same folder gives the same bytes. Lock files stay behind.
+"""A healed session as a directory that OpenViking loads: the same folder gives the same bytes. Lock
+files stay behind.
 
 What could not be read lies in `aside/`, where OpenViking does not look.
 """

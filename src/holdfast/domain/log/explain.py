@@ -1,8 +1,9 @@
-"""Why the model does not see a message, what a rewind would take, and how a session reads from start to end.
+"""Why the model does not see a message, what a rewind would take, and how a session reads from
+start to end.
 
-An `Outline` is a session's log, read once: turns in the order in which they started, each with its messages; calls
-beside what answered them; and for each message whether the model sees it and, if not, why. Commands, exports and pages
-show it in their own ways.
+An `Outline` is a session's log, read once: turns in the order in which they started, each with its
+messages; calls beside what answered them; and for each message whether the model sees it and, if
+not, why. Commands, exports and pages show it in their own ways.
 """
 
 from collections.abc import Iterable
@@ -41,8 +42,8 @@ class Outline:
         self._gone = self._log.gone
 
     def _noted(self, entry: Entry) -> Entry:
-        """Takes note of an entry on its way into the fold. Payloads are read again for what is printed: a long history
-        is folded without them (I-24).
+        """Takes note of an entry on its way into the fold. Payloads are read again for what is
+        printed: a long history is folded without them (I-24).
         """
         note: Any = note_of(entry.kind, entry.note) if entry.kind in _NOTED else None
         if entry.kind == "message":
@@ -99,8 +100,15 @@ class Outline:
         return sorted([*found, *empty], key=_begins) if empty else found
 
     def answered(self) -> set[str]:
-        """Ids of messages that are told with the call they answer, and not once more by themselves."""
-        return {call.outcome for calls in self.calls.values() for call in calls if call.outcome is not None}
+        """Ids of messages that are told with the call they answer, and not once more by
+        themselves.
+        """
+        return {
+            call.outcome
+            for calls in self.calls.values()
+            for call in calls
+            if call.outcome is not None
+        }
 
     def view(self, seen: StoredMessage) -> str:
         """Whether the model sees this message: "shown", or why not."""
@@ -121,8 +129,8 @@ class Outline:
         return tuple(id for id, by in self._log.covered.items() if by == summary_id)
 
     def rewound(self, message_id: str) -> tuple[list[str], list[str]]:
-        """What a rewind to this message would take out of the model's view, and what it would bring back. The
-        outline goes on as if it had been done.
+        """What a rewind to this message would take out of the model's view, and what it would bring
+        back. The outline goes on as if it had been done.
         """
         note = back_to(self._log, message_id)
         before = dict.fromkeys(seen.id for seen in self._log.order)
@@ -145,4 +153,8 @@ _NOTED = ("message", "retract", "compaction", "opened")
 
 
 def _begins(section: Section) -> int:
-    return section.turn.seq if section.turn is not None and section.turn.seq else section.messages[0].seq
+    return (
+        section.turn.seq
+        if section.turn is not None and section.turn.seq
+        else section.messages[0].seq
+    )

@@ -1,14 +1,17 @@
 """The fold: from entries to what a session is (I-9).
 
-A `Log` takes entries in order and knows at every moment the messages in the order the model should see them, the
-turns and their ends, and the instructions. Every process that folds the same entries gets the same.
+A `Log` takes entries in order and knows at every moment the messages in the order the model should
+see them, the turns and their ends, and the instructions. Every process that folds the same entries
+gets the same.
 
-Turns stand in the order in which they started, a message outside a turn where it was said; late messages stand in
-their own turn. A message in the inbox stands nowhere until a turn takes it. `order` only grows at its end while
-`revision` stays the same, so what was computed from its beginning can be kept.
+Turns stand in the order in which they started, a message outside a turn where it was said; late
+messages stand in their own turn. A message in the inbox stands nowhere until a turn takes it.
+`order` only grows at its end while `revision` stays the same, so what was computed from its
+beginning can be kept.
 
-Three things lie on top of each other: how the messages are arranged (a shape, a summary in front), what of that is
-gone (a rewind), what is hidden (a label, a retraction). Each has entries of its own, and none undoes another.
+Three things lie on top of each other: how the messages are arranged (a shape, a summary in front),
+what of that is gone (a rewind), what is hidden (a label, a retraction). Each has entries of its
+own, and none undoes another.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,9 +33,11 @@ _SUMMARY = MessageNote(origin="summary")
 
 
 class _Natural:
-    """The natural order, written out as far as somebody asked: going on costs what is new, not the history again.
+    """The natural order, written out as far as somebody asked: going on costs what is new, not the
+    history again.
 
-    It holds while messages are added to the last unit only; after any other change to the units it is begun anew.
+    It holds while messages are added to the last unit only; after any other change to the units it
+    is begun anew.
     """
 
     def __init__(self) -> None:
@@ -111,8 +116,8 @@ class Log:
 
     @property
     def lost(self) -> bool:
-        """Messages from before `since` are shown again, or their turn goes on: this log has to be folded anew, from the
-        first entry.
+        """Messages from before `since` are shown again, or their turn goes on: this log has to be
+        folded anew, from the first entry.
         """
         return self._shows_lost or self._goes_on_lost
 
@@ -123,7 +128,9 @@ class Log:
 
     @property
     def told(self) -> list[StoredMessage]:
-        """All messages that stand somewhere, and each summary in front of what was kept when it was made."""
+        """All messages that stand somewhere, and each summary in front of what was kept when it was
+        made.
+        """
         standing = self.standing
         stands = {seen.seq for seen in standing}
         front = {seq: first for seq, first in self._fronts.items() if first in stands}
@@ -131,7 +138,12 @@ class Log:
         for seen in standing:
             if seen.seq in front:
                 before.setdefault(front[seen.seq], []).append(seen)
-        return [seen for kept in standing if kept.seq not in front for seen in (*before.get(kept.seq, ()), kept)]
+        return [
+            seen
+            for kept in standing
+            if kept.seq not in front
+            for seen in (*before.get(kept.seq, ()), kept)
+        ]
 
     @property
     def messages(self) -> list[StoredMessage]:
@@ -153,8 +165,8 @@ class Log:
         return list(self._unit_of_turn.get(number, ()))
 
     def has_all_of(self, number: int) -> bool:
-        """Whether all of a turn was read. Of one that began before the first entry that was read, the end may be here,
-        and what it said is not.
+        """Whether all of a turn was read. Of one that began before the first entry that was read,
+        the end may be here, and what it said is not.
         """
         turn = self.turns.get(number)
         return turn is not None and turn.seq > 0
@@ -165,7 +177,9 @@ class Log:
         self.instructions, self.instructions_seq = instructions, base.instructions
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Folds entries that follow what was folded. A long history comes this way, so what is short here counts."""
+        """Folds entries that follow what was folded. A long history comes this way, so what is
+        short here counts.
+        """
         notes: dict[bytes, MessageNote] = {}  # they repeat endlessly
         for entry in entries:
             self.head = entry.seq
@@ -179,7 +193,9 @@ class Log:
                 note = notes[entry.note] = note_of("message", entry.note)
             if note.erased:
                 continue
-            seen = StoredMessage(entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at)
+            seen = StoredMessage(
+                entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at
+            )
             if note.inbox:
                 self._inbox[seen.id] = seen
             elif entry.turn is None and not self._stale:
@@ -200,7 +216,12 @@ class Log:
                 self._natural = _Natural()
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
-        if unit is self._units[-1] and not self._stale and seen.id not in self.hidden and not self._may_be_gone(seen):
+        if (
+            unit is self._units[-1]
+            and not self._stale
+            and seen.id not in self.hidden
+            and not self._may_be_gone(seen)
+        ):
             self._order.append(seen)
         else:
             self._stale = True
@@ -223,12 +244,16 @@ class Log:
 
     def _arrange(self) -> list[StoredMessage]:
         placed = self.placed
-        return [message for message in placed if message.id not in self.hidden] if self.hidden else placed
+        return (
+            [message for message in placed if message.id not in self.hidden]
+            if self.hidden
+            else placed
+        )
 
     @property
     def arranged(self) -> list[StoredMessage]:
-        """The messages as the last shape or summary arranges them; those too that are gone or hidden, for they may be
-        brought back.
+        """The messages as the last shape or summary arranges them; those too that are gone or
+        hidden, for they may be brought back.
         """
         natural = self.standing
         if self.shape is None:
@@ -251,7 +276,9 @@ class Log:
 
     @property
     def placed(self) -> list[StoredMessage]:
-        """The messages of the view in order, those too that a label or a retraction hides: it may be lifted."""
+        """The messages of the view in order, those too that a label or a retraction hides: it may
+        be lifted.
+        """
         order, gone = self.arranged, self.gone
         if gone:
             order = [message for message in order if message.seq not in gone]
@@ -280,7 +307,9 @@ class Log:
         return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
 
     def approved(self) -> list[Ask]:
-        """What was approved and has not been started, in the order asked for; not what the view has gone back from."""
+        """What was approved and has not been started, in the order asked for; not what the view has
+        gone back from.
+        """
         asked = [ask for ask in self.asks.values() if ask.may_start]
         return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
 
@@ -299,16 +328,21 @@ class Log:
         return []
 
     def _awaited(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """Marks the calls that wait, or that the running turn has started with an approval from before it: neither is
-        shown as interrupted (FAULTS E7).
+        """Marks the calls that wait, or that the running turn has started with an approval from
+        before it: neither is shown as interrupted (FAULTS E7).
         """
         marks: dict[str, dict[str, tuple[str, ...]]] = {}
         for ask in self.asks.values():
             if ask.is_open or (ask.started_in is not None and ask.started_in == self.running):
-                mark, mine = "waiting" if ask.is_open else "started", marks.setdefault(ask.message, {})
+                mark, mine = (
+                    "waiting" if ask.is_open else "started",
+                    marks.setdefault(ask.message, {}),
+                )
                 mine[mark] = (*mine.get(mark, ()), ask.call_id)
         return [
-            msgspec.structs.replace(message, **marks[message.id]) if message.id in marks else message
+            msgspec.structs.replace(message, **marks[message.id])
+            if message.id in marks
+            else message
             for message in messages
         ]
 
@@ -324,7 +358,9 @@ class Log:
     def _turn_started(self, entry: Entry) -> None:
         note = note_of("turn", entry.note)
         number = entry.turn or 0
-        self.turns[number] = TurnRecord(number, entry.at, note.reply_to, takes=list(note.takes), seq=entry.seq)
+        self.turns[number] = TurnRecord(
+            number, entry.at, note.reply_to, takes=list(note.takes), seq=entry.seq
+        )
         self.running = number
         self._of_turn(number)
         self._take(number, note.takes)
@@ -348,7 +384,9 @@ class Log:
 
     def _asked(self, entry: Entry) -> None:
         note = note_of("ask", entry.note)
-        self.asks[note.message, note.index] = Ask(note.call_id, note.message, note.index, note.digest)
+        self.asks[note.message, note.index] = Ask(
+            note.call_id, note.message, note.index, note.digest
+        )
         self._stale = True
 
     def _decided(self, entry: Entry) -> None:
@@ -371,7 +409,12 @@ class Log:
         turn = self.turns.setdefault(entry.turn or 0, TurnRecord(entry.turn or 0))
         if turn.end is not None:
             return
-        turn.end, turn.reason, turn.error, turn.ended_at = note.end, note.reason, note.error, entry.at
+        turn.end, turn.reason, turn.error, turn.ended_at = (
+            note.end,
+            note.reason,
+            note.error,
+            entry.at,
+        )
         if self.running == turn.number:
             self.running = None
         self._stale |= turn.number in self._started_asks
@@ -392,10 +435,11 @@ class Log:
                 self._inbox[id] = msgspec.structs.replace(given[id], turn=None)
 
     def _opened(self, entry: Entry) -> None:
-        """A session that shares the past of another begins here: what was under way there is not under way here.
+        """A session that shares the past of another begins here: what was under way there is not
+        under way here.
 
-        What waits there is answered there. Only if they part at a message that still waited then, it stands here, and
-        what waited before it.
+        What waits there is answered there. Only if they part at a message that still waited then,
+        it stands here, and what waited before it.
         """
         parted = note_of("opened", entry.note).parent_seq
         if any(seen.seq == parted for seen in self._inbox.values()):
@@ -415,7 +459,10 @@ class Log:
         self._inbox.clear()
 
     def _instructed(self, entry: Entry) -> None:
-        self.instructions, self.instructions_seq = thaw(entry.body) if entry.body else None, entry.seq
+        self.instructions, self.instructions_seq = (
+            thaw(entry.body) if entry.body else None,
+            entry.seq,
+        )
 
     def _compacted(self, entry: Entry) -> None:
         note = note_of("compaction", entry.note)
@@ -423,7 +470,9 @@ class Log:
         for seen in self._natural.named(self._units, note.covers):
             self.covered[seen.id] = summary
         if entry.body:  # else it was erased
-            self._units.append(StoredMessage(summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at))
+            self._units.append(
+                StoredMessage(summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at)
+            )
         self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
         self._summary, self.aside, self.loads_since = entry.seq, note.aside, note.since
         if note.ranges:
@@ -434,7 +483,9 @@ class Log:
         note = note_of("view", entry.note)
         for seq in note.restored:
             self.edits.pop(seq, None)
-        self.edits.update({seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()})
+        self.edits.update(
+            {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
+        )
         self._show(note, entry.seq)
 
     def _show(self, shape: Shape, seq: int) -> None:
@@ -453,8 +504,12 @@ class Log:
         note = note_of("label", entry.note)
         self.labels.setdefault(note.message, {}).update(note.labels)
         if "visible_to_model" in note.labels:
-            (self.hidden.discard if note.labels["visible_to_model"] else self.hidden.add)(note.message)
-            self._shows_lost |= note.seq < self.since and note.seq in self.aside and note.message not in self.hidden
+            (self.hidden.discard if note.labels["visible_to_model"] else self.hidden.add)(
+                note.message
+            )
+            self._shows_lost |= (
+                note.seq < self.since and note.seq in self.aside and note.message not in self.hidden
+            )
             self._stale = True
 
     def _retracted(self, entry: Entry) -> None:

@@ -1,8 +1,9 @@
 """The line that led to a message: what a rewind to it leaves in the view, and what it takes away.
 
-The line is the view as it was when the message was said, up to the message: what earlier rewinds had taken away by then
-stays away, what later ones took comes back. The arrangement of the view stays as a list or a summary has made it, as
-long as the message has a place in it; else all that was said on the line is shown, in its natural order.
+The line is the view as it was when the message was said, up to the message: what earlier rewinds
+had taken away by then stays away, what later ones took comes back. The arrangement of the view
+stays as a list or a summary has made it, as long as the message has a place in it; else all that
+was said on the line is shown, in its natural order.
 """
 
 from bisect import bisect_left
@@ -15,10 +16,14 @@ from holdfast.domain.repair import StoredMessage
 
 
 def back_to(log: Log, id: str) -> Rewound | None:
-    """The rewind to this message, in a log that was folded from its first entry; None unless it stands somewhere."""
+    """The rewind to this message, in a log that was folded from its first entry; None unless it
+    stands somewhere.
+    """
     standing = log.standing
     said = [seen for seen in standing if seen.note.origin != "summary"]
-    order = next((order for order in (_shown(log), said) if any(seen.id == id for seen in order)), None)
+    order = next(
+        (order for order in (_shown(log), said) if any(seen.id == id for seen in order)), None
+    )
     if order is None:
         return None
     at = next(index for index, seen in enumerate(order) if seen.id == id)
@@ -36,7 +41,9 @@ def back_to(log: Log, id: str) -> Rewound | None:
 
 
 def _shown(log: Log) -> list[StoredMessage]:
-    """The arrangement, without what a summary has set aside and is still hidden: that is among what it covers."""
+    """The arrangement, without what a summary has set aside and is still hidden: that is among what
+    it covers.
+    """
     aside = frozenset(log.aside)
     return [seen for seen in log.arranged if seen.seq not in aside or seen.id not in log.hidden]
 
@@ -47,8 +54,8 @@ def _said_at(log: Log, seen: StoredMessage) -> int:
 
 
 def _before(log: Log, to: StoredMessage) -> tuple[Rewound, set[int]]:
-    """The last rewind before this message was said, and what was gone then. If it came late, and was gone from the
-    beginning: before its turn began.
+    """The last rewind before this message was said, and what was gone then. If it came late, and
+    was gone from the beginning: before its turn began.
     """
     for said_at in (_said_at(log, to), log.born(to)):
         earlier = bisect_left(log.rewinds, said_at, key=lambda rewind: rewind[0])
@@ -61,8 +68,8 @@ def _before(log: Log, to: StoredMessage) -> tuple[Rewound, set[int]]:
 
 
 def _later(log: Log, order: list[StoredMessage], to: StoredMessage) -> set[int]:
-    """What was said after this message, stands after it, and is gone, or dropped by a list: a list may have put it
-    anywhere, and may show it again.
+    """What was said after this message, stands after it, and is gone, or dropped by a list: a list
+    may have put it anywhere, and may show it again.
     """
     here, gone, until = {seen.id for seen in order}, log.gone, _said_at(log, to)
     standing = log.standing

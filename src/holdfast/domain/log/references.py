@@ -1,6 +1,7 @@
 """References: which messages a note names, by id or by the seqs at which they stand.
 
-What a note names was there before it was written, in the session's own log or in the past that it shares.
+What a note names was there before it was written, in the session's own log or in the past that it
+shares.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -43,9 +44,10 @@ Named = bytes | int
 
 
 class References:
-    """What the notes of one log name and is not there. Nearly all name a message that stands close by, so a log is
-    added page by page, and no more of it is held than what the last two pages show; if something is `missing` after
-    that, all of the log is shown once more, with the past that it shares.
+    """What the notes of one log name and is not there. Nearly all name a message that stands close
+    by, so a log is added page by page, and no more of it is held than what the last two pages show;
+    if something is `missing` after that, all of the log is shown once more, with the past that it
+    shares.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,9 @@ class References:
         """What nothing has shown to be there, and the seqs of the notes that name it."""
 
     def add(self, page: Sequence[Entry], *, unreadable: Collection[int]) -> None:
-        """The next entries of the log. Those that can't be read, given by seq, are there, and name nothing."""
+        """The next entries of the log. Those that can't be read, given by seq, are there, and name
+        nothing.
+        """
         here = _shown_by(page)
         near, self._last = self._last | here, here
         for entry in page:
@@ -74,7 +78,9 @@ class References:
             for seq in seqs:
                 first.setdefault(seq, name)
         for seq, name in sorted(first.items()):
-            what = f"message {name.hex()}" if isinstance(name, bytes) else f"entry {name} as a message"
+            what = (
+                f"message {name.hex()}" if isinstance(name, bytes) else f"entry {name} as a message"
+            )
             yield seq, f"it names {what}, which is not there"
 
 

@@ -1,14 +1,15 @@
 """Rewinding: which messages are gone because the view went back (FAULTS I9).
 
-A rewind leads back to a message along the line that led to it (`line` finds that), and what was said beside that line
-is gone. It can be brought back by another rewind, and by nothing else: no recorded list, no label, no late word.
+A rewind leads back to a message along the line that led to it (`line` finds that), and what was
+said beside that line is gone. It can be brought back by another rewind, and by nothing else: no
+recorded list, no label, no late word.
 
     said      a  b  c  d      back to b       e  f      back to d       back to f
     view      a  b  c  d        a  b        a  b  e  f    a  b  c  d      a  b  e  f
 
-What is gone when the view goes back is told message by message. What comes later of a turn that is gone is gone as
-well. Of the turn that the view goes back into, only the outcome of a call that is still shown comes through: a call has
-one result, and a late real one takes its place (I-10).
+What is gone when the view goes back is told message by message. What comes later of a turn that is
+gone is gone as well. Of the turn that the view goes back into, only the outcome of a call that is
+still shown comes through: a call has one result, and a late real one takes its place (I-10).
 """
 
 from bisect import bisect_right
@@ -24,7 +25,9 @@ Born = Callable[[StoredMessage], int]
 
 def away(note: Rewound, messages: Sequence[StoredMessage], *, made: int, born: Born) -> set[int]:
     """Seqs of those of these messages that are gone after this rewind, made at the seq `made`."""
-    gone = {message.seq for message in messages if message.seq < made and within(note.gone, message.seq)}
+    gone = {
+        message.seq for message in messages if message.seq < made and within(note.gone, message.seq)
+    }
     outcomes = []
     for message in messages:
         if message.seq > made and message.turn is not None and (begun := born(message)) < made:
@@ -32,7 +35,11 @@ def away(note: Rewound, messages: Sequence[StoredMessage], *, made: int, born: B
                 gone.add(message.seq)
             if begun in note.cut and message.note.answers:
                 outcomes.append(message)
-    return gone - _awaited(outcomes, [message for message in messages if message.seq not in gone]) if outcomes else gone
+    return (
+        gone - _awaited(outcomes, [message for message in messages if message.seq not in gone])
+        if outcomes
+        else gone
+    )
 
 
 def _awaited(outcomes: Sequence[StoredMessage], left: Sequence[StoredMessage]) -> set[int]:
@@ -43,7 +50,10 @@ def _awaited(outcomes: Sequence[StoredMessage], left: Sequence[StoredMessage]) -
         outcome.seq
         for outcome in outcomes
         if (outcome.note.target.partition(":")[0] in ids if outcome.note.target else False)
-        or (not outcome.note.target and any((outcome.turn, id) in called for id in outcome.note.answers))
+        or (
+            not outcome.note.target
+            and any((outcome.turn, id) in called for id in outcome.note.answers)
+        )
     }
 
 

@@ -1,9 +1,10 @@
 """Alignment: the longest way to lay one sequence beside another without crossing.
 
-Prefix and suffix are taken off, items that occur once on both sides become pivots (patience), and what lies between
-two pivots is aligned the same way; where nothing is unique a table is filled, and where that table would be large,
-the n-th of a kind is laid beside the n-th. So the result is a longest common subsequence wherever that can be had
-for little, and never costs more than some milliseconds per thousand items. `reconcile` calls it; it knows no messages.
+Prefix and suffix are taken off, items that occur once on both sides become pivots (patience), and
+what lies between two pivots is aligned the same way; where nothing is unique a table is filled, and
+where that table would be large, the n-th of a kind is laid beside the n-th. So the result is a
+longest common subsequence wherever that can be had for little, and never costs more than some
+milliseconds per thousand items. `reconcile` calls it; it knows no messages.
 """
 
 from bisect import bisect_left
@@ -18,7 +19,9 @@ Span = tuple[int, int, int, int]
 
 
 def align(known: Sequence[Hashable], said: Sequence[Hashable]) -> list[int | None]:
-    """For each item of `said` the place in `known` it lies beside, ascending; None where there is none."""
+    """For each item of `said` the place in `known` it lies beside, ascending; None where there is
+    none.
+    """
     found: list[int | None] = [None] * len(said)
     spans: list[Span] = [(0, len(known), 0, len(said))]
     while spans:
@@ -37,7 +40,9 @@ def align(known: Sequence[Hashable], said: Sequence[Hashable]) -> list[int | Non
 
 
 def _earliest(said: Sequence[Hashable], found: list[int | None]) -> list[int | None]:
-    """Of equal items that could lie beside one place, the first: what is said again later is said anew."""
+    """Of equal items that could lie beside one place, the first: what is said again later is said
+    anew.
+    """
     free: dict[Hashable, deque[int]] = {}
     last = -1
     for at, place in enumerate(found):
@@ -55,7 +60,9 @@ def _earliest(said: Sequence[Hashable], found: list[int | None]) -> list[int | N
     return found
 
 
-def _strip(known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]) -> Span:
+def _strip(
+    known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]
+) -> Span:
     a, b, c, d = span
     while a < b and c < d and known[a] == said[c]:
         found[c] = a
@@ -66,7 +73,9 @@ def _strip(known: Sequence[Hashable], said: Sequence[Hashable], span: Span, foun
     return a, b, c, d
 
 
-def _pivots(known: Sequence[Hashable], said: Sequence[Hashable], span: Span) -> list[tuple[int, int]]:
+def _pivots(
+    known: Sequence[Hashable], said: Sequence[Hashable], span: Span
+) -> list[tuple[int, int]]:
     a, b, c, d = span
     once = _once(known, a, b)
     pairs = [(once[item], at) for item, at in _once(said, c, d).items() if item in once]
@@ -111,14 +120,20 @@ def _between(pivots: list[tuple[int, int]], span: Span, found: list[int | None])
     return [*spans, (a, b, c, d)]
 
 
-def _fill_table(known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]) -> None:
-    """The textbook table. Of equally long ways the one that lies latest in `known`: a dropped head is the usual cut."""
+def _fill_table(
+    known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]
+) -> None:
+    """The textbook table. Of equally long ways the one that lies latest in `known`: a dropped head
+    is the usual cut.
+    """
     a, b, c, d = span
     rows = [[0] * (d - c + 1)]
     for place in range(a, b):
         above, row = rows[-1], [0]
         for index, item in enumerate(said[c:d]):
-            row.append(above[index] + 1 if item == known[place] else max(above[index + 1], row[index]))
+            row.append(
+                above[index] + 1 if item == known[place] else max(above[index + 1], row[index])
+            )
         rows.append(row)
     while a < b and c < d:
         here = rows[b - a][d - c]
@@ -131,7 +146,9 @@ def _fill_table(known: Sequence[Hashable], said: Sequence[Hashable], span: Span,
             b -= 1
 
 
-def _nth_by_nth(known: Sequence[Hashable], said: Sequence[Hashable], span: Span) -> list[tuple[int, int]]:
+def _nth_by_nth(
+    known: Sequence[Hashable], said: Sequence[Hashable], span: Span
+) -> list[tuple[int, int]]:
     a, b, c, d = span
     places: dict[Hashable, list[int]] = {}
     for place in range(b - 1, a - 1, -1):

@@ -1,9 +1,11 @@
-"""The fingerprint of a payload: what it says, whoever shaped it, so that two lists can be laid beside each other.
+"""The fingerprint of a payload: what it says, whoever shaped it, so that two lists can be laid
+beside each other.
 
-A fingerprint is never an identity (I-2): two equal texts are two messages. It only tells `reconcile` which places
-of two lists may show the same message. Role, text, calls, answered calls and what is neither (an image) are in it;
-bookkeeping (`_` keys, cache marks, usage) and reasoning are not, as agents add and drop those without saying anything
-new. The reading is by shape alone: openai.chat, openai.responses, anthropic and the neutral form need no format here.
+A fingerprint is never an identity (I-2): two equal texts are two messages. It only tells
+`reconcile` which places of two lists may show the same message. Role, text, calls, answered calls
+and what is neither (an image) are in it; bookkeeping (`_` keys, cache marks, usage) and reasoning
+are not, as agents add and drop those without saying anything new. The reading is by shape alone:
+openai.chat, openai.responses, anthropic and the neutral form need no format here.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +38,12 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(payload: Payload) -> Fingerprint:
     """Never raises: what can't be read goes in whole."""
-    if type(payload) is dict and len(payload) == 2 and type(payload.get("content")) is str and "role" in payload:
+    if (
+        type(payload) is dict
+        and len(payload) == 2
+        and type(payload.get("content")) is str
+        and "role" in payload
+    ):
         return Fingerprint(_role(payload), payload["content"])
     reading = _PayloadReading()
     reading.take(payload)
@@ -67,11 +74,14 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def snapshot(payload: Any) -> Any:
-    """A copy that the caller's later changes don't reach. Strings are shared, so it costs little. It holds nothing but
-    JSON data: what only claims to be equal to that is refused (`InvalidMessage`).
+    """A copy that the caller's later changes don't reach. Strings are shared, so it costs little.
+    It holds nothing but JSON data: what only claims to be equal to that is refused
+    (`InvalidMessage`).
     """
     if isinstance(payload, dict):
-        return {key: value if type(value) is str else snapshot(value) for key, value in payload.items()}
+        return {
+            key: value if type(value) is str else snapshot(value) for key, value in payload.items()
+        }
     if isinstance(payload, list | tuple):
         return [snapshot(item) for item in payload]
     check(payload)
@@ -156,7 +166,9 @@ class _PayloadReading:
         elif kind in _THINKING:
             self.role = self.role or "assistant"
         else:
-            self.other.append(repr({key: value for key, value in bare(block).items() if key not in _MARKS}))
+            self.other.append(
+                repr({key: value for key, value in bare(block).items() if key not in _MARKS})
+            )
 
     def _take_call(self, call: Any) -> None:
         if not isinstance(call, dict):
@@ -166,4 +178,6 @@ class _PayloadReading:
         said = function if isinstance(function, dict) else call
         arguments = said.get("arguments", said.get("input", ""))
         words = arguments if isinstance(arguments, str) else repr(arguments)
-        self.calls.append((str(call.get("call_id") or call.get("id") or ""), str(said.get("name", "")), words))
+        self.calls.append(
+            (str(call.get("call_id") or call.get("id") or ""), str(said.get("name", "")), words)
+        )

@@ -1,8 +1,10 @@
-"""Messages that a context shows as several payloads: gathered into one payload each before lists are compared.
+"""Messages that a context shows as several payloads: gathered into one payload each before lists
+are compared.
 
-A model response of the Responses API is stored as one message and shown as its items. `reconcile` asks of each payload
-which message it shows, so the items of one message are handed to it as one payload, a list, on both sides. Recording
-works with this before anything else; lists of other formats pass unchanged.
+A model response of the Responses API is stored as one message and shown as its items. `reconcile`
+asks of each payload which message it shows, so the items of one message are handed to it as one
+payload, a list, on both sides. Recording works with this before anything else; lists of other
+formats pass unchanged.
 """
 
 from collections.abc import Sequence
@@ -38,10 +40,11 @@ def _shares_a_message(shown: Sequence[Shown]) -> bool:
 
 
 def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payload]:
-    """A caller's list with the items of known messages gathered. `groups`: payloads of known messages, of which those
-    that are lists of items count, in the order in which they stand.
+    """A caller's list with the items of known messages gathered. `groups`: payloads of known
+    messages, of which those that are lists of items count, in the order in which they stand.
 
-    Items are known by being equal, all of them in a row, or by their own ids where the caller has changed some.
+    Items are known by being equal, all of them in a row, or by their own ids where the caller has
+    changed some.
     """
     known = [group for group in groups if type(group) is list and len(group) > 1]
     return _Gathering(presented, known).gathered() if known else list(presented)
@@ -52,7 +55,8 @@ class _Gathering:
 
     def __init__(self, presented: Sequence[Payload], known: Sequence[list[Any]]) -> None:
         self._presented = presented
-        self._waiting: dict[bytes, list[list[Any]]] = {}  # by their first item, the first of them last
+        # by their first item, the first of them last
+        self._waiting: dict[bytes, list[list[Any]]] = {}
         self._owner: dict[str, int] = {}
         for place, group in reversed(list(enumerate(known))):
             self._waiting.setdefault(freeze(group[0]), []).append(group)

@@ -1,8 +1,9 @@
 """Matching: which stored message does each place of a caller's list show?
 
-The second half of `reconcile`, whose docstring tells the whole story: what is left after the common prefix is matched
-here. Known messages are *atoms* (a merged payload is taken apart where its seams are known), presented payloads are
-*claims* (a merged text makes several). Passes run from certain to likely; each takes atoms away from the next.
+The second half of `reconcile`, whose docstring tells the whole story: what is left after the common
+prefix is matched here. Known messages are *atoms* (a merged payload is taken apart where its seams
+are known), presented payloads are *claims* (a merged text makes several). Passes run from certain
+to likely; each takes atoms away from the next.
 """
 
 from bisect import bisect_right
@@ -21,15 +22,21 @@ Wording = Callable[[str], Payload | None]
 """How the view words a message, by id; None when that isn't known."""
 
 UNKNOWN_MAX = 32
-"""For so many payloads that nothing is known to say, the past is searched for what they may be edits of."""
+"""For so many payloads that nothing is known to say, the past is searched for what they may be
+edits of.
+"""
 EDITED_AHEAD = 8
-"""Among so many messages that are left between two matched places, the one that was edited is looked for."""
+"""Among so many messages that are left between two matched places, the one that was edited is
+looked for.
+"""
 GLUE = "\n\n"
 """What a context puts between two messages of one role when it joins them."""
 
 
 class Atom(msgspec.Struct):
-    """One known message; several where a merged payload has seams nobody knows, none where repair made it."""
+    """One known message; several where a merged payload has seams nobody knows, none where repair
+    made it.
+    """
 
     refs: tuple[str, ...]
     payload: Payload
@@ -40,9 +47,9 @@ class Atom(msgspec.Struct):
 class Match(msgspec.Struct):
     """A presented payload, or a stretch of its text, and the message it turned out to show.
 
-    `at` is the place in the presented list, `text` the stretch (None: the whole payload), `place` the atom's place,
-    `believed` the wording it was matched by. `certain`: by object or stamp, not by what it says. `made`: it is what
-    repair shows in the place of a result.
+    `at` is the place in the presented list, `text` the stretch (None: the whole payload), `place`
+    the atom's place, `believed` the wording it was matched by. `certain`: by object or stamp, not
+    by what it says. `made`: it is what repair shows in the place of a result.
     """
 
     at: int
@@ -56,9 +63,10 @@ class Match(msgspec.Struct):
 
 
 class Base(msgspec.Struct):
-    """The known messages in one order. `objects`: the caller's objects and the places of the atoms they showed.
-    `alias`: another wording of an atom to the one it is aligned by. `spent`: messages that only their object or their
-    stamp can name."""
+    """The known messages in one order. `objects`: the caller's objects and the places of the atoms
+    they showed. `alias`: another wording of an atom to the one it is aligned by. `spent`: messages
+    that only their object or their stamp can name.
+    """
 
     atoms: list[Atom]
     objects: dict[int, list[tuple[Payload, list[int]]]]
@@ -77,9 +85,14 @@ def lay_base(
 ) -> Base:
     """What a handle remembers, and between it, after its neighbour, what the view shows besides."""
     is_said = _SaidExactly(said)
-    owned = [(held, payload, _take_apart(payload, refs, wording, is_said)) for held, payload, refs in remembered]
+    owned = [
+        (held, payload, _take_apart(payload, refs, wording, is_said))
+        for held, payload, refs in remembered
+    ]
     own = [atom for _, _, parts in owned for atom in parts]
-    view = [atom for payload, refs in shown for atom in _take_apart(payload, refs, wording, is_said)]
+    view = [
+        atom for payload, refs in shown for atom in _take_apart(payload, refs, wording, is_said)
+    ]
     own, fused = _put_together(own, view)
     atoms, alias = _merge(own, [atom for atom in view if not used.intersection(atom.refs)])
     at = {id(atom): index for index, atom in enumerate(atoms)}
@@ -91,7 +104,9 @@ def lay_base(
     return Base(atoms, objects, alias, spent)
 
 
-def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[Fingerprint, Fingerprint]]:
+def _merge(
+    own: Sequence[Atom], view: Sequence[Atom]
+) -> tuple[list[Atom], dict[Fingerprint, Fingerprint]]:
     places = {ref: index for index, atom in enumerate(own) for ref in atom.refs}
     alias: dict[Fingerprint, Fingerprint] = {}
     besides: dict[int, list[Atom]] = {}
@@ -104,14 +119,19 @@ def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[
             continue
         if atom.print != own[place].print and len(atom.refs) == len(own[place].refs):
             alias[atom.print] = own[place].print
-        if place < cursor and place not in moved:  # the view moved it: its turn gave it back, and another took it
+        # the view moved it: its turn gave it back, and another took it
+        if place < cursor and place not in moved:
             moved.add(place)
             besides.setdefault(cursor, []).append(own[place])
         cursor = max(cursor, place)
-    # What the view shows before anything remembered stands right before that, not in front of what is no longer shown.
+    # What the view shows before anything remembered stands right before that, not in front of what
+    # is no longer shown.
     shown = {ref for atom in view for ref in atom.refs}
-    first = next((index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own))
-    # What it shows after something remembered stands after what is no longer shown there, too: a list grows at its end.
+    first = next(
+        (index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own)
+    )
+    # What it shows after something remembered stands after what is no longer shown there, too: a
+    # list grows at its end.
     atoms: list[Atom] = []
     due: list[Atom] = []
     for index, atom in enumerate(own):
@@ -125,7 +145,9 @@ def _merge(own: Sequence[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[
 
 
 class _SaidExactly:
-    """Whether the caller's list has a payload that says exactly this; read only when it is asked."""
+    """Whether the caller's list has a payload that says exactly this; read only when it
+    is asked.
+    """
 
     def __init__(self, said: Sequence[Payload]) -> None:
         self._said = said
@@ -138,16 +160,18 @@ class _SaidExactly:
 
 
 class Echo:
-    """Whether a message may be what a caller's list shows: it says the same as a payload there or as a part of one, or
-    has its calls, its answers or its stamp; or one of the `unknown` payloads there may be an edit of it. For looking
-    through a long history without keeping it.
+    """Whether a message may be what a caller's list shows: it says the same as a payload there or
+    as a part of one, or has its calls, its answers or its stamp; or one of the `unknown` payloads
+    there may be an edit of it. For looking through a long history without keeping it.
     """
 
     def __init__(self, said: Sequence[Payload], unknown: Sequence[Payload] = ()) -> None:
         self._unknown = [fingerprint(payload) for payload in unknown[:UNKNOWN_MAX]]
         prints = [fingerprint(payload) for payload in said]
         self._lines = {line for print in prints for line in print.text.split("\n")}
-        self._ids = {id for print in prints for id in (*print.answers, *(id for id, _, _ in print.calls))}
+        self._ids = {
+            id for print in prints for id in (*print.answers, *(id for id, _, _ in print.calls))
+        }
         self._stamps = {stamp for payload in said if (stamp := stamp_of(payload))}
         self._prints = set(prints)
 
@@ -158,11 +182,17 @@ class Echo:
         if print.plain:
             return print.text.split("\n", 1)[0] in self._lines or stamp_of(payload) in self._stamps
         ids = {*print.answers, *(id for id, _, _ in print.calls)}
-        return not self._ids.isdisjoint(ids) or print in self._prints or stamp_of(payload) in self._stamps
+        return (
+            not self._ids.isdisjoint(ids)
+            or print in self._prints
+            or stamp_of(payload) in self._stamps
+        )
 
 
 def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[int, Atom]]:
-    """Messages that a handle remembers apart and the caller now shows as the view does: words and calls in one."""
+    """Messages that a handle remembers apart and the caller now shows as the view does: words and
+    calls in one.
+    """
     places = {atom.refs: index for index, atom in enumerate(own)}
     fused: dict[int, Atom] = {}
     out: list[Atom | None] = list(own)
@@ -175,9 +205,13 @@ def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], di
     return [atom for atom in out if atom is not None], fused
 
 
-def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording, is_said: "_SaidExactly") -> list[Atom]:
-    """A merged payload as its messages, if its seams are known: by their own wordings, or as each is one paragraph.
-    One with more than words in it is taken apart only if the caller doesn't show it as it is."""
+def _take_apart(
+    payload: Payload, refs: tuple[str, ...], wording: Wording, is_said: "_SaidExactly"
+) -> list[Atom]:
+    """A merged payload as its messages, if its seams are known: by their own wordings, or as each
+    is one paragraph. One with more than words in it is taken apart only if the caller doesn't show
+    it as it is.
+    """
     whole = fingerprint(payload)
     if not refs and is_made(whole):
         return []
@@ -187,7 +221,11 @@ def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording, is_sa
     prints = [fingerprint(part) for part in single if part is not None]
     if not whole.plain:
         known = len(prints) == len(refs)
-        parts = [Atom((ref,), part, fingerprint(part)) for ref, part in zip(refs, single, strict=True) if part]
+        parts = [
+            Atom((ref,), part, fingerprint(part))
+            for ref, part in zip(refs, single, strict=True)
+            if part
+        ]
         return parts if known else [Atom(refs, payload, whole)]
     if len(prints) == len(refs) and whole.text == GLUE.join(part.text for part in prints):
         texts = [part.text for part in prints]
@@ -196,12 +234,17 @@ def _take_apart(payload: Payload, refs: tuple[str, ...], wording: Wording, is_sa
     if len(texts) != len(refs) or not all(texts):
         return [Atom(refs, payload, whole)]
     return [
-        Atom((ref,), worded(payload, text), whole._replace(text=text)) for ref, text in zip(refs, texts, strict=True)
+        Atom((ref,), worded(payload, text), whole._replace(text=text))
+        for ref, text in zip(refs, texts, strict=True)
     ]
 
 
-def match(body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tuple[str, ...] | None]) -> list[Match]:
-    """The claims of all presented payloads, in order; those whose `refs` stay None say something new."""
+def match(
+    body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tuple[str, ...] | None]
+) -> list[Match]:
+    """The claims of all presented payloads, in order; those whose `refs` stay None say something
+    new.
+    """
     claims = _claim(body, base, by_stamp)
     _align(claims, base)
     _match_moved(claims, base)
@@ -216,8 +259,12 @@ def match(body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tupl
     return claims
 
 
-def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[str, ...] | None]) -> list[Match]:
-    """Each payload's claims, with those already matched that are certain: the same object, the same stamp."""
+def _claim(
+    body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[str, ...] | None]
+) -> list[Match]:
+    """Each payload's claims, with those already matched that are certain: the same object, the same
+    stamp.
+    """
     claims: list[Match] = []
     stamps = _stamps(base)
     waiting: list[tuple[int, Payload, Fingerprint]] = []
@@ -232,7 +279,11 @@ def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[
             continue
         stamp = stamp_of(payload)
         place = stamps.get(stamp) if stamp else None
-        if place is not None and not base.atoms[place].taken and base.atoms[place].print.role == said.role:
+        if (
+            place is not None
+            and not base.atoms[place].taken
+            and base.atoms[place].print.role == said.role
+        ):
             claims.append(_settle(Match(at, said, certain=True), place, base))
         elif stamp and stamp not in stamps and (refs := by_stamp(stamp)):
             claims.append(Match(at, said, refs=refs, certain=True))
@@ -242,7 +293,9 @@ def _claim(body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[
         atom.taken |= any(ref in base.spent for ref in atom.refs)
     seams = _Seams(base.atoms)
     for at, _, said in waiting:
-        claims += [Match(at, said._replace(text=text), text) for text in seams.cut(said)] or [Match(at, said)]
+        claims += [Match(at, said._replace(text=text), text) for text in seams.cut(said)] or [
+            Match(at, said)
+        ]
     return sorted(claims, key=lambda claim: claim.at)
 
 
@@ -250,7 +303,9 @@ def is_made(said: Fingerprint) -> bool:
     """Whether this is nothing but what repair shows in the place of results."""
     if not said.answers or said.calls or said.other:
         return False
-    return MADE.issuperset(said.text.split(GLUE)) and len(said.text.split(GLUE)) == len(said.answers)
+    return MADE.issuperset(said.text.split(GLUE)) and len(said.text.split(GLUE)) == len(
+        said.answers
+    )
 
 
 def _stamps(base: Base) -> dict[str, int | None]:
@@ -262,9 +317,15 @@ def _stamps(base: Base) -> dict[str, int | None]:
 
 
 def _same_object(
-    at: int, payload: Payload, said: Fingerprint, entries: list[tuple[Payload, list[int]]], base: Base
+    at: int,
+    payload: Payload,
+    said: Fingerprint,
+    entries: list[tuple[Payload, list[int]]],
+    base: Base,
 ) -> list[Match]:
-    """The object a handle has seen before: unchanged, grown by a merge, or reworded. Nothing if its role is another."""
+    """The object a handle has seen before: unchanged, grown by a merge, or reworded. Nothing if its
+    role is another.
+    """
     before, places = entries.pop(0)
     was = fingerprint(before)
     if was.role != said.role or any(base.atoms[place].taken for place in places):
@@ -273,7 +334,12 @@ def _same_object(
     for place in places:
         base.atoms[place].taken = True
     first = Match(at, said, refs=refs, believed=before, place=places[0], certain=True)
-    if was.plain and said.plain and said.text.startswith(was.text + GLUE) and not is_same(before, payload):
+    if (
+        was.plain
+        and said.plain
+        and said.text.startswith(was.text + GLUE)
+        and not is_same(before, payload)
+    ):
         first.print, first.text = was, was.text
         rest = said.text[len(was.text + GLUE) :]
         more = _Seams(base.atoms).cut(said._replace(text=rest), least=1) or [rest]
@@ -297,7 +363,9 @@ class _Seams:
                 line.append(text)
 
     def cut(self, said: Fingerprint, *, least: int = 2) -> list[str]:
-        """The parts of a plain text, at least this many; nothing if it isn't made of known ones or is one itself."""
+        """The parts of a plain text, at least this many; nothing if it isn't made of known ones or
+        is one itself.
+        """
         text, role = said.text, said.role
         if not said.plain or (least > 1 and (GLUE not in text or (role, text) in self.starts)):
             return []
@@ -321,12 +389,15 @@ def _align(claims: Sequence[Match], base: Base) -> None:
     certain = {claim.place for claim in claims if claim.place is not None}
     primary = {atom.print for atom in base.atoms}
     known: list[Any] = [
-        place if place in certain else (None if atom.taken else atom.print) for place, atom in enumerate(base.atoms)
+        place if place in certain else (None if atom.taken else atom.print)
+        for place, atom in enumerate(base.atoms)
     ]
     said: list[Any] = []
     for claim in claims:
         if claim.refs is None:
-            said.append(claim.print if claim.print in primary else base.alias.get(claim.print, claim.print))
+            said.append(
+                claim.print if claim.print in primary else base.alias.get(claim.print, claim.print)
+            )
         else:
             said.append(-1 if claim.place is None else claim.place)
     for claim, place in zip(claims, align(known, said), strict=True):
@@ -347,7 +418,9 @@ def _match_moved(claims: Sequence[Match], base: Base) -> None:
 
 
 def _match_calls(claims: Sequence[Match], base: Base) -> None:
-    """The same calls under the same ids are the same message reworded; at the tail only with the same arguments."""
+    """The same calls under the same ids are the same message reworded; at the tail only with the
+    same arguments.
+    """
     left: dict[Any, list[int]] = {}
     for place, atom in enumerate(base.atoms):
         if atom.print.calls and atom.refs and not atom.taken:
@@ -355,7 +428,9 @@ def _match_calls(claims: Sequence[Match], base: Base) -> None:
     last = max((index for index, claim in enumerate(claims) if claim.place is not None), default=-1)
     reach = max((claim.place for claim in claims if claim.place is not None), default=-1)
     for index, claim in enumerate(claims):
-        places = left.get(_call_ids(claim.print), ()) if claim.refs is None and claim.print.calls else ()
+        places = (
+            left.get(_call_ids(claim.print), ()) if claim.refs is None and claim.print.calls else ()
+        )
         if len(places) == 1 and not base.atoms[places[0]].taken:
             atom = base.atoms[places[0]]
             if index < last or places[0] > reach or atom.print.calls == claim.print.calls:
@@ -367,21 +442,30 @@ def _call_ids(print: Fingerprint) -> tuple[Any, ...]:
 
 
 def _doubt_the_tail(claims: Sequence[Match], base: Base) -> None:
-    """What stands after the newest known message and only *says* the same as an older one is new: keep both."""
+    """What stands after the newest known message and only *says* the same as an older one is new:
+    keep both.
+    """
     newest = max(
-        (index for index, claim in enumerate(claims) if claim.place is not None and not claim.print.answers),
+        (
+            index
+            for index, claim in enumerate(claims)
+            if claim.place is not None and not claim.print.answers
+        ),
         key=lambda index: claims[index].place or 0,
         default=len(claims),
     )
     for claim in claims[newest + 1 :]:
-        if claim.place is not None and not (claim.certain or claim.print.calls or claim.print.answers):
+        if claim.place is not None and not (
+            claim.certain or claim.print.calls or claim.print.answers
+        ):
             base.atoms[claim.place].taken = False
             claim.refs = claim.believed = claim.place = None
 
 
 def _match_answers(claims: Sequence[Match], base: Base) -> None:
-    """A result follows its call: the one known answer to a call is what the caller shows as its answer, reworded, or
-    came after repair had shown that there is none."""
+    """A result follows its call: the one known answer to a call is what the caller shows as its
+    answer, reworded, or came after repair had shown that there is none.
+    """
     given: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     asked: dict[str, int] = {}
     for place, atom in enumerate(base.atoms):
@@ -400,8 +484,12 @@ def _match_answers(claims: Sequence[Match], base: Base) -> None:
 
 
 def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
-    """Texts still unmatched with paragraphs in them that are missing just there: the known parts, the rest as new."""
-    matched = [(index, claim.place) for index, claim in enumerate(claims) if claim.place is not None]
+    """Texts still unmatched with paragraphs in them that are missing just there: the known parts,
+    the rest as new.
+    """
+    matched = [
+        (index, claim.place) for index, claim in enumerate(claims) if claim.place is not None
+    ]
     indexes = [index for index, _ in matched]
     gaps: dict[tuple[int, int, str], _Gap] = {}
     result: list[Match] = []
@@ -409,7 +497,12 @@ def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
     for index, claim in enumerate(claims):
         if claim.place is not None:
             reach = claim.place
-        if claim.refs is not None or claim.text is not None or not claim.print.plain or "\n" not in claim.print.text:
+        if (
+            claim.refs is not None
+            or claim.text is not None
+            or not claim.print.plain
+            or "\n" not in claim.print.text
+        ):
             result.append(claim)
             continue
         after = bisect_right(indexes, index)
@@ -422,7 +515,9 @@ def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
 
 
 def _match_edited(claims: Sequence[Match], base: Base) -> None:
-    """What is left between two matched places, on both sides, in order: a message there may have been edited."""
+    """What is left between two matched places, on both sides, in order: a message there may have
+    been edited.
+    """
     before, start = -1, 0
     for index, claim in enumerate(claims):
         if claim.place is None:
@@ -430,14 +525,18 @@ def _match_edited(claims: Sequence[Match], base: Base) -> None:
         if before < claim.place and start < index:
             _match_stretch(claims[start:index], base, range(before + 1, claim.place), is_edit)
         before, start = claim.place, index + 1
-    # At the end the next message known and the next one said may be the same, but nothing after them says so.
+    # At the end the next message known and the next one said may be the same, but nothing after
+    # them says so.
     rest = [place for place in range(before + 1, len(base.atoms)) if _is_left(base.atoms[place])]
     if start < len(claims) and rest:
         _match_stretch(claims[start : start + 1], base, range(rest[0], rest[0] + 1), is_shortened)
 
 
 def _match_stretch(
-    claims: Sequence[Match], base: Base, places: range, fits: Callable[[Fingerprint, Fingerprint], bool]
+    claims: Sequence[Match],
+    base: Base,
+    places: range,
+    fits: Callable[[Fingerprint, Fingerprint], bool],
 ) -> None:
     left = [place for place in places if _is_left(base.atoms[place])]
     next_one = 0
@@ -460,7 +559,11 @@ class _Gap:
 
     def __init__(self, base: Base, places: range, role: str) -> None:
         self.base = base
-        self.places = [place for place in places if self._is_missing(place) and base.atoms[place].print.role == role]
+        self.places = [
+            place
+            for place in places
+            if self._is_missing(place) and base.atoms[place].print.role == role
+        ]
         self.lines = [base.atoms[place].print.text for place in self.places]
         self.at: dict[str, list[int]] = {}
         for index, line in enumerate(self.lines):
@@ -468,7 +571,9 @@ class _Gap:
         self.longest = max((line.count(GLUE) + 1 for line in self.lines), default=0)
 
     def cut(self, claim: Match) -> list[Match]:
-        """The claim as the known messages in it and the words between them; itself if there are none."""
+        """The claim as the known messages in it and the words between them; itself if there are
+        none.
+        """
         if self._cut_lines(claim):
             return [claim]
         text = claim.print.text
@@ -504,7 +609,9 @@ class _Gap:
         return Match(claim.at, claim.print._replace(text=text), text)
 
     def _cut_lines(self, claim: Match) -> bool:
-        """Whether it is missing messages joined by one line break: then the first is reworded to all of them."""
+        """Whether it is missing messages joined by one line break: then the first is reworded to
+        all of them.
+        """
         text = claim.print.text
         end = text.find("\n")
         while end >= 0:
@@ -520,7 +627,9 @@ class _Gap:
 
     def _part(self, claim: Match, index: int) -> Match:
         text = self.lines[index]
-        return _settle(Match(claim.at, claim.print._replace(text=text), text), self.places[index], self.base)
+        return _settle(
+            Match(claim.at, claim.print._replace(text=text), text), self.places[index], self.base
+        )
 
     def _is_missing(self, place: int) -> bool:
         atom = self.base.atoms[place]
@@ -539,7 +648,9 @@ def _paragraphs(text: str) -> tuple[list[int], list[int]]:
 
 
 def _follow(text: str, lines: Sequence[str], *, start: int, glue: str) -> list[str]:
-    """The lines from `start` on that, joined with `glue`, are exactly this text; nothing if there are none."""
+    """The lines from `start` on that, joined with `glue`, are exactly this text; nothing if there
+    are none.
+    """
     at = 0
     for index in range(start, len(lines)):
         if not text.startswith(lines[index], at):

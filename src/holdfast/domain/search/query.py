@@ -1,8 +1,9 @@
 """Looking for messages: what is asked for, and where a text answers it.
 
-A question is a person's words, never a query language: all words must occur, in any order; those between double quotes
-next to each other. So must the parts of what is written without a space ("don't", `read_file`, a sentence in Chinese).
-The last word may be the beginning of one, from two letters on, unless it is quoted. `wording` says what a word is.
+A question is a person's words, never a query language: all words must occur, in any order; those
+between double quotes next to each other. So must the parts of what is written without a space
+("don't", `read_file`, a sentence in Chinese). The last word may be the beginning of one, from two
+letters on, unless it is quoted. `wording` says what a word is.
 
 Every engine answers with these functions, or with an index that agrees with them.
 """
@@ -16,7 +17,9 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.search.tokenize import places_in, words_in
 
 TEXT_MAX = 64 * 1024
-"""So many characters of a message can be found; what follows is too long to be looked for in one message."""
+"""So many characters of a message can be found; what follows is too long to be looked for in one
+message.
+"""
 QUESTION_MAX = 1000
 PHRASES_MAX = 32
 SNIPPET_MAX = 200
@@ -41,7 +44,9 @@ class SearchableText(msgspec.Struct, frozen=True):
 
 
 class SearchQuestion(msgspec.Struct, frozen=True):
-    """A question: rows of words, all of which must occur. `beginning`: the very last word may go on."""
+    """A question: rows of words, all of which must occur. `beginning`: the very last word may go
+    on.
+    """
 
     phrases: tuple[tuple[str, ...], ...] = ()
     beginning: bool = False
@@ -50,8 +55,8 @@ class SearchQuestion(msgspec.Struct, frozen=True):
 
 
 class SearchScope(msgspec.Struct, frozen=True):
-    """Which messages are looked for, of one tenant (I-19). `since` and `until` are milliseconds since 1970; a message
-    of the time `until` is too late.
+    """Which messages are looked for, of one tenant (I-19). `since` and `until` are milliseconds
+    since 1970; a message of the time `until` is too late.
     """
 
     tenant: str
@@ -90,7 +95,9 @@ def asked(text: str) -> SearchQuestion:
                 phrases.append(phrase)
                 beginning = not quoted and len(phrase[-1]) >= 2
     return SearchQuestion(
-        tuple(phrases[:PHRASES_MAX]), beginning and len(phrases) <= PHRASES_MAX, anything=not text.strip()
+        tuple(phrases[:PHRASES_MAX]),
+        beginning and len(phrases) <= PHRASES_MAX,
+        anything=not text.strip(),
     )
 
 
@@ -125,7 +132,9 @@ def _occurrences(words: Sequence[str], phrase: Sequence[str], open_ended: bool) 
     """The places at which a row of words stands among others."""
     *whole, last = phrase
     size = len(whole)
-    ends = [i for i, word in enumerate(words) if word == last or (open_ended and word.startswith(last))]
+    ends = [
+        i for i, word in enumerate(words) if word == last or (open_ended and word.startswith(last))
+    ]
     return [end - size for end in ends if end >= size and words[end - size : end] == whole]
 
 
@@ -141,8 +150,8 @@ def _apart(hits: list[Place]) -> list[Place]:
 
 
 def snippet(text: str, hits: Sequence[Place]) -> tuple[str, tuple[Place, ...]]:
-    """The text around the first place, in one line, and which parts of that are the places. `…` stands where it was
-    cut.
+    """The text around the first place, in one line, and which parts of that are the places. `…`
+    stands where it was cut.
     """
     first = hits[0][0] if hits else 0
     start = _word_start(text, max(0, first - _BEFORE), first)
@@ -152,7 +161,9 @@ def snippet(text: str, hits: Sequence[Place]) -> tuple[str, tuple[Place, ...]]:
     shown = _unprintable.sub(_shown, text[start:end])
     ahead = "…" if start else ""
     marks = [
-        (max(a, start) - start + len(ahead), min(b, end) - start + len(ahead)) for a, b in hits if a < end and b > start
+        (max(a, start) - start + len(ahead), min(b, end) - start + len(ahead))
+        for a, b in hits
+        if a < end and b > start
     ]
     return f"{ahead}{shown}{'…' if end < len(text) else ''}", tuple(marks)
 

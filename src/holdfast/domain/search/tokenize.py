@@ -1,11 +1,13 @@
 """What a word is, in any script: the pieces by which a text is looked up.
 
-A word is a run of letters, digits and their marks. Scripts that are written without spaces between words (Chinese,
-Japanese, Thai and more, and Korean, whose words are inflected at their ends) have a word for each character, so that
-any part of a text is a row of words. So has every symbol that isn't ASCII, emoji among them.
+A word is a run of letters, digits and their marks. Scripts that are written without spaces between
+words (Chinese, Japanese, Thai and more, and Korean, whose words are inflected at their ends) have a
+word for each character, so that any part of a text is a row of words. So has every symbol that
+isn't ASCII, emoji among them.
 
-Words are compared folded: case, accents, vowel points, width and joiners make no difference. Everything else (spaces,
-punctuation, control characters, lone surrogates) parts words and is no word itself.
+Words are compared folded: case, accents, vowel points, width and joiners make no difference.
+Everything else (spaces, punctuation, control characters, lone surrogates) parts words and is no
+word itself.
 """
 
 import re
@@ -13,9 +15,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 LETTERS_MAX = 64
-"""Of a longer word its beginning counts: nobody looks for the whole of a key or of encoded bytes."""
+"""Of a longer word its beginning counts: nobody looks for the whole of a key or of
+encoded bytes.
+"""
 
-# Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le, New Tai Lue, Tai Tham, Balinese, Hangul, kana, Bopomofo, Han, Yi, Tangut.
+# Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le, New Tai Lue, Tai Tham, Balinese, Hangul, kana,
+# Bopomofo, Han, Yi, Tangut.
 _SPACELESS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1100-\u11ff"
     "\u1780-\u17d3\u1950-\u1974\u1980-\u19c9\u1a20-\u1a7c\u1b00-\u1b4b\u3005-\u3007\u3021-\u3029\u3031-\u3035"
@@ -32,16 +37,31 @@ _SYMBOLS = (
     "\U0001f000-\U0001faff"
 )
 _MARKED = (
-    range(0x300, 0x1D00), range(0x1DC0, 0x2100), range(0x2CE0, 0x2E00), range(0xA600, 0xAC00), range(0xFE00, 0xFE30),
-    range(0x10A00, 0x12000), range(0x1D100, 0x1D250), range(0x1E000, 0x1E960), range(0xE0100, 0xE01F0),
-)  # fmt: skip
+    range(0x300, 0x1D00),
+    range(0x1DC0, 0x2100),
+    range(0x2CE0, 0x2E00),
+    range(0xA600, 0xAC00),
+    range(0xFE00, 0xFE30),
+    range(0x10A00, 0x12000),
+    range(0x1D100, 0x1D250),
+    range(0x1E000, 0x1E960),
+    range(0xE0100, 0xE01F0),
+)
 """Where there are marks among the characters."""
 
 # Marks that many leave out when they write, and letters that many replace.
 _ACCENTS = (
-    (0x300, 0x36F), (0x483, 0x487), (0x591, 0x5C7), (0x610, 0x61A), (0x640, 0x640), (0x64B, 0x65F), (0x670, 0x670),
-    (0x6D6, 0x6ED), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF),
-)  # fmt: skip
+    (0x300, 0x36F),
+    (0x483, 0x487),
+    (0x591, 0x5C7),
+    (0x610, 0x61A),
+    (0x640, 0x640),
+    (0x64B, 0x65F),
+    (0x670, 0x670),
+    (0x6D6, 0x6ED),
+    (0xFE00, 0xFE0F),
+    (0xE0100, 0xE01EF),
+)
 _LETTERS = {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "æ": "ae", "œ": "oe"}
 
 _ascii = re.compile("[A-Za-z0-9]+")
@@ -62,11 +82,13 @@ def places_in(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def spaced(text: str) -> str:
-    """A text in which words are runs of ASCII letters, ASCII digits and of all that isn't ASCII, and nothing else is
-    such a run: what an index can part into words that knows no script at all. It need not fold ASCII.
+    """A text in which words are runs of ASCII letters, ASCII digits and of all that isn't ASCII,
+    and nothing else is such a run: what an index can part into words that knows no script at all.
+    It need not fold ASCII.
     """
     if text.isascii():
-        widest = max(map(len, text.split()), default=0)  # quick to find, and most texts have nothing long
+        # quick to find, and most texts have nothing long
+        widest = max(map(len, text.split()), default=0)
         if widest <= LETTERS_MAX or not _ascii_long.search(text):
             return text
     return " ".join(words_in(text))
@@ -105,12 +127,17 @@ def _changed() -> dict[int, str | None]:
     dropped = [code for first, last in _ACCENTS for code in range(first, last + 1)]
     dropped += [ord(joiner) for joiner in _JOINERS]
     dropped += [code for code in range(0x80) if not chr(code).isalnum()]
-    return {**dict.fromkeys(dropped), **{ord(letter): instead for letter, instead in _LETTERS.items()}}
+    return {
+        **dict.fromkeys(dropped),
+        **{ord(letter): instead for letter, instead in _LETTERS.items()},
+    }
 
 
 @lru_cache(maxsize=1)
 def _anywhere() -> re.Pattern[str]:
-    """A word in any script. Which characters are marks is asked of Unicode, once, when it is first needed."""
+    """A word in any script. Which characters are marks is asked of Unicode, once, when it is first
+    needed.
+    """
     from unicodedata import category
 
     marks = [code for codes in _MARKED for code in codes if category(chr(code))[0] == "M"]

@@ -1,6 +1,8 @@
-"""How far sessions had come when this process was last told so: a server that knows less is not the one that said it.
+"""How far sessions had come when this process was last told so: a server that knows less is not the
+one that said it.
 
-What was acknowledged after a question was asked says nothing about the answer, so acknowledgements are numbered.
+What was acknowledged after a question was asked says nothing about the answer, so acknowledgements
+are numbered.
 """
 
 import itertools
@@ -9,7 +11,9 @@ SESSIONS_MAX = 20_000
 
 
 class AcknowledgedHeads:
-    """Heads of sessions, as far as this process has written them; shared by all threads of an engine."""
+    """Heads of sessions, as far as this process has written them; shared by all threads of an
+    engine.
+    """
 
     def __init__(self) -> None:
         self._heads: dict[str, tuple[int, int]] = {}

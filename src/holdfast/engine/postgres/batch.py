@@ -1,12 +1,14 @@
 """The ledger: what guards are judged by, and what a batch comes to.
 
-A batch is judged in memory. What guards need is given to the ledger first: sessions, either loaded and locked or
-remembered from the last time, and for the batch alone inboxes, events, debts, bindings and blobs. A commit is judged
-whole before any of its effects happens: a refused one leaves no trace. Effects are gathered as rows, those of all
-commits together; `rows` turns them into the arrays that a statement takes.
+A batch is judged in memory. What guards need is given to the ledger first: sessions, either loaded
+and locked or remembered from the last time, and for the batch alone inboxes, events, debts,
+bindings and blobs. A commit is judged whole before any of its effects happens: a refused one leaves
+no trace. Effects are gathered as rows, those of all commits together; `rows` turns them into the
+arrays that a statement takes.
 
-What is remembered may have been changed by another machine meanwhile. Every row of a session carries the stamp of the
-transaction that wrote it last, and the batch is written only if the stamps are still the remembered ones.
+What is remembered may have been changed by another machine meanwhile. Every row of a session
+carries the stamp of the transaction that wrote it last, and the batch is written only if the stamps
+are still the remembered ones.
 """
 
 import hashlib
@@ -33,21 +35,56 @@ from holdfast.engine.session_row import advance, advances
 
 
 class SessionRow:
-    """A session as the ledger remembers it; changed in place as commits are applied. `lease_s` is how much is to be
-    left of its lease from the end of the batch on, if that changes; `was_unread` what `unread` is in the database.
+    """A session as the ledger remembers it; changed in place as commits are applied. `lease_s` is
+    how much is to be left of its lease from the end of the batch on, if that changes; `was_unread`
+    what `unread` is in the database.
     """
 
     __slots__ = (
-        "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at", "lease_s",
-        "opened_at", "origin", "parent", "position", "stamp", "tenant", "turn", "unread", "was_unread",
-    )  # fmt: skip
+        "active_at",
+        "base",
+        "ended",
+        "epoch",
+        "fence",
+        "head",
+        "holder",
+        "id",
+        "journal",
+        "key",
+        "last_at",
+        "lease_s",
+        "opened_at",
+        "origin",
+        "parent",
+        "position",
+        "stamp",
+        "tenant",
+        "turn",
+        "unread",
+        "was_unread",
+    )
 
     def __init__(self, row: Sequence[Any], *, unread: bool = True) -> None:
         (
-            self.tenant, self.id, self.key, self.epoch, self.ended, self.head, self.fence, self.turn, self.holder,
-            self.position, self.journal, self.base, self.origin, self.opened_at, self.active_at, self.last_at,
-            self.stamp, self.parent,
-        ) = row  # fmt: skip
+            self.tenant,
+            self.id,
+            self.key,
+            self.epoch,
+            self.ended,
+            self.head,
+            self.fence,
+            self.turn,
+            self.holder,
+            self.position,
+            self.journal,
+            self.base,
+            self.origin,
+            self.opened_at,
+            self.active_at,
+            self.last_at,
+            self.stamp,
+            self.parent,
+        ) = row
         self.lease_s: float | None = None
         self.unread = self.was_unread = unread
 
@@ -57,21 +94,38 @@ class SessionRow:
         state = self.ended + 1 if self.ended else 0 if self.turn is None else 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
-    def state(self, lease_s: float | None, mark: float | None, lease_left: float | None) -> SessionState:
+    def state(
+        self, lease_s: float | None, mark: float | None, lease_left: float | None
+    ) -> SessionState:
         running = self.turn is not None
         return SessionState(
-            id=self.id, tenant=text(self.tenant), key=None if self.key is None else text(self.key), epoch=self.epoch,
-            ended=bool(self.ended), head=self.head, fence=self.fence, turn=self.turn,
+            id=self.id,
+            tenant=text(self.tenant),
+            key=None if self.key is None else text(self.key),
+            epoch=self.epoch,
+            ended=bool(self.ended),
+            head=self.head,
+            fence=self.fence,
+            turn=self.turn,
             holder=None if self.holder is None else text(self.holder),
-            lease_left_s=lease_left or 0.0 if running else None, opened_at=self.opened_at,
-            active_at=self.active_at, last_at=self.last_at, journal=self.journal, base=self.base, origin=self.origin,
-            erased=self.ended == ERASED, lease_s=lease_s if running else None, lease_mark=mark if running else None,
+            lease_left_s=lease_left or 0.0 if running else None,
+            opened_at=self.opened_at,
+            active_at=self.active_at,
+            last_at=self.last_at,
+            journal=self.journal,
+            base=self.base,
+            origin=self.origin,
+            erased=self.ended == ERASED,
+            lease_s=lease_s if running else None,
+            lease_mark=mark if running else None,
             parent=self.parent,
-        )  # fmt: skip
+        )
 
 
 class Batch:
-    """What one batch has been told and what it comes to. Net effects: a row that comes and goes is not there."""
+    """What one batch has been told and what it comes to. Net effects: a row that comes and goes is
+    not there.
+    """
 
     def __init__(self, stamp: int) -> None:
         self.stamp = stamp
@@ -116,7 +170,9 @@ class Batch:
 
 
 class BatchState:
-    """Judges and applies commits in memory. It remembers sessions from batch to batch, the rest within one."""
+    """Judges and applies commits in memory. It remembers sessions from batch to batch, the rest
+    within one.
+    """
 
     SESSIONS_MAX = 20_000
 
@@ -185,11 +241,15 @@ class BatchState:
             exists = known is not None or write.session in batch.elsewhere
             current = None
             if opening.key is not None:
-                current = batch.bindings.get((name(opening.tenant, "tenant"), name(opening.key, "key")))
+                current = batch.bindings.get(
+                    (name(opening.tenant, "tenant"), name(opening.key, "key"))
+                )
             return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
         reply = reply_of(write)
         if known is None or not (write.takes or reply is not None):
-            return judge(write, known, accepted, position=known.position if known is not None else None)
+            return judge(
+                write, known, accepted, position=known.position if known is not None else None
+            )
         debt = (known.id, reply or b"")
         owed, claim = debt in batch.debts, batch.claims.get(debt)
         waiting, position = self._inbox(known), known.position
@@ -208,7 +268,9 @@ class BatchState:
         if advances(write):
             self._advance(known, write)
         if write.forget_events:
-            batch.events = {name: event for name, event in batch.events.items() if event.session != known.id}
+            batch.events = {
+                name: event for name, event in batch.events.items() if event.session != known.id
+            }
         if write.lay is not None:
             lay(batch, known, write.lay)
         for draft in write.drafts:
@@ -222,7 +284,15 @@ class BatchState:
         if write.chunk is not None:
             known.position += 1
             chunk = write.chunk
-            row = (known.tenant, known.id, known.position, known.turn or 0, chunk.message, chunk.index, chunk.body)
+            row = (
+                known.tenant,
+                known.id,
+                known.position,
+                known.turn or 0,
+                chunk.message,
+                chunk.index,
+                chunk.body,
+            )
             batch.chunks.append(row)
         return Written(
             first if write.drafts else 0,
@@ -237,7 +307,18 @@ class BatchState:
         parted = body is not draft.body
         self.batch.parted |= parted
         self.batch.entries.append(
-            (known.tenant, known.id, known.head, draft.kind, turn or 0, draft.id, draft.at, draft.note, body, parted)
+            (
+                known.tenant,
+                known.id,
+                known.head,
+                draft.kind,
+                turn or 0,
+                draft.id,
+                draft.at,
+                draft.note,
+                body,
+                parted,
+            )
         )
         known.last_at = draft.at
         if draft.at >= known.active_at + ACTIVE_STEP_MS and draft.kind == "message":
@@ -252,12 +333,16 @@ class BatchState:
         skeleton, parts = split(body)
         digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
         known_ones = self.batch.digests
-        if any(known_ones.get((known.id, name), digest) != digest for name, digest in digests.items()):
+        if any(
+            known_ones.get((known.id, name), digest) != digest for name, digest in digests.items()
+        ):
             return body  # another part has this name, against all odds: then none is cut out
         for part_name, part in parts.items():
             if (known.id, part_name) not in known_ones:
                 known_ones[known.id, part_name] = digests[part_name]
-                self.batch.blobs.append((known.tenant, known.id, part_name, digests[part_name], part))
+                self.batch.blobs.append(
+                    (known.tenant, known.id, part_name, digests[part_name], part)
+                )
         return skeleton if parts else body
 
     def _open(self, write: Write) -> SessionRow:
@@ -268,13 +353,34 @@ class BatchState:
         key = None if opening.key is None else name(opening.key, "key")
         known = SessionRow(
             (
-                tenant, write.session, key, opening.epoch, 0, opening.head, opening.fence, None, None, 0, 0, 0,
-                opening.head, at, at, at, self.batch.stamp, opening.parent,
+                tenant,
+                write.session,
+                key,
+                opening.epoch,
+                0,
+                opening.head,
+                opening.fence,
+                None,
+                None,
+                0,
+                0,
+                0,
+                opening.head,
+                at,
+                at,
+                at,
+                self.batch.stamp,
+                opening.parent,
             )
-        )  # fmt: skip
-        self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[write.session] = known
+        )
+        self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[
+            write.session
+        ] = known
         if key is not None:
-            self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (write.session, opening.epoch)
+            self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (
+                write.session,
+                opening.epoch,
+            )
         return known
 
     def _advance(self, known: SessionRow, write: Write) -> None:
@@ -282,13 +388,15 @@ class BatchState:
         batch = self.batch
         batch.turned.add(known.id)
         if write.start is not None or write.finish or write.close or write.lay is not None:
-            batch.listed[known.id] = known  # whether a turn runs in it, and when it was active, shows in lists
+            # whether a turn runs in it, and when it was active, shows in lists
+            batch.listed[known.id] = known
         after = advance(known, write, known.position)
         known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
         known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
         if after.left:
             known.holder = known.lease_s = None
-            batch.swept[known.id] = (known.tenant, known.position)  # what the turn said is not needed any more
+            # what the turn said is not needed any more
+            batch.swept[known.id] = (known.tenant, known.position)
         if write.start is not None and after.turn is not None:
             known.holder = raw(write.start.holder)
         if after.leased_s is not None:
@@ -310,7 +418,14 @@ class BatchState:
             seq = admitted.seq or seq_of[admitted.message]
             inbox[admitted.message] = seq
             waiter = None if admitted.waiter is None else raw(admitted.waiter)
-            waiting[known.id, seq] = (known.tenant, known.id, seq, admitted.message, waiter, admitted.lease_s)
+            waiting[known.id, seq] = (
+                known.tenant,
+                known.id,
+                seq,
+                admitted.message,
+                waiter,
+                admitted.lease_s,
+            )
 
     def _shift_outbox(self, known: SessionRow, write: Write) -> None:
         if write.pays is not None:
@@ -319,7 +434,13 @@ class BatchState:
         if write.claim is not None:
             claim = write.claim
             self.batch.claims[known.id, claim.id] = claim.token if claim.seconds > 0 else None
-            self.batch.claimed[known.id, claim.id] = (known.tenant, known.id, claim.id, claim.token, claim.seconds)
+            self.batch.claimed[known.id, claim.id] = (
+                known.tenant,
+                known.id,
+                claim.id,
+                claim.token,
+                claim.seconds,
+            )
         for owing in write.owes:
             last = write.drafts[-1]
             self.batch.debts.add((known.id, owing.id))

@@ -4,15 +4,30 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.engine.postgres.batch import Batch, SessionRow
-from holdfast.engine.postgres.server.binary_arrays import Array, Blobs, Flags, Floats, Ids, Ints, Texts
+from holdfast.engine.postgres.server.binary_arrays import (
+    Array,
+    Blobs,
+    Flags,
+    Floats,
+    Ids,
+    Ints,
+    Texts,
+)
 
 Statement = tuple[str, dict[str, Any] | None]
 Columns = dict[str, type[Array]]
 
 PLACE: Columns = {"tenant": Blobs, "session": Ids}
 ENTRY = PLACE | {
-    "seq": Ints, "kind": Texts, "turn": Ints, "id": Blobs, "at": Ints, "note": Blobs, "body": Blobs, "parted": Flags,
-}  # fmt: skip
+    "seq": Ints,
+    "kind": Texts,
+    "turn": Ints,
+    "id": Blobs,
+    "at": Ints,
+    "note": Blobs,
+    "body": Blobs,
+    "parted": Flags,
+}
 CHUNK = PLACE | {"position": Ints, "turn": Ints, "message": Blobs, "idx": Ints, "body": Blobs}
 WAITING = PLACE | {"seq": Ints, "message": Blobs, "waiter": Blobs, "lease_s": Floats}
 DEBT = PLACE | {"id": Blobs, "turn": Ints, "reply_to": Blobs, "at": Ints}
@@ -21,26 +36,56 @@ EVENT: Columns = {"name": Blobs, "session": Ids, "seq": Ints, "message": Blobs}
 BLOB = PLACE | {"name": Ints, "digest": Blobs, "body": Blobs}
 BINDING: Columns = {"tenant": Blobs, "key": Blobs, "session": Ids, "epoch": Ints}
 ACTIVITY: Columns = {
-    "tenant": Blobs, "id": Ids, "was": Ints, "head": Ints, "position": Ints, "active_at": Ints, "last_at": Ints,
-    "was_unread": Flags, "unread": Flags,
-}  # fmt: skip
+    "tenant": Blobs,
+    "id": Ids,
+    "was": Ints,
+    "head": Ints,
+    "position": Ints,
+    "active_at": Ints,
+    "last_at": Ints,
+    "was_unread": Flags,
+    "unread": Flags,
+}
 TURN = ACTIVITY | {
-    "ended": Ints, "fence": Ints, "turn": Ints, "holder": Blobs, "lease_s": Floats, "journal": Ints, "base": Ints,
-}  # fmt: skip
+    "ended": Ints,
+    "fence": Ints,
+    "turn": Ints,
+    "holder": Blobs,
+    "lease_s": Floats,
+    "journal": Ints,
+    "base": Ints,
+}
 SESSION: Columns = {
-    "tenant": Blobs, "id": Ids, "key": Blobs, "epoch": Ints, "ended": Ints, "head": Ints, "fence": Ints, "turn": Ints,
-    "holder": Blobs, "lease_s": Floats, "position": Ints, "journal": Ints, "base": Ints, "origin": Ints,
-    "opened_at": Ints, "active_at": Ints, "last_at": Ints, "parent": Ids,
-}  # fmt: skip
+    "tenant": Blobs,
+    "id": Ids,
+    "key": Blobs,
+    "epoch": Ints,
+    "ended": Ints,
+    "head": Ints,
+    "fence": Ints,
+    "turn": Ints,
+    "holder": Blobs,
+    "lease_s": Floats,
+    "position": Ints,
+    "journal": Ints,
+    "base": Ints,
+    "origin": Ints,
+    "opened_at": Ints,
+    "active_at": Ints,
+    "last_at": Ints,
+    "parent": Ids,
+}
 LISTED = PLACE | {"key": Blobs, "state": Ints, "active_at": Ints, "unread": Flags}
 _MOVED: Columns = {"l_tenant": Blobs, "l_session": Ids, "l_active_at": Ints, "l_unread": Flags}
 _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
 
-def effects(batch: Batch, sessions: dict[str, SessionRow], erased: Sequence[Statement] = ()) -> list[Statement]:
-    """All of a batch, in an order that every table bears, with what is `erased` before anything is added. Rows of
-    sessions come first: others wait for them.
+def effects(
+    batch: Batch, sessions: dict[str, SessionRow], erased: Sequence[Statement] = ()
+) -> list[Statement]:
+    """All of a batch, in an order that every table bears, with what is `erased` before anything is
+    added. Rows of sessions come first: others wait for them.
     """
     moved = sorted(batch.moved)
     plain = [batch.moved[id] for id in moved if id not in batch.turned]
@@ -83,14 +128,19 @@ def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
         statement = statement.replace("append", "append_one")
-    moved = [(known.tenant, known.id, known.active_at, known.unread) for known in batch.listed.values()]
+    moved = [
+        (known.tenant, known.id, known.active_at, known.unread) for known in batch.listed.values()
+    ]
     values |= columns(_MOVED, moved) if moved else {name: kind() for name, kind in _MOVED.items()}
     return statement, values | columns(names, rows)
 
 
 def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     """Rows turned into arrays, by name."""
-    return {name: kind(values) for (name, kind), values in zip(names.items(), zip(*rows, strict=True), strict=True)}
+    return {
+        name: kind(values)
+        for (name, kind), values in zip(names.items(), zip(*rows, strict=True), strict=True)
+    }
 
 
 def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement]:
@@ -99,7 +149,9 @@ def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement
         (batch.waiting, "remove_waiting", "add_waiting", WAITING),
         (batch.owed, "remove_debt", "add_debt", DEBT),
     ):
-        gone: list[Any] = [(sessions[id].tenant, id, place) for (id, place), row in gathered.items() if row is None]
+        gone: list[Any] = [
+            (sessions[id].tenant, id, place) for (id, place), row in gathered.items() if row is None
+        ]
         come: list[Any] = [row for row in gathered.values() if row is not None]
         if gone:
             yield leaving, columns(dict(list(names.items())[:3]), gone)
@@ -111,9 +163,16 @@ def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement
 
 def _activity(known: SessionRow) -> tuple[Any, ...]:
     return (
-        known.tenant, known.id, known.stamp, known.head, known.position, known.active_at, known.last_at,
-        known.was_unread, known.unread,
-    )  # fmt: skip
+        known.tenant,
+        known.id,
+        known.stamp,
+        known.head,
+        known.position,
+        known.active_at,
+        known.last_at,
+        known.was_unread,
+        known.unread,
+    )
 
 
 def _turn(known: SessionRow) -> tuple[Any, ...]:

@@ -1,4 +1,5 @@
-"""The scribe: carries one writer's batches through, each as one transaction, whatever happens on the way.
+"""The scribe: carries one writer's batches through, each as one transaction, whatever happens on
+the way.
 
     swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
               the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
@@ -6,12 +7,13 @@
               no lock is held while the server waits for us. Only if others were quicker several times, rows are
               locked first, for a short time that the server limits.
 
-A transaction that was rolled back is tried again. A row that somebody else holds is waited for in a siding. A
-transaction whose answer was lost is *in doubt*, never "failed": the next try locks the same rows for a moment, which
-waits for whatever the lost one still does, and then looks for its stamp, or for one entry that only it could have put
-there. If that is found, all of the batch was done, and its answers are given after
-one more commit, which waits until the servers that must know of it do. A batch is answered once all of that is over, or
-when patience is. While standbys that must know of commits are away, no more than one of a scribe's waits for them.
+A transaction that was rolled back is tried again. A row that somebody else holds is waited for in a
+siding. A transaction whose answer was lost is *in doubt*, never "failed": the next try locks the
+same rows for a moment, which waits for whatever the lost one still does, and then looks for its
+stamp, or for one entry that only it could have put there. If that is found, all of the batch was
+done, and its answers are given after one more commit, which waits until the servers that must know
+of it do. A batch is answered once all of that is over, or when patience is. While standbys that
+must know of commits are away, no more than one of a scribe's waits for them.
 """
 
 import contextlib
@@ -108,13 +110,18 @@ class BatchWriter:
         return self._line
 
     def _limit(self, line: ServerConnection) -> None:
-        """Tells the server how long a transaction on this connection may take. Behind a pooler each one says so."""
+        """Tells the server how long a transaction on this connection may take. Behind a pooler each
+        one says so.
+        """
         if not line.pooled:
-            with contextlib.suppress(psycopg.ProgrammingError, psycopg.NotSupportedError):  # a database without them
+            # a database without them
+            with contextlib.suppress(psycopg.ProgrammingError, psycopg.NotSupportedError):
                 line.run("limits", LIMITS | {"once": False})
 
     def apply(self, commits: Sequence[Commit]) -> list[Any]:
-        """Answers every commit of a batch; what concerns a session that waits aside is answered later."""
+        """Answers every commit of a batch; what concerns a session that waits aside is answered
+        later.
+        """
         if self._sidings is not None and self._sidings.busy:
             return self._apply_beside(commits)
         return self._apply(commits)
@@ -142,7 +149,9 @@ class BatchWriter:
         except Exception as error:
             if len(commits) > 1:  # a commit that makes no sense fails alone
                 return [self._answers([commit])[0] for commit in commits]
-            return [translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error]
+            return [
+                translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error
+            ]
 
     def _carry(self, commits: Sequence[Commit], swiftly: bool) -> list[Any]:
         """Tries until the batch is done or there is no more patience."""
@@ -154,14 +163,22 @@ class BatchWriter:
             tries += 1
             try:
                 self._make_sure()
-                done = self._swiftly(commits) if swiftly else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
+                done = (
+                    self._swiftly(commits)
+                    if swiftly
+                    else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
+                )
                 if done is not None:
                     if patience is not None:
                         patience.over()
                     return done
             except psycopg.Error as error:
                 self._recover(commits, error, doubts)
-                if isinstance(error, psycopg.errors.LockNotAvailable) and self._sidings is not None and not doubts:
+                if (
+                    isinstance(error, psycopg.errors.LockNotAvailable)
+                    and self._sidings is not None
+                    and not doubts
+                ):
                     self._step_aside(commits)
                 patience = patience or self._patience()
                 patience.pause(error, in_doubt=bool(doubts))
@@ -171,20 +188,27 @@ class BatchWriter:
             swiftly = False
 
     def _step_aside(self, commits: Sequence[Commit]) -> None:
-        """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or something that
-        belongs to a commit, which then waits by itself.
+        """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or
+        something that belongs to a commit, which then waits by itself.
         """
         sessions = {write.session for commit in commits for write in commit}
-        places = [(tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None]
-        free = self.connect().run("free_sessions", columns({"tenant": Blobs, "id": Ids}, places)) if places else []
+        places = [
+            (tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None
+        ]
+        free = (
+            self.connect().run("free_sessions", columns({"tenant": Blobs, "id": Ids}, places))
+            if places
+            else []
+        )
         stuck = {id for _, id in places} - {id for (id,) in free}
         if stuck or len(commits) == 1:
             raise Stuck(stuck or sessions)
 
     def _make_sure(self) -> None:
-        """Looks on a new connection whether commits wait for standbys in vain. One of them may be ours: a wait that was
-        given up goes on at the server, and keeps a connection there. One more would keep another, until there are none
-        for anybody; so nothing is committed before they are answered.
+        """Looks on a new connection whether commits wait for standbys in vain. One of them may be
+        ours: a wait that was given up goes on at the server, and keeps a connection there. One more
+        would keep another, until there are none for anybody; so nothing is committed before they
+        are answered.
         """
         line = self.connect()
         if not self._sure:
@@ -193,14 +217,22 @@ class BatchWriter:
                 raise Stalled(commits, longest_s)
             self._sure = True
 
-    def _recover(self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]) -> None:
-        """After an error: nothing is remembered, no transaction is open; raises again what makes no sense."""
+    def _recover(
+        self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]
+    ) -> None:
+        """After an error: nothing is remembered, no transaction is open; raises again what makes no
+        sense.
+        """
         means = verdict(error)
-        if self._attempt is not None and (means == "unknown" or self._line is None or self._line.connection.closed):
+        if self._attempt is not None and (
+            means == "unknown" or self._line is None or self._line.connection.closed
+        ):
             doubts.append(self._attempt)
         if error.sqlstate in UNPREPARED:
             self._prepared = False  # a pooler is in between that does not keep them apart
-        if (means == "unknown" and not isinstance(error, Unreplicated | Stalled)) or error.sqlstate in UNPREPARED:
+        if (
+            means == "unknown" and not isinstance(error, Unreplicated | Stalled)
+        ) or error.sqlstate in UNPREPARED:
             self.close()
         self._clear(commits)
         if means == "senseless":
@@ -242,14 +274,20 @@ class BatchWriter:
             line.run(*append(batch, lasting=lasting))
         else:
             self.connect().run_all(
-                [*self._beginning(lasting), *effects(batch, self._ledger.sessions), ("commit", None)]
+                [
+                    *self._beginning(lasting),
+                    *effects(batch, self._ledger.sessions),
+                    ("commit", None),
+                ]
             )
         self._written()
         return outcomes
 
     # In two.
 
-    def _surely(self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool) -> list[Outcome]:
+    def _surely(
+        self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool
+    ) -> list[Outcome]:
         self.connect()
         self._ledger.forget(commits)
         writes = [write for commit in commits for write in commit]
@@ -257,27 +295,35 @@ class BatchWriter:
         batch = self._ledger.begin(self._next_stamp())
         lasting = self._is_lasting(commits)
         if doubts and places and not locked:  # waits for whatever a lost one still does
-            given = columns({"tenant": Blobs, "id": Ids}, [(places[id], id) for id in sorted(places)])
+            given = columns(
+                {"tenant": Blobs, "id": Ids}, [(places[id], id) for id in sorted(places)]
+            )
             self.connect().run_all([("lock_sessions", given)], harmless=True)
         self._load(writes, places, self._beginning(lasting) if locked else [])
         for doubt in doubts:
             if self._was_done(doubt):
                 return self._confirm(doubt, [] if locked else self._beginning(lasting))
         outcomes = [self._ledger.apply(commit) for commit in commits]
-        done = [commit for commit, outcome in zip(commits, outcomes, strict=True) if isinstance(outcome, Written)]
+        done = [
+            commit
+            for commit, outcome in zip(commits, outcomes, strict=True)
+            if isinstance(outcome, Written)
+        ]
         erased = erasures((write for commit in done for write in commit), self._ledger.sessions)
         work = effects(batch, self._ledger.sessions, erased)
         if work:
             self._note_attempt(outcomes)
         if work or locked:
-            self.connect().run_all([*([] if locked else self._beginning(lasting)), *work, ("commit", None)])
+            self.connect().run_all(
+                [*([] if locked else self._beginning(lasting)), *work, ("commit", None)]
+            )
         self._written()
         return outcomes
 
     def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
-        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the life of a process.
-        One that is to be made is looked for where it would be; if others write to it in the same batch, it may be there
-        already, and be somebody else's.
+        """Sessions and their tenants, as far as they are there. Whose one is is asked once in the
+        life of a process. One that is to be made is looked for where it would be; if others write
+        to it in the same batch, it may be there already, and be somebody else's.
         """
         made: dict[str, bytes] = {}
         places: dict[str, bytes] = {}
@@ -299,9 +345,12 @@ class BatchWriter:
             places |= dict(found)
         return made | places
 
-    def _load(self, writes: Sequence[Write], places: dict[str, bytes], beginning: list[Statement]) -> None:
-        """Reads all that the guards of these writes ask for: the sessions first, whose stamps then tell whether any of
-        it has changed. With a beginning, in a transaction that locks the sessions.
+    def _load(
+        self, writes: Sequence[Write], places: dict[str, bytes], beginning: list[Statement]
+    ) -> None:
+        """Reads all that the guards of these writes ask for: the sessions first, whose stamps then
+        tell whether any of it has changed. With a beginning, in a transaction that locks the
+        sessions.
         """
         asked: list[Statement] = []
         answered: list[Callable[[Any], None]] = []
@@ -313,7 +362,12 @@ class BatchWriter:
                 answered.append(then)
 
         sessions = [(places[id], id) for id in sorted(places)]
-        ask("lock_sessions" if beginning else "sessions_now", {"tenant": Blobs, "id": Ids}, sessions, ledger.learn)
+        ask(
+            "lock_sessions" if beginning else "sessions_now",
+            {"tenant": Blobs, "id": Ids},
+            sessions,
+            ledger.learn,
+        )
         ask(
             "bindings",
             {"tenant": Blobs, "key": Blobs},
@@ -352,7 +406,9 @@ class BatchWriter:
             "blob_digests",
             PLACE | {"name": Ints},
             _parts(writes, places),
-            lambda rows: batch.digests.update({(session, name): digest for session, name, digest in rows}),
+            lambda rows: batch.digests.update(
+                {(session, name): digest for session, name, digest in rows}
+            ),
         )
         results = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
         for then, rows in zip(answered, results, strict=True):
@@ -370,14 +426,20 @@ class BatchWriter:
     # Doubt.
 
     def _was_done(self, doubt: Attempt) -> bool:
-        """Whether a batch in doubt was done after all. The sessions of it that are there are locked."""
+        """Whether a batch in doubt was done after all. The sessions of it that are there are
+        locked.
+        """
         known = [self._ledger.sessions[id] for id in doubt.sessions if id in self._ledger.sessions]
         if any(session.stamp == doubt.stamp for session in known):
             return True
         line = self.connect()
         if doubt.entry is not None:
             tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
-            return bool(line.run("entry_by_id", {"tenant": tenant, "session": session, "seq": seq, "id": id}))
+            return bool(
+                line.run(
+                    "entry_by_id", {"tenant": tenant, "session": session, "seq": seq, "id": id}
+                )
+            )
         if doubt.chunk is not None:
             tenant, session, position, _turn, message, index, _body = doubt.chunk
             place = {"tenant": tenant, "session": session, "position": position}
@@ -385,8 +447,14 @@ class BatchWriter:
         return False
 
     def _confirm(self, doubt: Attempt, beginning: list[Statement]) -> list[Outcome]:
-        """It was done, on this server at least. A commit that comes after it waits for the others too."""
-        known = next(self._ledger.sessions[id] for id in sorted(doubt.sessions) if id in self._ledger.sessions)
+        """It was done, on this server at least. A commit that comes after it waits for the others
+        too.
+        """
+        known = next(
+            self._ledger.sessions[id]
+            for id in sorted(doubt.sessions)
+            if id in self._ledger.sessions
+        )
         touch = ("touch", {"tenant": known.tenant, "id": known.id})
         self.connect().run_all([*beginning, touch, ("commit", None)])
         self._check_replicated()
@@ -396,8 +464,11 @@ class BatchWriter:
         """From now on, what becomes of this batch may be unknown."""
         batch = self._ledger.batch
         sessions = frozenset(batch.moved) | frozenset(batch.opened)
-        # What is laid down, another copy may have laid down too: no entry tells, and the guards are asked again.
-        entry, chunk = (rows[0] if rows and not batch.laid else None for rows in (batch.entries, batch.chunks))
+        # What is laid down, another copy may have laid down too: no entry tells, and the guards are
+        # asked again.
+        entry, chunk = (
+            rows[0] if rows and not batch.laid else None for rows in (batch.entries, batch.chunks)
+        )
         self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
 
     def _check_replicated(self) -> None:
@@ -433,19 +504,27 @@ class BatchWriter:
         return self._lasting and not all(write.fleeting for commit in commits for write in commit)
 
     def _beginning(self, lasting: bool) -> list[Statement]:
-        limits = [("limits", LIMITS | {"once": True})] if self._line is not None and self._line.pooled else []
+        limits = (
+            [("limits", LIMITS | {"once": True})]
+            if self._line is not None and self._line.pooled
+            else []
+        )
         return [("begin", None), *limits, *([] if lasting else [("fleeting", None)])]
 
 
 def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
     """Keys that are to be bound, each once, in order."""
     openings = [write.open for write in writes if write.open is not None]
-    return sorted({(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None})
+    return sorted(
+        {(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None}
+    )
 
 
 def _events(writes: Sequence[Write]) -> list[bytes]:
     """Events that may have been accepted already."""
-    return [event_name(*write.event) for write in writes if write.event is not None] + laid_events(writes)
+    return [event_name(*write.event) for write in writes if write.event is not None] + laid_events(
+        writes
+    )
 
 
 def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str, int]]:
@@ -454,5 +533,8 @@ def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[byte
     for write in writes:
         for draft in write.drafts if write.session in places else ():
             if len(draft.body) >= PART_BYTES_MIN:
-                found |= {(places[write.session], write.session, part): None for part in split(draft.body)[1]}
+                found |= {
+                    (places[write.session], write.session, part): None
+                    for part in split(draft.body)[1]
+                }
     return list(found)

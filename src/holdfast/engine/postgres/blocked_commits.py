@@ -1,9 +1,10 @@
 """Sidings: where a commit waits for a row that somebody holds, so that its lane goes on without it.
 
-A program that was frozen, or a person with a console, may hold the row of a session for minutes. The lane that meets it
-gives up soon, finds out whose row it is and puts the commits of that session aside; whatever else concerns the session
-goes there too, so that its order is kept. A siding has a thread and a connection of its own, is as patient as a lane,
-and is gone when its last commit is answered.
+A program that was frozen, or a person with a console, may hold the row of a session for minutes.
+The lane that meets it gives up soon, finds out whose row it is and puts the commits of that session
+aside; whatever else concerns the session goes there too, so that its order is kept. A siding has a
+thread and a connection of its own, is as patient as a lane, and is gone when its last commit is
+answered.
 """
 
 import logging
@@ -35,7 +36,9 @@ class _RowWaiters:
 
 
 class BlockedCommits:
-    """The sidings of one engine, shared by its lanes. `make` gives what carries batches through patiently."""
+    """The sidings of one engine, shared by its lanes. `make` gives what carries batches through
+    patiently.
+    """
 
     def __init__(self, make: Callable[[], CommitRunner]) -> None:
         self._make = make
@@ -50,7 +53,9 @@ class BlockedCommits:
         return bool(self._aside)
 
     def divert(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Later | None]:
-        """Puts aside what concerns a session that is aside already, or one of these; None for what may go on."""
+        """Puts aside what concerns a session that is aside already, or one of these; None for what
+        may go on.
+        """
         with self._gate:
             return [self._divert(commit, stuck) for commit in commits]
 
@@ -66,7 +71,9 @@ class BlockedCommits:
             if not sessions.intersection(stuck):
                 return None
             siding = self._opened()
-            _log.warning("somebody holds the row of %s; its commits wait aside", ", ".join(sorted(sessions)))
+            _log.warning(
+                "somebody holds the row of %s; its commits wait aside", ", ".join(sorted(sessions))
+            )
         for id in sessions:  # the other sessions of the commit wait with it
             self._aside.setdefault(id, siding)
         later = Later()
@@ -78,7 +85,9 @@ class BlockedCommits:
             return next(iter(self._aside.values()))
         self._made += 1
         siding = _RowWaiters(self._made)
-        thread = threading.Thread(target=self._run, args=(siding,), name="holdfast-siding", daemon=True)
+        thread = threading.Thread(
+            target=self._run, args=(siding,), name="holdfast-siding", daemon=True
+        )
         self._threads[siding.number] = thread
         thread.start()
         return siding
@@ -89,7 +98,9 @@ class BlockedCommits:
             while waiting := self._take(siding):
                 try:
                     answers = carrier.apply([commit for commit, _ in waiting])
-                except BaseException as error:  # it must reach every caller, or they would wait for ever
+                except (
+                    BaseException
+                ) as error:  # it must reach every caller, or they would wait for ever
                     answers = [error] * len(waiting)
                 for (_, later), answer in zip(waiting, answers, strict=True):
                     later.answer(answer)
@@ -101,6 +112,8 @@ class BlockedCommits:
         with self._gate:
             waiting, siding.waiting = siding.waiting, []
             if not waiting:
-                self._aside = {id: other for id, other in self._aside.items() if other is not siding}
+                self._aside = {
+                    id: other for id, other in self._aside.items() if other is not siding
+                }
                 self._threads.pop(siding.number, None)
         return waiting

@@ -61,8 +61,8 @@ _LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
 class PostgresEngine:
-    """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's clock: `tick` only
-    says when patience is over.
+    """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's
+    clock: `tick` only says when patience is over.
     """
 
     look_s = 30.0
@@ -88,10 +88,16 @@ class PostgresEngine:
         self.where = address.shown
         self._patience = partial(Retry, self.where, patience_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
-        self._watchers, self._tenants, self._acknowledged = Watchers(), TenantCache(), AcknowledgedHeads()
+        self._watchers, self._tenants, self._acknowledged = (
+            Watchers(),
+            TenantCache(),
+            AcknowledgedHeads(),
+        )
         self._forked = False
         self._lasting = durability == "power"
-        self._readers = PostgresReaders(address, self._watchdog, size=readers, patience=self._patience)
+        self._readers = PostgresReaders(
+            address, self._watchdog, size=readers, patience=self._patience
+        )
         self._searching = PostgresSearch(
             address,
             self._watchdog,
@@ -101,7 +107,9 @@ class PostgresEngine:
             read_only=read_only,
         )
         shared = (address, self._watchdog, self._tenants, self._acknowledged)
-        scribe = partial(BatchWriter, *shared, lasting=self._lasting, patience=self._patience, chance=chance)
+        scribe = partial(
+            BatchWriter, *shared, lasting=self._lasting, patience=self._patience, chance=chance
+        )
         self._sidings = BlockedCommits(scribe)
         self._scribes = [scribe(sidings=self._sidings) for _ in range(0 if read_only else writers)]
         self._indexer = PostgresIndexer(self._searching.advance)
@@ -159,7 +167,9 @@ class PostgresEngine:
     def _checked(self) -> WriterPool:
         if self._forked:
             remedy = "Open the store again in this process"
-            raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
+            raise StoreUnavailable(
+                where=self.where, problem="it was opened before this process forked", remedy=remedy
+            )
         if self.read_only:
             raise ReadOnlyStore(where=self.where)
         return self._lanes
@@ -180,11 +190,14 @@ class PostgresEngine:
         self._readers.close()
         self._indexer.close()
         self._watchdog.close()
-        self._watchers.wake_those(self._watchers.watched())  # they look, and are told that it is closed
+        # they look, and are told that it is closed
+        self._watchers.wake_those(self._watchers.watched())
 
     # Reading: on the caller's thread.
 
-    def _read(self, query: str, check: Check | None = None, /, **values: Any) -> list[tuple[Any, ...]]:
+    def _read(
+        self, query: str, check: Check | None = None, /, **values: Any
+    ) -> list[tuple[Any, ...]]:
         if self._forked:
             self._checked()
         return self._readers.read(query, values, check=check)
@@ -197,7 +210,9 @@ class PostgresEngine:
     def _check_head(self, session: str, head: int, until: int) -> None:
         known = self._acknowledged.head(session, until)
         if head < known:
-            raise Outdated(f"it has {head} of the {known} entries of session {session} that were acknowledged")
+            raise Outdated(
+                f"it has {head} of the {known} entries of session {session} that were acknowledged"
+            )
 
     def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """For what reads much: that no answer comes for a while means nothing."""
@@ -217,7 +232,11 @@ class PostgresEngine:
             found = self._read("tenants", id=Ids(unknown))
             self._tenants.learn(found)
             known |= dict(found)
-        return {id: {"tenant": tenant, "session": id} for id, tenant in known.items() if tenant is not None}
+        return {
+            id: {"tenant": tenant, "session": id}
+            for id, tenant in known.items()
+            if tenant is not None
+        }
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         until = self._acknowledged.count
@@ -226,7 +245,9 @@ class PostgresEngine:
         return [SessionRow(row[:-3]).state(*row[-3:]) for row in rows]
 
     def state(self, session: str) -> SessionState | None:
-        return next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
+        return (
+            next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
+        )
 
     def current(self, tenant: str, key: str) -> SessionState | None:
         return next(iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None)
@@ -235,7 +256,9 @@ class PostgresEngine:
         ids = span(prefix)
         if ids is None:
             return []
-        return self._states("sessions_by_prefix", tenant=raw(tenant), first=ids[0], last=ids[1], limit=limit)
+        return self._states(
+            "sessions_by_prefix", tenant=raw(tenant), first=ids[0], last=ids[1], limit=limit
+        )
 
     def sessions(
         self,
@@ -268,7 +291,9 @@ class PostgresEngine:
         ids = Ids([id for id in parents if is_id(id)])
         return self._states("forks", tenant=raw(tenant), parent=ids) if ids else []
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+    def entries(
+        self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
+    ) -> list[Entry]:
         place = self._place(session)
         if place is None:
             return []
@@ -281,7 +306,9 @@ class PostgresEngine:
         query = "entries" if bodies else "entries_bare"
         return self._whole(place, self._read(query, check, **place, after=after, limit=limit))
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
+    def beginnings(
+        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
+    ) -> dict[str, list[Entry]]:
         places = self._places(sessions)
         if not places:
             return {}
@@ -299,7 +326,9 @@ class PostgresEngine:
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         place = self._place(session)
-        return [] if place is None else self._whole(place, self._read("labels", **place, after=after))
+        return (
+            [] if place is None else self._whole(place, self._read("labels", **place, after=after))
+        )
 
     def _whole(self, place: dict[str, Any], rows: Sequence[Sequence[Any]]) -> list[Entry]:
         """Entries with their large parts put back; the page ends early when it grows large."""
@@ -307,7 +336,9 @@ class PostgresEngine:
         size = 0
         for seq, kind, turn, id, at, note, body, parted in rows:
             if parted:
-                parts: dict[int, bytes] = dict(self._read("blob", **place, name=Ints(names_in(body))))
+                parts: dict[int, bytes] = dict(
+                    self._read("blob", **place, name=Ints(names_in(body)))
+                )
                 body = join(body, parts.get)
             page.append(Entry(seq, kind, turn, id, at, note, body))
             size += len(body)
@@ -321,7 +352,8 @@ class PostgresEngine:
             return []
         rows = self._read("inbox", tenant=Blobs([place["tenant"]]), session=Ids([session]))
         return [
-            Waiting(message, None if who is None else text(who), seq, *lease) for _, message, who, seq, *lease in rows
+            Waiting(message, None if who is None else text(who), seq, *lease)
+            for _, message, who, seq, *lease in rows
         ]
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
@@ -329,7 +361,9 @@ class PostgresEngine:
         return (
             []
             if place is None
-            else [JournalRow(*row) for row in self._read("journal", **place, after=after, limit=limit)]
+            else [
+                JournalRow(*row) for row in self._read("journal", **place, after=after, limit=limit)
+            ]
         )
 
     def outbox(
@@ -339,9 +373,14 @@ class PostgresEngine:
         if after is not None:
             mark = {"at": after.at, "session": after.session, "turn": after.turn, "id": after.id}
         rows = self._read("outbox", tenant=raw(tenant), **mark, free=free, limit=limit)
-        return [OwedReply(id, session, turn, text(reply_to), at) for id, session, turn, reply_to, at in rows]
+        return [
+            OwedReply(id, session, turn, text(reply_to), at)
+            for id, session, turn, reply_to, at in rows
+        ]
 
-    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
         message, session, seq = after or (b"", FIRST, 0)
         place = {"message": message, "session": session if is_id(session) else FIRST, "seq": seq}
         found: list[Pending] = []
@@ -362,7 +401,9 @@ class PostgresEngine:
         if place is None:
             return []
         rows = self._read("debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session]))
-        return [OwedReply(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows]
+        return [
+            OwedReply(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows
+        ]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
@@ -382,18 +423,23 @@ class PostgresEngine:
         return self._searching.matching(sought, limit=limit)
 
     def scrub(self) -> None:
-        self._checked()  # an erasure is whole with its transaction: what the server keeps of it, it removes
+        # an erasure is whole with its transaction: what the server keeps of it, it removes
+        self._checked()
 
     def info(self) -> StoreInfo:
         return sizes.info(self._read_slowly, self.where, self.replication())
 
     def check(self) -> list[Problem]:
-        return sizes.check(self._read_slowly, self.where, None if self.read_only else self.replication())
+        return sizes.check(
+            self._read_slowly, self.where, None if self.read_only else self.replication()
+        )
 
     def backup(self, to: str) -> Backup:
         remedy = "Use `pg_dump` for one store, or the server's own base backups"
         raise StoreUnavailable(
-            where=self.where, problem="its server makes copies of it, not its clients", remedy=remedy
+            where=self.where,
+            problem="its server makes copies of it, not its clients",
+            remedy=remedy,
         )
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
@@ -403,15 +449,25 @@ class PostgresEngine:
 
 
 def bring_up(
-    dsn: str, *, tick: Callable[[], float], chance: Callable[[int], bytes], patience_s: float = PATIENCE_S
+    dsn: str,
+    *,
+    tick: Callable[[], float],
+    chance: Callable[[int], bytes],
+    patience_s: float = PATIENCE_S,
 ) -> tuple[int, int]:
-    """The format that a store had, and the one it has now; 0 when there was none. Safe to run twice, and from two
-    machines at once.
+    """The format that a store had, and the one it has now; 0 when there was none. Safe to run
+    twice, and from two machines at once.
     """
     address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
     patience = partial(Retry, address.shown, patience_s, tick=tick, chance=chance)
     scribe = BatchWriter(
-        address, watchdog, TenantCache(), AcknowledgedHeads(), lasting=True, patience=patience, chance=chance
+        address,
+        watchdog,
+        TenantCache(),
+        AcknowledgedHeads(),
+        lasting=True,
+        patience=patience,
+        chance=chance,
     )
     try:
         found = migrate.prepare(scribe.connect, address.shown, patience())
@@ -422,8 +478,9 @@ def bring_up(
 
 
 def vacuum(dsn: str, *, tick: Callable[[], float]) -> int:
-    """Has the server write the tables that hold words anew, so that what was erased is in none of their files. The
-    number of bytes that this has freed. It needs the rights of their owner, and locks one table after the other.
+    """Has the server write the tables that hold words anew, so that what was erased is in none of
+    their files. The number of bytes that this has freed. It needs the rights of their owner, and
+    locks one table after the other.
     """
     address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
     try:
@@ -442,8 +499,9 @@ _open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()
 
 
 def _mark_forked() -> None:
-    """A child that was forked has no writer threads and must not touch the parent's connections. It closes its copies
-    of their sockets without a word: while they are open, a server does not notice that the parent was killed.
+    """A child that was forked has no writer threads and must not touch the parent's connections. It
+    closes its copies of their sockets without a word: while they are open, a server does not notice
+    that the parent was killed.
     """
     for engine in _open:
         engine._forked = True

@@ -1,9 +1,9 @@
 """The usual batch on its shortest way: a statement that is prepared once, and libpq's own call.
 
-The driver reads a statement's text and looks at its values every time, and waits for the answer in Python: that takes
-longer than the server needs. Here the order of the values and their form are known beforehand, and libpq waits without
-the interpreter's lock. Behind a pooler the server may not know what was prepared: there everything goes through the
-driver, unprepared.
+The driver reads a statement's text and looks at its values every time, and waits for the answer in
+Python: that takes longer than the server needs. Here the order of the values and their form are
+known beforehand, and libpq waits without the interpreter's lock. Behind a pooler the server may not
+know what was prepared: there everything goes through the driver, unprepared.
 """
 
 import re
@@ -31,7 +31,9 @@ class _Prepared(NamedTuple):
 
 
 class PreparedAppend:
-    """The statements that one connection has prepared. Used by the thread that uses the connection."""
+    """The statements that one connection has prepared. Used by the thread that uses the
+    connection.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._libpq = connection.pgconn
@@ -39,7 +41,9 @@ class PreparedAppend:
 
     @classmethod
     def on(cls, line: ServerConnection) -> "PreparedAppend | None":
-        """None where the way is not open: behind a pooler, or at a server that can't be told how to plan."""
+        """None where the way is not open: behind a pooler, or at a server that can't be told how to
+        plan.
+        """
         if line.connection.prepare_threshold is None:
             return None
         try:
@@ -73,6 +77,7 @@ def _encoded(value: Any) -> bytes:
 def _check(result: Any) -> None:
     if result.status in _DONE:
         return
-    if result.error_field(DiagnosticField.SQLSTATE) is None:  # not the server's words: the connection is lost
+    # not the server's words: the connection is lost
+    if result.error_field(DiagnosticField.SQLSTATE) is None:
         raise psycopg.OperationalError(result.get_error_message())
     raise error_from_result(result)

@@ -10,8 +10,8 @@ _unnested = re.compile(rf"(?<=unnest\()(?:{_array.pattern}(?:, )?)+")
 
 
 def _planned_once(statement: str) -> str:
-    """The statement with its arrays where the planner can't look at them. It would find out how long they are and make
-    a new plan every time, which takes longer than the work.
+    """The statement with its arrays where the planner can't look at them. It would find out how
+    long they are and make a new plan every time, which takes longer than the work.
     """
     return _unnested.sub(lambda arrays: _array.sub(r"(SELECT \g<0>)", arrays[0]), statement)
 

@@ -1,7 +1,7 @@
 """Reading beside the writers: a few connections, lent to whoever reads.
 
-Reads are single statements, so each is of one moment, and one whose connection was lost is asked again on another, for
-as long as patience lasts: a fail-over is a pause to a reader.
+Reads are single statements, so each is of one moment, and one whose connection was lost is asked
+again on another, for as long as patience lasts: a fail-over is a pause to a reader.
 """
 
 import threading
@@ -22,7 +22,9 @@ Check = Callable[[list[tuple[Any, ...]]], None]
 class PostgresReaders:
     """The reading connections of one engine."""
 
-    def __init__(self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Retry]) -> None:
+    def __init__(
+        self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Retry]
+    ) -> None:
         self._address, self._watchdog, self._patience = address, watchdog, patience
         self._idle: list[ServerConnection] = []
         self._free = threading.Semaphore(size)
@@ -32,8 +34,8 @@ class PostgresReaders:
     def read(
         self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. One that is slow by nature may take its time. If `check` raises that the server knows
-        too little, another is looked for.
+        """All rows of a query. One that is slow by nature may take its time. If `check` raises that
+        the server knows too little, another is looked for.
         """
         patience: Retry | None = None
         while True:
@@ -68,7 +70,9 @@ class PostgresReaders:
 
     def _take(self) -> ServerConnection:
         if self._closed:
-            raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
+            raise StoreUnavailable(
+                where=self._address.shown, problem="it was closed", remedy="Open it again"
+            )
         while self._idle:
             try:
                 line = self._idle.pop()

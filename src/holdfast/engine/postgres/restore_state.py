@@ -1,6 +1,8 @@
-"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that another store has.
+"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that
+another store has.
 
-A batch holds what is there now, loaded for it, and what is to be there; what is laid down is one more change to both.
+A batch holds what is there now, loaded for it, and what is to be there; what is laid down is one
+more change to both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,9 +48,14 @@ def lay(batch: RestoredRows, known: Any, laid: Laid) -> None:
 
 def laid_events(writes: Iterable[Write]) -> list[bytes]:
     """The names of events that are to be known."""
-    return list({event.name for write in writes if write.lay is not None for event in write.lay.events})
+    return list(
+        {event.name for write in writes if write.lay is not None for event in write.lay.events}
+    )
 
 
 def laid_places(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str]]:
     """The sessions whose inbox and outbox are to be others."""
-    return [(places[id], id) for id in {write.session for write in writes if write.lay is not None} & places.keys()]
+    return [
+        (places[id], id)
+        for id in {write.session for write in writes if write.lay is not None} & places.keys()
+    ]

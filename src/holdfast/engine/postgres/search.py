@@ -1,10 +1,11 @@
 """Searching: which messages have which words, in a table beside the log (I-17).
 
-It is derived. A commit never touches it; whoever searches first reads what is new in the logs of its tenant into it, so
-an answer is complete as of the call. Where somebody has searched before, the indexer does so in idle time too. Words
-are parted and folded here, as everywhere, so PostgreSQL's own dictionaries have no say: it is given words one by one
-and finds them again. It only proposes: a message is read from the log and judged before it is shown, for a row of words
-next to each other can't be asked for in a long text.
+It is derived. A commit never touches it; whoever searches first reads what is new in the logs of
+its tenant into it, so an answer is complete as of the call. Where somebody has searched before, the
+indexer does so in idle time too. Words are parted and folded here, as everywhere, so PostgreSQL's
+own dictionaries have no say: it is given words one by one and finds them again. It only proposes: a
+message is read from the log and judged before it is shown, for a row of words next to each other
+can't be asked for in a long text.
 """
 
 import base64
@@ -43,8 +44,9 @@ Read = Callable[..., list[tuple[Any, ...]]]
 
 
 class PostgresSearch:
-    """The search of one engine. Safe to use from many threads. Without `words_of` nothing is read: what it has passed
-    over would not be found by those who can read it. One that is `read_only` finds what others have read.
+    """The search of one engine. Safe to use from many threads. Without `words_of` nothing is read:
+    what it has passed over would not be found by those who can read it. One that is `read_only`
+    finds what others have read.
     """
 
     def __init__(
@@ -77,10 +79,16 @@ class PostgresSearch:
             sessions = dict.fromkeys(found.session for found in self._found(sought, PAGE_MAX))
             return list(sessions)[:limit]
         values = _values(sought)
-        return [] if values is None else [id for (id,) in self._read("sessions_found", **values, limit=limit)]
+        return (
+            []
+            if values is None
+            else [id for (id,) in self._read("sessions_found", **values, limit=limit)]
+        )
 
     def advance(self, sessions: Sequence[str]) -> bool:
-        """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has searched there."""
+        """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has
+        searched there.
+        """
         if not self._can_read:
             return False
         behind = self._read("unread_among", id=Ids(filter(is_id, sessions)), limit=SESSIONS_AT_ONCE)
@@ -104,7 +112,9 @@ class PostgresSearch:
                 places = answers(words, sought) if words is not None else None
                 if words is not None and places is not None:
                     entry = Entry(seq, kind, turn, id, at, note, whole)
-                    yield Found(session, None if key is None else text(key), entry, words, tuple(places))
+                    yield Found(
+                        session, None if key is None else text(key), entry, words, tuple(places)
+                    )
             if len(rows) < size:
                 return
             last = rows[-1][:3]
@@ -113,7 +123,9 @@ class PostgresSearch:
     def _words(
         self, place: dict[str, Any], seq: int, kind: str, note: bytes, body: bytes, parted: bool
     ) -> tuple[bytes, SearchableText | None]:
-        """The whole body of an entry, and what can be found in it. One that makes no sense hides no other (I-18)."""
+        """The whole body of an entry, and what can be found in it. One that makes no sense hides no
+        other (I-18).
+        """
         if parted:
             parts: dict[int, bytes] = dict(self._read("blob", **place, name=Ints(names_in(body))))
             body = join(body, parts.get)
@@ -133,7 +145,8 @@ class PostgresSearch:
         """Reads the logs of a tenant up to their heads."""
         if not self._can_read:
             return
-        idle = 0  # others may read the same words; and of a log that is torn there may be nothing to read
+        # others may read the same words; and of a log that is torn there may be nothing to read
+        idle = 0
         while idle < IDLE_MAX and (behind := self._unread(tenant)):
             idle = 0 if self._insist(behind) else idle + 1
 
@@ -149,7 +162,9 @@ class PostgresSearch:
         while True:
             with self._gate:
                 if self._closed:
-                    raise StoreUnavailable(where=self._address.shown, problem="it was closed", remedy="Open it again")
+                    raise StoreUnavailable(
+                        where=self._address.shown, problem="it was closed", remedy="Open it again"
+                    )
                 try:
                     return self._step(behind)
                 except psycopg.Error as error:
@@ -160,26 +175,39 @@ class PostgresSearch:
             patience.pause(trouble)
 
     def _step(self, behind: list[tuple[Any, ...]]) -> bool:
-        """Reads a little of each of these logs; False when there was nothing to do. No lock is held while it reads:
-        what it has read counts if the marks are where they were then, and is one transaction.
+        """Reads a little of each of these logs; False when there was nothing to do. No lock is held
+        while it reads: what it has read counts if the marks are where they were then, and is one
+        transaction.
         """
         if self._line is not None and self._address.primary.is_outdated(self._line.identity):
             self._drop()
         line = self._line = self._line or reach(self._address, self._watchdog)
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
         added = columns(PLACE | {"seq": Ints}, sorted(behind))
-        *_, marks, _ = line.run_all([*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)])
-        rows = line.run("unread_entries", columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE})
+        *_, marks, _ = line.run_all(
+            [*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)]
+        )
+        rows = line.run(
+            "unread_entries", columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE}
+        )
         found = [
             (tenant, session, seq, at, _lexemes(tenant, words))
             for tenant, session, seq, kind, at, note, body, parted in rows
-            if (words := self._words({"tenant": tenant, "session": session}, seq, kind, note, body, parted)[1])
+            if (
+                words := self._words(
+                    {"tenant": tenant, "session": session}, seq, kind, note, body, parted
+                )[1]
+            )
         ]
         read = {session: seq for _, session, seq, *_ in rows}
         moved = [(tenant, session, was, read.get(session, was)) for tenant, session, was in marks]
-        work: list[tuple[str, Any]] = [("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))]
+        work: list[tuple[str, Any]] = [
+            ("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))
+        ]
         if found:
-            work.append(("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found)))
+            work.append(
+                ("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found))
+            )
         told = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
         *_, settled, _ = line.run_all([*_BEGIN, *work, ("note_read", told), ("commit", None)])
         return bool(read or settled[0][0])
@@ -199,14 +227,20 @@ def _lexemes(tenant: bytes, words: SearchableText) -> str:
 
 @lru_cache(1024)
 def _mark_of(tenant: bytes) -> str:
-    """What the words of a tenant begin with. Two tenants may have the same: it only keeps most of the others out."""
+    """What the words of a tenant begin with. Two tenants may have the same: it only keeps most of
+    the others out.
+    """
     return base64.b64encode(hashlib.sha256(tenant).digest()[:3]).decode()
 
 
 def _values(sought: SearchScope) -> dict[str, Any] | None:
     """What is sought in the words of the queries; None when there can be no such message."""
     asked = sought.asked
-    if not asked.phrases and not asked.anything or (sought.session is not None and not is_id(sought.session)):
+    if (
+        not asked.phrases
+        and not asked.anything
+        or (sought.session is not None and not is_id(sought.session))
+    ):
         return None
     mark = _mark_of(raw(sought.tenant))
     terms = [_quoted(word, mark) for phrase in asked.phrases for word in phrase]
@@ -230,6 +264,8 @@ def _values(sought: SearchScope) -> dict[str, Any] | None:
 
 
 def _quoted(word: str, mark: str) -> str:
-    """A word of a tenant as PostgreSQL reads it in a tsvector or a tsquery. What it can't hold is left out in both."""
+    """A word of a tenant as PostgreSQL reads it in a tsvector or a tsquery. What it can't hold is
+    left out in both.
+    """
     kept = mark + word.encode("utf-8", "ignore").decode().replace("\0", "")[:500]
     return "'" + kept.replace("\\", "\\\\").replace("'", "''") + "'"

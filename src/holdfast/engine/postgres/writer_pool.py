@@ -1,15 +1,17 @@
 """Lanes: several writers side by side, and still the order in which one caller submits.
 
-A session has a lane for good, so commits to one session stand in one queue. A commit that concerns several lanes (of
-two sessions, or with a key or an event that a commit in another lane is just about to settle) is a *meeting*: the other
-lanes come to the same point of their queues and wait there until it is done. Meetings are queued in all their lanes at
-once, so they are in the same order everywhere and no two wait for each other.
+A session has a lane for good, so commits to one session stand in one queue. A commit that concerns
+several lanes (of two sessions, or with a key or an event that a commit in another lane is just
+about to settle) is a *meeting*: the other lanes come to the same point of their queues and wait
+there until it is done. Meetings are queued in all their lanes at once, so they are in the same
+order everywhere and no two wait for each other.
 
     lane 0   ──a──b──────●(hold)──e──►
     lane 1   ──c──────d──●(commit)──f──►        a, b, c and d are done before it, e and f after
 
-As long as few commits wait, all go by the first lane: one sync then serves all of them, while of two lanes each would
-wait for the sync of the other. When many wait, the server's work is worth dividing, and the lanes *spread*, for good.
+As long as few commits wait, all go by the first lane: one sync then serves all of them, while of
+two lanes each would wait for the sync of the other. When many wait, the server's work is worth
+dividing, and the lanes *spread*, for good.
 """
 
 import threading
@@ -61,12 +63,17 @@ class _Hold(_Met):
 
 
 class WriterPool:
-    """The writers of one engine. `make` makes one from what applies its batches. They spread when `spread_at` commits
-    wait for the first of them.
+    """The writers of one engine. `make` makes one from what applies its batches. They spread when
+    `spread_at` commits wait for the first of them.
     """
 
     def __init__(
-        self, where: str, applies: Sequence[Apply], make: Callable[[int, Apply], Writer], *, spread_at: int
+        self,
+        where: str,
+        applies: Sequence[Apply],
+        make: Callable[[int, Apply], Writer],
+        *,
+        spread_at: int,
     ) -> None:
         self._where = where
         self._spread_at = spread_at
@@ -96,7 +103,9 @@ class WriterPool:
         return hash(session) % len(self._writers) if self._is_spread else 0
 
     def _spread_if_due(self) -> None:
-        """From now on each session has the lane it will keep. What it has in the first one is done before."""
+        """From now on each session has the lane it will keep. What it has in the first one is done
+        before.
+        """
         if self._closed or self._is_spread or self._writers[0].waiting < self._spread_at:
             return
         meeting = Meeting(len(self._writers) - 1)
@@ -109,7 +118,9 @@ class WriterPool:
         names = _names(commit)
         with self._gate:
             if self._closed:
-                raise StoreUnavailable(where=self._where, problem="it was closed", remedy="Open it again")
+                raise StoreUnavailable(
+                    where=self._where, problem="it was closed", remedy="Open it again"
+                )
             self._spread_if_due()
             homes = [self._home(write.session) for write in commit] or [0]
             owner = homes[0]

@@ -1,8 +1,8 @@
 """The ledger: what guards are judged by, inside the transaction.
 
-It remembers the sessions it has met (head, fence, running turn), so that a plain append asks SQLite nothing; the engine
-empties it when another process has written or a transaction has failed. A commit is judged whole before any of its
-effects happens: a refused one leaves no trace.
+It remembers the sessions it has met (head, fence, running turn), so that a plain append asks SQLite
+nothing; the engine empties it when another process has written or a transaction has failed. A
+commit is judged whole before any of its effects happens: a refused one leaves no trace.
 """
 
 from collections.abc import Callable
@@ -39,33 +39,81 @@ class KnownSession:
     """A session as the ledger remembers it; changed in place as commits are applied."""
 
     __slots__ = (
-        "active_at", "base", "ended", "epoch", "fence", "head", "holder", "id", "journal", "key", "last_at",
-        "lease", "n", "opened_at", "origin", "parent", "tenant", "turn",
-    )  # fmt: skip
+        "active_at",
+        "base",
+        "ended",
+        "epoch",
+        "fence",
+        "head",
+        "holder",
+        "id",
+        "journal",
+        "key",
+        "last_at",
+        "lease",
+        "n",
+        "opened_at",
+        "origin",
+        "parent",
+        "tenant",
+        "turn",
+    )
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
-            self.n, self.id, self.tenant, self.key, self.epoch, self.ended, self.fence, self.turn, self.holder,
-            until, clock, length_s, calendar_s, self.journal, self.base, self.origin, self.opened_at, self.active_at,
-            self.parent, self.head, self.last_at,
-        ) = row  # fmt: skip
+            self.n,
+            self.id,
+            self.tenant,
+            self.key,
+            self.epoch,
+            self.ended,
+            self.fence,
+            self.turn,
+            self.holder,
+            until,
+            clock,
+            length_s,
+            calendar_s,
+            self.journal,
+            self.base,
+            self.origin,
+            self.opened_at,
+            self.active_at,
+            self.parent,
+            self.head,
+            self.last_at,
+        ) = row
         self.lease = NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
 
     def state(self, here: Clock) -> SessionState:
         running = self.turn is not None
         return SessionState(
-            id=self.id, tenant=self.tenant, key=self.key, epoch=self.epoch, ended=bool(self.ended), head=self.head,
-            fence=self.fence, turn=self.turn, holder=self.holder,
-            lease_left_s=self.lease.left_s(here) if running else None, opened_at=self.opened_at,
-            active_at=self.active_at, last_at=self.last_at or self.opened_at, journal=self.journal, base=self.base,
-            origin=self.origin, erased=self.ended == ERASED, lease_s=self.lease.length_s if running else None,
-            lease_mark=self.lease.until if running else None, parent=self.parent,
-        )  # fmt: skip
+            id=self.id,
+            tenant=self.tenant,
+            key=self.key,
+            epoch=self.epoch,
+            ended=bool(self.ended),
+            head=self.head,
+            fence=self.fence,
+            turn=self.turn,
+            holder=self.holder,
+            lease_left_s=self.lease.left_s(here) if running else None,
+            opened_at=self.opened_at,
+            active_at=self.active_at,
+            last_at=self.last_at or self.opened_at,
+            journal=self.journal,
+            base=self.base,
+            origin=self.origin,
+            erased=self.ended == ERASED,
+            lease_s=self.lease.length_s if running else None,
+            lease_mark=self.lease.until if running else None,
+            parent=self.parent,
+        )
 
 
 class CommitApplier:
-    """Judges and applies commits on one connection. Rows of the log and the journal are gathered, and written by
-    `flush`.
+    """Judges and applies commits on one connection. Rows of the log and the journal are gathered,
+    and written by `flush`.
     """
 
     SESSIONS_MAX = 20_000
@@ -87,13 +135,17 @@ class CommitApplier:
         self.generation = "a"
 
     def forget(self) -> None:
-        """Another process has written, or a transaction has failed: nothing remembered counts any more."""
+        """Another process has written, or a transaction has failed: nothing remembered counts any
+        more.
+        """
         self._sessions.clear()
         for rows in (self._entries, self._chunks, self._waiting, self._events):
             rows.clear()
         for sessions in (self._erased, self._blanked, self._untaken):
             sessions.clear()
-        self.position = max(self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get))
+        self.position = max(
+            self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get)
+        )
         self.generation = "b" if self.fact("generation") else "a"
 
     def fact(self, name: str) -> int:
@@ -119,10 +171,15 @@ class CommitApplier:
             self._run_many(QUERIES["add_entry"], self._entries)
             self._entries.clear()
         if self._chunks:
-            self._run_many(QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks)
+            self._run_many(
+                QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks
+            )
             self._chunks.clear()
         if self._events:
-            rows = [(name, known.n, seq, message) for name, (known, seq, message) in self._events.items()]
+            rows = [
+                (name, known.n, seq, message)
+                for name, (known, seq, message) in self._events.items()
+            ]
             self._run_many(QUERIES["add_event"], rows)
             self._events.clear()
         self._flush_inbox()
@@ -149,8 +206,8 @@ class CommitApplier:
             self._waiting.clear()
 
     def trim(self) -> None:
-        """Between transactions: remembers no more than it should. Within one, what is gathered depends on what is
-        known.
+        """Between transactions: remembers no more than it should. Within one, what is gathered
+        depends on what is known.
         """
         if len(self._sessions) > self.SESSIONS_MAX:
             self._sessions.clear()
@@ -170,7 +227,9 @@ class CommitApplier:
         accepted = None if write.event is None else self.accepted(*write.event)
         if write.open is not None:
             exists, current = known is not None, self._current(write.open)
-            return judge_opening(write, write.open, exists=exists, current=current, accepted=accepted)
+            return judge_opening(
+                write, write.open, exists=exists, current=current, accepted=accepted
+            )
         position = None if known is None or write.position is None else self._spoken(known)
         if known is None or not (write.takes or write.pays is not None or write.claim is not None):
             return judge(write, known, accepted, position=position)  # as of nearly all
@@ -181,12 +240,22 @@ class CommitApplier:
             clock, tick, _ = self._clock()
             debt = self._run(QUERIES["debt"], (known.n, reply, tick, clock)).fetchone()
         claim = debt[0] if debt else None
-        return judge(write, known, accepted, waiting, owed=debt is not None, claim=claim, position=position)
+        return judge(
+            write, known, accepted, waiting, owed=debt is not None, claim=claim, position=position
+        )
 
     def _spoken(self, known: KnownSession) -> int:
-        """The position of the last chunk of the running turn; the one it began at when there is none."""
+        """The position of the last chunk of the running turn; the one it began at when there is
+        none.
+        """
         rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
-        return max([known.journal, *(row[0] for row in rows), *(row[0] for row in self._chunks if row[1] == known.n)])
+        return max(
+            [
+                known.journal,
+                *(row[0] for row in rows),
+                *(row[0] for row in self._chunks if row[1] == known.n),
+            ]
+        )
 
     def _current(self, opening: Opening) -> tuple[str, int] | None:
         """The session that the key has now, and its epoch."""
@@ -208,13 +277,14 @@ class CommitApplier:
         return Accepted(*row) if row else None
 
     def find(self, commit: Commit) -> Outcome | None:
-        """What a commit in doubt came to, if it was done after all: the ids of its drafts are its identity, and a
-        chunk's message and index.
+        """What a commit in doubt came to, if it was done after all: the ids of its drafts are its
+        identity, and a chunk's message and index.
         """
         outcome = None
         for write in commit:
             if write.lay is not None:
-                return None  # another copy may have laid the same entries: its guards tell, not their ids
+                # another copy may have laid the same entries: its guards tell, not their ids
+                return None
             if write.drafts or write.chunk is not None:
                 outcome = self._found(write)
                 if outcome is None:
@@ -226,15 +296,32 @@ class CommitApplier:
         if known is None:
             return None
         entries: list[Any] = [
-            self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone() for draft in write.drafts
+            self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone()
+            for draft in write.drafts
         ]
-        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE)) if write.chunk is not None else ()
+        rows = (
+            self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
+            if write.chunk is not None
+            else ()
+        )
         chunk = write.chunk
-        positions = [row[0] for row in rows if chunk is not None and (row[2], row[3]) == (chunk.message, chunk.index)]
+        positions = [
+            row[0]
+            for row in rows
+            if chunk is not None and (row[2], row[3]) == (chunk.message, chunk.index)
+        ]
         if not all(entries) or (chunk is not None and not positions):
             return None
-        started = [found[1] for found, draft in zip(entries, write.drafts, strict=True) if draft.turn == STARTING]
-        return Written(entries[0][0] if entries else 0, started[0] if started else 0, positions[0] if positions else 0)
+        started = [
+            found[1]
+            for found, draft in zip(entries, write.drafts, strict=True)
+            if draft.turn == STARTING
+        ]
+        return Written(
+            entries[0][0] if entries else 0,
+            started[0] if started else 0,
+            positions[0] if positions else 0,
+        )
 
     def _effect(self, write: Write) -> Written:
         known = self._open(write) if write.open is not None else self._sessions[write.session]
@@ -250,7 +337,9 @@ class CommitApplier:
         for draft in write.drafts:
             known.head += 1
             turn = known.turn if draft.turn == STARTING else draft.turn
-            body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+            body = (
+                draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+            )
             kind, note, kept = packed(draft, body)
             self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
             if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
@@ -264,7 +353,17 @@ class CommitApplier:
         if write.owes:
             last = write.drafts[-1]
             rows = [
-                (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant, None, None, None)
+                (
+                    known.n,
+                    owing.id,
+                    last.turn,
+                    address(owing.reply_to),
+                    last.at,
+                    known.tenant,
+                    None,
+                    None,
+                    None,
+                )
                 for owing in write.owes
             ]
             self._run_many(QUERIES["add_debt"], rows)
@@ -277,7 +376,9 @@ class CommitApplier:
         if write.chunk is not None:
             self.position += 1
             chunk = write.chunk
-            self._chunks.append((self.position, known.n, known.turn, chunk.message, chunk.index, chunk.body))
+            self._chunks.append(
+                (self.position, known.n, known.turn, chunk.message, chunk.index, chunk.body)
+            )
         return Written(
             first if write.drafts else 0,
             known.fence if write.start is not None else 0,
@@ -300,7 +401,8 @@ class CommitApplier:
         for name, part in parts.items():
             same = self._run(QUERIES["blob_is"], (part, name)).get
             if same == 0:
-                return body  # another part has this name, against all odds: then this one is not cut out
+                # another part has this name, against all odds: then this one is not cut out
+                return body
             if same is None:
                 self._run(QUERIES["add_blob"], (name, part))
             self._run(QUERIES["add_blob_use"], (known.n, name))
@@ -311,7 +413,9 @@ class CommitApplier:
         assert opening is not None
         at = write.drafts[0].at
         names = (write.session, opening.tenant, opening.key, opening.epoch)
-        self._run(QUERIES["add_session"], (*names, opening.fence, opening.head, at, at, opening.parent))
+        self._run(
+            QUERIES["add_session"], (*names, opening.fence, opening.head, at, at, opening.parent)
+        )
         n = self._connection.last_insert_rowid()
         idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
         known = KnownSession((n, *names, *idle, at, at, opening.parent, opening.head, at))
@@ -336,9 +440,13 @@ class CommitApplier:
     def _shift_inbox(self, known: KnownSession, write: Write, first: int) -> None:
         if write.takes:
             seqs = self._inbox(known)
-            self._run_many(QUERIES["remove_waiting"], [(known.n, seqs[message]) for message in write.takes])
+            self._run_many(
+                QUERIES["remove_waiting"], [(known.n, seqs[message]) for message in write.takes]
+            )
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
             lease = NO_LEASE if waiting.lease_s is None else given(waiting.lease_s, self._clock())
-            self._waiting.append((known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease))
+            self._waiting.append(
+                (known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease)
+            )

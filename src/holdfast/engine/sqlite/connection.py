@@ -16,12 +16,13 @@ from holdfast.engine.sqlite.queries import SCHEMA
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
-SQLITE_NEEDED = (3, 51, 3)  # before it, two connections that write and checkpoint at once could corrupt the file
+# before it, two connections that write and checkpoint at once could corrupt the file
+SQLITE_NEEDED = (3, 51, 3)
 
 
 def connect(path: str, *, busy_s: float) -> apsw.Connection:
-    """A connection with the pragmas every connection has. It makes no file: SQLite would make one with rights for
-    all.
+    """A connection with the pragmas every connection has. It makes no file: SQLite would make one
+    with rights for all.
     """
     with opening.lock():
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -31,12 +32,15 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
 
 
 def connect_writer(path: str, *, durability: str, busy_s: float) -> apsw.Connection:
-    """The writing connection. It checkpoints by itself, after it has acknowledged: an automatic checkpoint that fails
-    makes a finished commit report an error."""
+    """The writing connection. It checkpoints by itself, after it has acknowledged: an automatic
+    checkpoint that fails makes a finished commit report an error.
+    """
     connection = connect(path, busy_s=busy_s)
     connection.execute(
-        "PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-65536; PRAGMA journal_size_limit=67108864; "
-        "PRAGMA secure_delete=FAST"  # what a page no longer holds is not left in it; erasing counts on that
+        "PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-65536; PRAGMA "
+        "journal_size_limit=67108864; "
+        # what a page no longer holds is not left in it; erasing counts on that
+        "PRAGMA secure_delete=FAST"
     ).fetchall()
     set_lasting(connection, durability == "power")
     return connection
@@ -50,10 +54,12 @@ def connect_reader(path: str, *, busy_s: float) -> apsw.Connection:
 
 
 def set_lasting(connection: apsw.Connection, lasting: bool) -> None:
-    """Whether a commit is synced before it is done; what was written before it is synced with it. Between transactions
-    only.
+    """Whether a commit is synced before it is done; what was written before it is synced with it.
+    Between transactions only.
     """
-    connection.execute("PRAGMA synchronous=FULL" if lasting else "PRAGMA synchronous=NORMAL").fetchall()
+    connection.execute(
+        "PRAGMA synchronous=FULL" if lasting else "PRAGMA synchronous=NORMAL"
+    ).fetchall()
 
 
 def check_version(connection: apsw.Connection, path: str) -> None:
@@ -76,8 +82,8 @@ def version_of(path: str) -> int:
 
 
 def prepare(path: str, *, busy_s: float) -> None:
-    """Makes the store if there is none, and refuses a file that is not ours or newer than we are: such a file is not
-    touched.
+    """Makes the store if there is none, and refuses a file that is not ours or newer than we are:
+    such a file is not touched.
 
     Called under the fair lock, so two processes that open a new store at once make one.
     """
@@ -91,7 +97,8 @@ def prepare(path: str, *, busy_s: float) -> None:
                 raise SchemaMismatch(where=path, found=header.version, known=SCHEMA_VERSION)
         connection = connect(path, busy_s=busy_s)
         try:
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a store that is refused stays as it is
+            # a store that is refused stays as it is
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             _check_or_create(connection, path)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         finally:
@@ -101,14 +108,16 @@ def prepare(path: str, *, busy_s: float) -> None:
 
 
 def make_file(path: str) -> None:
-    """An empty, owner-only file, unless there is one: SQLite gives its side files the same rights. A file that is there
-    is not opened: closing it again would let go of the locks that another handle of this process has on it.
+    """An empty, owner-only file, unless there is one: SQLite gives its side files the same rights.
+    A file that is there is not opened: closing it again would let go of the locks that another
+    handle of this process has on it.
     """
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SQLITE_NEEDED:
         raise StoreUnavailable(
             where=path,
-            problem=f"the linked SQLite {apsw.sqlite_lib_version()} can corrupt files that several processes write",
+            problem=f"the linked SQLite {apsw.sqlite_lib_version()} can corrupt files that "
+            "several processes write",
             remedy="Install apsw 3.51.3 or newer",
         )
     refuse_remote(path)
@@ -118,14 +127,18 @@ def make_file(path: str) -> None:
         warn_of_others(path)
     except OSError as error:
         remedy = "Check that its folder exists and that the file is yours to write"
-        raise StoreUnavailable(where=path, problem=error.strerror or str(error), remedy=remedy) from error
+        raise StoreUnavailable(
+            where=path, problem=error.strerror or str(error), remedy=remedy
+        ) from error
 
 
 def _make_or_check(path: str) -> None:
     if os.path.exists(path):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(0, "it is not a file")
-        if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        if not os.access(
+            path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids
+        ):
             raise OSError(0, "it can't be written")
         return
     refuse_lost_database(path)
@@ -148,7 +161,8 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
     found = connection.execute("PRAGMA user_version").get
     if found > SCHEMA_VERSION:
         raise SchemaMismatch(where=path, found=found, known=SCHEMA_VERSION)
-    connection.execute("PRAGMA journal_mode=WAL").fetchall()  # a copy that another program made may have lost it
+    # a copy that another program made may have lost it
+    connection.execute("PRAGMA journal_mode=WAL").fetchall()
     migrate(connection)
 
 

@@ -5,19 +5,46 @@ import apsw
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
-    apsw.BusyError: ("another program holds its write lock", "Let that program finish, then try again"),
+    apsw.BusyError: (
+        "another program holds its write lock",
+        "Let that program finish, then try again",
+    ),
     apsw.LockedError: ("another program holds its lock", "Let that program finish, then try again"),
-    apsw.FullError: ("the disk is full", "Make room, then try again; what was acknowledged is safe"),
-    apsw.IOError: ("the disk answered with an error", "Check the disk, then try again; what was acknowledged is safe"),
-    apsw.ReadOnlyError: ("it can't be written", "Check the rights of the file and of its folder, then try again"),
-    apsw.CantOpenError: ("it can't be opened", "Check that its folder exists and is yours to write, then try again"),
-    apsw.PermissionsError: ("its rights forbid it", "Check the rights of the file and of its folder, then try again"),
-    apsw.AuthError: ("its rights forbid it", "Check the rights of the file and of its folder, then try again"),
+    apsw.FullError: (
+        "the disk is full",
+        "Make room, then try again; what was acknowledged is safe",
+    ),
+    apsw.IOError: (
+        "the disk answered with an error",
+        "Check the disk, then try again; what was acknowledged is safe",
+    ),
+    apsw.ReadOnlyError: (
+        "it can't be written",
+        "Check the rights of the file and of its folder, then try again",
+    ),
+    apsw.CantOpenError: (
+        "it can't be opened",
+        "Check that its folder exists and is yours to write, then try again",
+    ),
+    apsw.PermissionsError: (
+        "its rights forbid it",
+        "Check the rights of the file and of its folder, then try again",
+    ),
+    apsw.AuthError: (
+        "its rights forbid it",
+        "Check the rights of the file and of its folder, then try again",
+    ),
     apsw.NoMemError: ("there is no memory left", "Free memory, then try again"),
-    apsw.TooBigError: ("a message is larger than SQLite can hold", "Store large parts elsewhere and refer to them"),
+    apsw.TooBigError: (
+        "a message is larger than SQLite can hold",
+        "Store large parts elsewhere and refer to them",
+    ),
     apsw.NoLFSError: ("the disk can't hold files this large", "Move the store to another disk"),
     apsw.InterruptError: ("the work was interrupted", "Try again"),
-    apsw.ProtocolError: ("its lock protocol failed", "Check that the store is on a local disk, then try again"),
+    apsw.ProtocolError: (
+        "its lock protocol failed",
+        "Check that the store is on a local disk, then try again",
+    ),
 }
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError)
@@ -30,4 +57,6 @@ def translate(error: apsw.Error, where: str, *, place: str = "") -> HoldfastErro
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
             return StoreUnavailable(where=where, problem=f"{problem} ({error})", remedy=remedy)
-    return StoreUnavailable(where=where, problem=f"SQLite says {error!r}", remedy="Report this; it is a defect")
+    return StoreUnavailable(
+        where=where, problem=f"SQLite says {error!r}", remedy="Report this; it is a defect"
+    )

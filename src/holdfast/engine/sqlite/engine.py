@@ -53,7 +53,9 @@ FEW_ROWS = 100
 
 
 class Scrubbing(tuple[Write, ...]):
-    """A commit that does nothing: when it is answered, the files are clean of all that was erased."""
+    """A commit that does nothing: when it is answered, the files are clean of all that
+    was erased.
+    """
 
 
 class SqliteEngine:
@@ -98,7 +100,9 @@ class SqliteEngine:
             words_of=words_of or (lambda *entry: None),
             lock_s=lock_s,
         )
-        self._writer = Writer(path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go)
+        self._writer = Writer(
+            path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go
+        )
         self._searching.begin()
         concern(self)
 
@@ -120,14 +124,19 @@ class SqliteEngine:
     def _check_fork(self) -> None:
         if self._forked:
             remedy = "Open the store again in this process"
-            raise StoreUnavailable(where=self.where, problem="it was opened before this process forked", remedy=remedy)
+            raise StoreUnavailable(
+                where=self.where, problem="it was opened before this process forked", remedy=remedy
+            )
 
     def _connect(self) -> None:
         try:
-            self._connection = connecting.connect_writer(self.where, durability=self._durability, busy_s=self._lock_s)
+            self._connection = connecting.connect_writer(
+                self.where, durability=self._durability, busy_s=self._lock_s
+            )
             self._connection.set_wal_hook(self._grown)
             self._lasting = self._durability == "power"
-            self._connection.execute("PRAGMA user_version").fetchall()  # the log is opened now, not later
+            # the log is opened now, not later
+            self._connection.execute("PRAGMA user_version").fetchall()
             self._files = self._readers.files = FileIdentity(self.where, self._tick)
             self._ledger = CommitApplier(self._connection, self._clock)
             self._version = -1
@@ -157,8 +166,8 @@ class SqliteEngine:
             return self._after_failure(commits, error)
 
     def _transact(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """One transaction for all of them. The first statement takes SQLite's write lock, so what is judged stays
-        so.
+        """One transaction for all of them. The first statement takes SQLite's write lock, so what
+        is judged stays so.
         """
         self._stand(commits)
         connection, ledger = self._connection, self._ledger
@@ -180,7 +189,9 @@ class SqliteEngine:
         return outcomes
 
     def _stand(self, commits: Sequence[Commit]) -> None:
-        """Before a transaction: the files are still ours, and it is synced if any of its commits must last."""
+        """Before a transaction: the files are still ours, and it is synced if any of its commits
+        must last.
+        """
         if not self._files.are_ours:
             self._files.check()
             if not self._files.steady:
@@ -196,7 +207,8 @@ class SqliteEngine:
         if not any(map(_cleans, commits)):
             return outcomes
         cleaning = [
-            isinstance(outcome, Written) and _cleans(commit) for commit, outcome in zip(commits, outcomes, strict=True)
+            isinstance(outcome, Written) and _cleans(commit)
+            for commit, outcome in zip(commits, outcomes, strict=True)
         ]
         problem = self._scrubbed() if any(cleaning) else None
         if problem is None:
@@ -206,10 +218,14 @@ class SqliteEngine:
             problem=f"the session is erased, but its words may still lie in the files: {problem}",
             remedy="When that is fixed, erase the session again, or run the retention again",
         )
-        return [left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)]
+        return [
+            left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)
+        ]
 
     def _scrubbed(self) -> str | None:
-        """Cleans all files of what was erased, by this process or by one that was killed; what stands in the way."""
+        """Cleans all files of what was erased, by this process or by one that was killed; what
+        stands in the way.
+        """
         try:
             gone, blanked = self._locked(lambda: unscrubbed(self._connection))
             if not gone and not blanked:
@@ -221,7 +237,9 @@ class SqliteEngine:
             return str(error) or repr(error)
 
     def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
-        """A failed transaction is in doubt, never "failed": reopen, look what is there, then try each commit alone."""
+        """A failed transaction is in doubt, never "failed": reopen, look what is there, then try
+        each commit alone.
+        """
         if isinstance(error, apsw.BusyError):
             return [translate(error, self.where)] * len(commits)
         try:
@@ -267,7 +285,8 @@ class SqliteEngine:
     def _checkpoint(self) -> None:
         if self._wal_pages > self._wal_limit and self._files.steady:
             length, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            # A reader that holds an old page keeps the WAL from starting anew: then try again a good while later.
+            # A reader that holds an old page keeps the WAL from starting anew: then try again a
+            # good while later.
             self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
 
     def _grown(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
@@ -276,7 +295,9 @@ class SqliteEngine:
         return apsw.SQLITE_OK
 
     def _turn_over(self, *, all_of_it: bool = False) -> None:
-        """Empties the generation that nobody needs any more, and goes on in it; the position never falls."""
+        """Empties the generation that nobody needs any more, and goes on in it; the position never
+        falls.
+        """
         self._stand(())
         connection, ledger = self._connection, self._ledger
         connection.execute("BEGIN IMMEDIATE")
@@ -301,7 +322,9 @@ class SqliteEngine:
                 connection.execute("ROLLBACK")
 
     def vacuum(self) -> None:
-        """Writes the file anew, without free pages. Nobody else may use this engine meanwhile; other processes may."""
+        """Writes the file anew, without free pages. Nobody else may use this engine meanwhile;
+        other processes may.
+        """
         try:
             self._locked(self._vacuum)
         except apsw.Error as error:
@@ -336,7 +359,9 @@ class SqliteEngine:
         return [self._inside, *self._readers.gates(), *self._searching.gates()]
 
     def abandon(self) -> None:
-        """A child that was forked has no writer thread and must not touch the parent's connections."""
+        """A child that was forked has no writer thread and must not touch the parent's
+        connections.
+        """
         self._forked = True
         forsake(self._connection)
         self._readers.abandon()
@@ -359,7 +384,8 @@ class SqliteEngine:
             numbers = self._local.numbers = {}
         number = numbers.get(session)
         if number is None:
-            row = self._read("session_number", session)  # asked without its last entry, which may be damaged
+            # asked without its last entry, which may be damaged
+            row = self._read("session_number", session)
             if not row:
                 return -1
             if len(numbers) > 10_000:
@@ -374,7 +400,9 @@ class SqliteEngine:
         return next(iter(self._states(self._read("session_by_key", tenant, key))), None)
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
-        return self._states(self._read("sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit))
+        return self._states(
+            self._read("sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit)
+        )
 
     def sessions(
         self,
@@ -393,23 +421,30 @@ class SqliteEngine:
     def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
         return self._states(self._read("sessions_kept", tenant, *before, limit))
 
-    def entries(self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True) -> list[Entry]:
+    def entries(
+        self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
+    ) -> list[Entry]:
         number = self._number(session)
         if not bodies:
             return list(starmap(Entry, self._read("entries_bare", number, after, limit)))
         rows = self._read("entries", number, after, limit)
-        return self._with_blobs(rows) if self._has_blobs(number, rows) else list(starmap(Entry, rows))
+        return (
+            self._with_blobs(rows) if self._has_blobs(number, rows) else list(starmap(Entry, rows))
+        )
 
     def _has_blobs(self, number: int, rows: list[tuple[Any, ...]]) -> bool:
-        """Whether some of these entries may have parts in blobs. A few rows are looked through sooner than the store is
-        asked, and a warm session reads a few at a time; what looks like a skeleton may still be somebody's own bytes.
+        """Whether some of these entries may have parts in blobs. A few rows are looked through
+        sooner than the store is asked, and a warm session reads a few at a time; what looks like a
+        skeleton may still be somebody's own bytes.
         """
         if len(rows) <= FEW_ROWS and not any(is_skeleton(row[-1]) for row in rows):
             return False
         return bool(self._read("has_blobs", number))
 
     def _with_blobs(self, rows: list[tuple[Any, ...]]) -> list[Entry]:
-        """A page of entries some of which have parts in blobs; it ends early when it grows large."""
+        """A page of entries some of which have parts in blobs; it ends early when it
+        grows large.
+        """
         page: list[Entry] = []
         size = 0
         for seq, kind, turn, id, at, note, body in rows:
@@ -424,7 +459,9 @@ class SqliteEngine:
         rows = self._read("blob", name)
         return rows[0][0] if rows else None
 
-    def beginnings(self, sessions: Sequence[str], *, limit: int, bodies: bool = True) -> dict[str, list[Entry]]:
+    def beginnings(
+        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
+    ) -> dict[str, list[Entry]]:
         found: dict[str, list[Entry]] = {}
         size = 0
         for id in sessions:
@@ -443,17 +480,28 @@ class SqliteEngine:
         return [_waiting(row, here) for row in self._read("inbox", self._number(session))]
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
-        return [JournalRow(*row) for row in self._read("journal", after, self._number(session), limit)]
+        return [
+            JournalRow(*row) for row in self._read("journal", after, self._number(session), limit)
+        ]
 
     def outbox(
         self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
     ) -> list[OwedReply]:
-        mark = (after.at, after.session, after.turn, after.id) if after is not None else (-1, None, 0, b"")
+        mark = (
+            (after.at, after.session, after.turn, after.id)
+            if after is not None
+            else (-1, None, 0, b"")
+        )
         clock, tick, _ = self._clock()
         rows = self._read("outbox", tenant, *mark, limit, tick if free else None, clock)
-        return [OwedReply(id, session, turn, address_of(kept), at) for id, session, turn, kept, at in rows]
+        return [
+            OwedReply(id, session, turn, address_of(kept), at)
+            for id, session, turn, kept, at in rows
+        ]
 
-    def pending(self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50) -> list[Pending]:
+    def pending(
+        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+    ) -> list[Pending]:
         rows = self._read("pending", tenant, *(after or (b"", None, 0)), limit)
         entries = self._with_blobs([row[2:] for row in rows])
         return [Pending(row[0], row[1], entry) for row, entry in zip(rows, entries, strict=False)]
@@ -466,7 +514,9 @@ class SqliteEngine:
         return [OwedReply(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
-        return next((Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None)
+        return next(
+            (Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None
+        )
 
     def tenants(self) -> list[str]:
         return [tenant for (tenant,) in self._read("all_tenants")]
@@ -481,7 +531,11 @@ class SqliteEngine:
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
         numbers = {id: self._number(id) for id in sessions}
-        return {id: Weight(*self._read("weigh", number)[0]) for id, number in numbers.items() if number > 0}
+        return {
+            id: Weight(*self._read("weigh", number)[0])
+            for id, number in numbers.items()
+            if number > 0
+        }
 
     def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         self._check_fork()
@@ -526,7 +580,9 @@ def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
 
 
 def vacuum(path: str, *, lock_s: float) -> int:
-    """The file without the pages that are free; the bytes that this has freed. It needs as much free room again."""
+    """The file without the pages that are free; the bytes that this has freed. It needs as much
+    free room again.
+    """
     before = os.path.getsize(path)
     engine = SqliteEngine(path, durability="power", tick=lambda: 0.0, lock_s=lock_s)
     try:
@@ -539,7 +595,11 @@ def vacuum(path: str, *, lock_s: float) -> int:
 def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
     message, waiter, seq, *kept = row
     lease = Kept(*kept)
-    told = (None, None, None) if lease.until is None else (lease.length_s, lease.left_s(here), lease.until)
+    told = (
+        (None, None, None)
+        if lease.until is None
+        else (lease.length_s, lease.left_s(here), lease.until)
+    )
     return Waiting(message, waiter, seq, *told)
 
 

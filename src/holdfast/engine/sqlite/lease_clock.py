@@ -1,8 +1,10 @@
-"""How long a lease in a file still runs: a file has no clock of its own, and may be moved to another machine.
+"""How long a lease in a file still runs: a file has no clock of its own, and may be moved to
+another machine.
 
-Within one boot of one machine all processes share a clock that never steps, and a lease is over when that says so. On
-any other machine, or after a restart, its time since boot means nothing: there the calendar decides, with some room for
-clocks that differ, and never for longer than the lease was given for.
+Within one boot of one machine all processes share a clock that never steps, and a lease is over
+when that says so. On any other machine, or after a restart, its time since boot means nothing:
+there the calendar decides, with some room for clocks that differ, and never for longer than the
+lease was given for.
 """
 
 from collections.abc import Callable
@@ -22,13 +24,17 @@ class Clock(NamedTuple):
     now: int
 
 
-def clock_of(name: str, tick: Callable[[], float], now: Callable[[], int] | None) -> Callable[[], Clock]:
+def clock_of(
+    name: str, tick: Callable[[], float], now: Callable[[], int] | None
+) -> Callable[[], Clock]:
     """What tells the time of this clock; without a calendar, that goes as the clock does."""
     return lambda: Clock(name, tick(), int(tick() * 1000) if now is None else now())
 
 
 class Kept(NamedTuple):
-    """A lease as it is kept: until when, by which clock; how long it was given for; until when by the calendar."""
+    """A lease as it is kept: until when, by which clock; how long it was given for; until when by
+    the calendar.
+    """
 
     until: float | None = None
     clock: str | None = None

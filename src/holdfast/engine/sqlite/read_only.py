@@ -1,12 +1,13 @@
-"""Looking at a store without making, locking or changing anything: on a read-only disk, in a folder that is another's.
+"""Looking at a store without making, locking or changing anything: on a read-only disk, in a folder
+that is another's.
 
     its index is there       others may have it open: it is read as they read it, and their index is only looked at
     only its log is there    a process was killed, or a copy was made: the log is read into memory
     neither is there         it was closed: the file is all there is
 
-In the second and the third case nobody writes, and SQLite is told not to lock. Somebody may begin to at any moment, so
-the files are looked at before and after each read, and what was read in between is thrown away if they have changed. A
-writer's first step is to make the index.
+In the second and the third case nobody writes, and SQLite is told not to lock. Somebody may begin
+to at any moment, so the files are looked at before and after each read, and what was read in
+between is thrown away if they have changed. A writer's first step is to make the index.
 """
 
 import os
@@ -50,7 +51,9 @@ Stamp = tuple[int, ...] | None
 
 
 class FilesSeen(NamedTuple):
-    """How the files are. While the index is there, only which files they are counts: what is in them may change."""
+    """How the files are. While the index is there, only which files they are counts: what is in
+    them may change.
+    """
 
     database: Stamp
     log: Stamp
@@ -102,13 +105,17 @@ class ReadOnlyReaders:
         except apsw.Error as error:
             raise translate(error, self._path) from error
         if self._changed(seen):
-            raise StoreUnavailable(where=self._path, problem="somebody began to write it", remedy="Try again")
+            raise StoreUnavailable(
+                where=self._path, problem="somebody began to write it", remedy="Try again"
+            )
 
     def _reader(self) -> tuple[apsw.Connection, FilesSeen]:
         seen = look(self._path)
         known: tuple[apsw.Connection, FilesSeen] | None = getattr(self._local, "known", None)
         if self._closed:
-            raise StoreUnavailable(where=self._path, problem="it was closed", remedy="Open it again")
+            raise StoreUnavailable(
+                where=self._path, problem="it was closed", remedy="Open it again"
+            )
         if known is not None and known[1] == seen:
             return known
         if known is not None:
@@ -136,7 +143,9 @@ def look(path: str) -> FilesSeen:
     index = _stamp(path + "-shm", whole=False)
     whole = index is None
     log = _stamp(path + "-wal", whole=whole)
-    return FilesSeen(_stamp(path, whole=whole), None if log is not None and whole and not log[2] else log, index)
+    return FilesSeen(
+        _stamp(path, whole=whole), None if log is not None and whole and not log[2] else log, index
+    )
 
 
 def _stamp(path: str, *, whole: bool) -> Stamp:
@@ -157,11 +166,14 @@ def connect(path: str, seen: FilesSeen) -> apsw.Connection:
     elif seen.log is not None:
         connection = apsw.Connection(f"{place}?mode=ro", flags=flags, vfs=_unlocked().name)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()  # then the index of the log is in memory
+        # then the index of the log is in memory
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
     else:
         connection = apsw.Connection(f"{place}?mode=ro&immutable=1", flags=flags)
     connection.set_busy_timeout(BUSY_MS)
-    connection.execute("PRAGMA query_only=1; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
+    connection.execute(
+        "PRAGMA query_only=1; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY"
+    ).fetchall()
     return connection
 
 
@@ -191,7 +203,10 @@ class _Unlocked(apsw.VFS):
         super().__init__(self.name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE) | apsw.SQLITE_OPEN_READONLY
+        flags[0] = (
+            flags[0] & ~(apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE)
+            | apsw.SQLITE_OPEN_READONLY
+        )
         return _UnlockedFile("", name, flags)
 
     def xDelete(self, name: str, sync: bool) -> None:
@@ -311,4 +326,6 @@ def _refuse_other(path: str) -> None:
         raise SchemaMismatch(where=path, found=version, known=SCHEMA_VERSION)
     if version < SCHEMA_VERSION:
         remedy = "Open it once without `read_only`, or run `holdfast store migrate`"
-        raise StoreUnavailable(where=path, problem=f"it has the older format {version}", remedy=remedy)
+        raise StoreUnavailable(
+            where=path, problem=f"it has the older format {version}", remedy=remedy
+        )

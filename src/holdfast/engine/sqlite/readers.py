@@ -1,7 +1,7 @@
 """Reading beside the writer: each thread has a connection of its own, which can't write (I-18).
 
-A read looks first whether the files are still the ones that the writer uses, and afterwards whether a newer release has
-changed the store's format meanwhile. Damage is told with its place.
+A read looks first whether the files are still the ones that the writer uses, and afterwards whether
+a newer release has changed the store's format meanwhile. Damage is told with its place.
 """
 
 import threading
@@ -22,8 +22,8 @@ from holdfast.errors import InvalidMessage, StoreUnavailable
 
 
 class SqliteReaders:
-    """The reading connections of one engine. `files` are those that its writer uses; `tell_writer` lets it see for
-    itself that they have strayed.
+    """The reading connections of one engine. `files` are those that its writer uses; `tell_writer`
+    lets it see for itself that they have strayed.
     """
 
     files: FileIdentity
@@ -56,7 +56,9 @@ class SqliteReaders:
             problem = "text with lone surrogates is the name of nothing in a store"
             raise InvalidMessage(problem=problem, place=ascii(error.object)) from None
         except apsw.ConnectionClosedError:
-            raise StoreUnavailable(where=self._path, problem="it was closed", remedy="Open it again") from None
+            raise StoreUnavailable(
+                where=self._path, problem="it was closed", remedy="Open it again"
+            ) from None
         except apsw.Error as error:
             raise told(error, self._path, reader, name, values) from error
 
@@ -92,7 +94,9 @@ class SqliteReaders:
         self.files.forget()
 
     def abandon(self) -> None:
-        """In a child that was forked: its copies of these connections are closed, and nothing else is done."""
+        """In a child that was forked: its copies of these connections are closed, and nothing else
+        is done.
+        """
         for reader in list(self._all):
             forsake(reader)
 

@@ -1,4 +1,6 @@
-"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that another store has."""
+"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that
+another store has.
+"""
 
 import apsw
 
@@ -18,7 +20,11 @@ def lay(connection: apsw.Connection, session: int, tenant: str, laid: Laid) -> N
     )
     run(QUERIES["remove_all_debts"], (session,))
     debts = [
-        (session, debt.id, debt.turn, address(debt.reply_to), debt.at, tenant, None, None, None) for debt in laid.outbox
+        (session, debt.id, debt.turn, address(debt.reply_to), debt.at, tenant, None, None, None)
+        for debt in laid.outbox
     ]
     run_many(QUERIES["add_debt"], debts)
-    run_many(QUERIES["lay_event"], [(event.name, session, event.seq, event.message) for event in laid.events])
+    run_many(
+        QUERIES["lay_event"],
+        [(event.name, session, event.seq, event.message) for event in laid.events],
+    )

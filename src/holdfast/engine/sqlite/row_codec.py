@@ -1,7 +1,8 @@
-"""How an entry lies in its row: what nearly every message repeats is left out, and put back by the view `log`.
+"""How an entry lies in its row: what nearly every message repeats is left out, and put back by the
+view `log`.
 
-A message of a few words should cost little more than its words. `schema.sql` has the other half of this, in the same
-order:
+A message of a few words should cost little more than its words. `schema.sql` has the other half of
+this, in the same order:
 
     kind    nothing for a message
     note    1 for a plain answer of an assistant, nothing for a plain message of a user, else as it is

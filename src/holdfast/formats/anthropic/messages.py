@@ -1,7 +1,8 @@
 """`anthropic`: messages of the Messages API.
 
-User and assistant alternate; results of tools are blocks at the head of the user message that follows the call. What
-the model thought is signed: a message's thinking is sent back as it came, or not at all (I-14, FAULTS E8).
+User and assistant alternate; results of tools are blocks at the head of the user message that
+follows the call. What the model thought is signed: a message's thinking is sent back as it came, or
+not at all (I-14, FAULTS E8).
 """
 
 from collections.abc import Sequence
@@ -59,16 +60,22 @@ class Anthropic:
             return [Piece(Text(content))]
         return [Piece(_part(block), block) for block in content or ()]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         shaped = dialogue(steps, AnthropicWriter(self._read_any, used))
         last = shaped[-1:] if goes_on else []
-        shaped = [(_paired(payload), ids) for payload, ids in shaped[: len(shaped) - len(last)]] + last
+        shaped = [
+            (_paired(payload), ids) for payload, ids in shaped[: len(shaped) - len(last)]
+        ] + last
         if first and shaped and shaped[0][0]["role"] != "user":  # type: ignore[call-overload]
             shaped.insert(0, ({"role": "user", "content": EARLIER}, ()))
         return shaped
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        """A closing assistant message is one the model should go on with: it may not end in white space."""
+        """A closing assistant message is one the model should go on with: it may not end in white
+        space.
+        """
         last = payloads[-1] if payloads else None
         if not isinstance(last, dict) or last["role"] != "assistant":
             return payloads
@@ -77,14 +84,20 @@ class Anthropic:
             content = content.rstrip()
         elif content[-1]["type"] == "text":
             content = [*content[:-1], {**content[-1], "text": content[-1]["text"].rstrip()}]
-        return payloads if content == last["content"] else [*payloads[:-1], {**last, "content": content}]
+        return (
+            payloads
+            if content == last["content"]
+            else [*payloads[:-1], {**last, "content": content}]
+        )
 
     def assembly(self) -> Assembly:
         return AnthropicAssembly(self.note)
 
 
 def _paired(payload: Payload) -> Payload:
-    """The message, if it is an assistant's, with uses of the provider's own tools and their results in pairs."""
+    """The message, if it is an assistant's, with uses of the provider's own tools and their results
+    in pairs.
+    """
     assert isinstance(payload, dict)
     content = payload["content"]
     if payload["role"] != "assistant" or isinstance(content, str):
@@ -105,7 +118,9 @@ def _part(block: dict[str, Any]) -> Part:
         return Call(_text(block.get("id")), _text(block.get("name")), _arguments(block))
     if kind == "tool_result":
         error = block.get("is_error") is True
-        return Result(_text(block.get("tool_use_id")), _result_text(block.get("content")), error=error)
+        return Result(
+            _text(block.get("tool_use_id")), _result_text(block.get("content")), error=error
+        )
     if kind == "image":
         url = image_url(block)
         return Image(url) if url else Other("image")
@@ -125,5 +140,8 @@ def _text(value: Any) -> str:
 def _result_text(content: Any) -> str:
     if isinstance(content, list):
         blocks = [block for block in content if isinstance(block, dict)]
-        return "\n".join(_text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]" for b in blocks)
+        return "\n".join(
+            _text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]"
+            for b in blocks
+        )
     return _text(content)

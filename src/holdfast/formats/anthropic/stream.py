@@ -1,7 +1,7 @@
 """Streams of the Messages API: events to deltas, deltas to an assistant message.
 
-Part indexes are the provider's block indexes. The client's stream helper sends each event again in another guise
-(`text`, `input_json`, …); those guises are passed over, or words would be doubled.
+Part indexes are the provider's block indexes. The client's stream helper sends each event again in
+another guise (`text`, `input_json`, …); those guises are passed over, or words would be doubled.
 """
 
 from collections.abc import Callable
@@ -56,18 +56,24 @@ class AnthropicAssembly(Assembling):
         if kind == "citations_delta":
             block = {"citations": [block.get("citation")]}
         elif isinstance(kind, str) and kind.endswith("_delta"):
-            # A kind of delta that is newer than this code: it grows the keys of its block that it names.
+            # A kind of delta that is newer than this code: it grows the keys of its block that it
+            # names.
             block = {key: value for key, value in block.items() if key != "type"}
         else:
             self._parts[index] = block
             return
         opened = self._parts.get(index) or {"type": "text"}
-        said = {key: value for key, value in opened.items() if value is not None}  # `citations: null` may grow
+        # `citations: null` may grow
+        said = {key: value for key, value in opened.items() if value is not None}
         self._parts[index] = merged(said, block)
 
     def _payload(self) -> Payload | None:
         blocks = [self._block(index) for index in self._indexes()]
-        return {"role": "assistant", "content": blocks, **self._meta.get("beside", {})} if blocks else None
+        return (
+            {"role": "assistant", "content": blocks, **self._meta.get("beside", {})}
+            if blocks
+            else None
+        )
 
     def _block(self, index: int) -> dict[str, Any]:
         block: dict[str, Any] = dict(self._parts.get(index, ()))
@@ -94,19 +100,24 @@ def _grown(index: int, delta: Any) -> list[Delta]:
     if grows is not None:
         value = field(delta, grows[1])
         return [(grows[0], index, value)] if value else []
-    return [("part", index, plain(delta))] if isinstance(kind, str) and kind.endswith("_delta") else []
+    return (
+        [("part", index, plain(delta))] if isinstance(kind, str) and kind.endswith("_delta") else []
+    )
 
 
 def _closing(chunk: Any) -> list[Delta]:
-    """Why the message stopped. What else is said of it stands beside its content, as in a message that was not
-    streamed: the container that code ran in, the stop sequence, the details of a refusal.
+    """Why the message stopped. What else is said of it stands beside its content, as in a message
+    that was not streamed: the container that code ran in, the stop sequence, the details of a
+    refusal.
     """
     delta = field(chunk, "delta")
     facts: dict[str, Any] = {"usage": _usage(field(chunk, "usage"))}
     finish = field(delta, "stop_reason")
     if finish:
         facts["finish"] = str(finish)
-    said = {name: plain(field(delta, name)) for name in ("container", "stop_sequence", "stop_details")}
+    said = {
+        name: plain(field(delta, name)) for name in ("container", "stop_sequence", "stop_details")
+    }
     beside = {name: value for name, value in said.items() if value is not None}
     if beside:
         facts["beside"] = beside
@@ -118,10 +129,14 @@ def _name(value: Any) -> str | None:
 
 
 def _opened(index: int, block: dict[str, Any]) -> list[Delta]:
-    """The deltas of a block's start. What it brings along already grows the part like the deltas after it do."""
+    """The deltas of a block's start. What it brings along already grows the part like the deltas
+    after it do.
+    """
     kind = block["type"]
     if kind == "tool_use":
-        out: list[Delta] = [("call", index, {"id": block.get("id", ""), "name": block.get("name", "")})]
+        out: list[Delta] = [
+            ("call", index, {"id": block.get("id", ""), "name": block.get("name", "")})
+        ]
         rest = {key: value for key, value in block.items() if key not in ("id", "name", "input")}
         if rest.keys() != {"type"}:
             out.insert(0, ("part", index, rest))

@@ -26,7 +26,12 @@ class AnthropicWriter:
     """Writes one dialogue: results, user text and system text are all said from the user's side."""
 
     name = NAME
-    sides: dict[str, str | None] = {"user": "user", "assistant": "assistant", "tool": "user", "system": "user"}
+    sides: dict[str, str | None] = {
+        "user": "user",
+        "assistant": "assistant",
+        "tool": "user",
+        "system": "user",
+    }
 
     def __init__(self, read: Read, used: set[str]) -> None:
         self._read = read
@@ -39,10 +44,15 @@ class AnthropicWriter:
         if isinstance(content, str):
             return {"role": role, "content": content} if not is_blank(content) else None
         blocks = content if content is not None else self._blocks(step)
-        blocks = [block for block in blocks if block["type"] != "text" or not is_blank(block.get("text"))]
+        blocks = [
+            block for block in blocks if block["type"] != "text" or not is_blank(block.get("text"))
+        ]
         if step.role == "assistant":
             blocks = _with_sendable_thinking(blocks, joined=joined)
-            blocks = [self._call(block) if block["type"] == "tool_use" else _as_served(block) for block in blocks]
+            blocks = [
+                self._call(block) if block["type"] == "tool_use" else _as_served(block)
+                for block in blocks
+            ]
         elif step.role == "tool":
             blocks = [self._result(block) for block in blocks if block["type"] == "tool_result"]
         return {"role": role, "content": blocks} if blocks else None
@@ -51,15 +61,21 @@ class AnthropicWriter:
         blocks: list[Block] = []
         for payload in payloads:
             content = payload["content"]
-            blocks.extend([{"type": "text", "text": content}] if isinstance(content, str) else content)
+            blocks.extend(
+                [{"type": "text", "text": content}] if isinstance(content, str) else content
+            )
         return {"role": payloads[0]["role"], "content": blocks}
 
     def _blocks(self, step: Step) -> list[Block]:
         pieces = pieces_of(step, self._read)
         if format_of(step) == NAME:
-            return [piece.raw if piece.raw is not None else _block(piece, step.role) for piece in pieces]
+            return [
+                piece.raw if piece.raw is not None else _block(piece, step.role) for piece in pieces
+            ]
         blocks = [block for piece in pieces if (block := _block(piece, step.role))]
-        if step.role == "assistant" and not any(block["type"] != "text" or block["text"].strip() for block in blocks):
+        if step.role == "assistant" and not any(
+            block["type"] != "text" or block["text"].strip() for block in blocks
+        ):
             words = stand_ins(pieces)
             return [{"type": "text", "text": words}] if words else []
         return blocks
@@ -67,19 +83,35 @@ class AnthropicWriter:
     def _call(self, block: Block) -> Block:
         given = self._names.give(block["id"] if isinstance(block.get("id"), str) else "")
         self._pending.append(given)
-        name = function_name(block["name"] if isinstance(block.get("name"), str) else "", length_max=NAME_LENGTH_MAX)
+        name = function_name(
+            block["name"] if isinstance(block.get("name"), str) else "", length_max=NAME_LENGTH_MAX
+        )
         said = block.get("input")
         cut = "partial_json" in block
-        if (block.get("id"), block.get("name")) == (given, name) and isinstance(said, dict) and not cut:
+        if (
+            (block.get("id"), block.get("name")) == (given, name)
+            and isinstance(said, dict)
+            and not cut
+        ):
             return block
-        said = _input(block["partial_json"]) if cut else said if isinstance(said, dict) else {"arguments": said}
+        said = (
+            _input(block["partial_json"])
+            if cut
+            else said
+            if isinstance(said, dict)
+            else {"arguments": said}
+        )
         return {**_as_served(block), "id": given, "name": name, "input": said}
 
     def _result(self, block: Block) -> Block:
         given = self._pending.popleft()
         content = block.get("content")
         if isinstance(content, list):
-            content = [part for part in content if part.get("type") != "text" or not is_blank(part.get("text"))]
+            content = [
+                part
+                for part in content
+                if part.get("type") != "text" or not is_blank(part.get("text"))
+            ]
         if not content or (isinstance(content, str) and is_blank(content)):
             content = NO_OUTPUT
         return {**block, "tool_use_id": given, "content": content}
@@ -88,9 +120,9 @@ class AnthropicWriter:
 def paired(blocks: list[Block]) -> list[Block]:
     """The blocks of an assistant message without half of what the provider's own tools did.
 
-    A turn that paused, or was cut, ends in a use of such a tool without its result; that is valid only as the very end
-    of a request, where the provider goes on with it. Whatever is left says something: words stand in for a message of
-    nothing but such a use.
+    A turn that paused, or was cut, ends in a use of such a tool without its result; that is valid
+    only as the very end of a request, where the provider goes on with it. Whatever is left says
+    something: words stand in for a message of nothing but such a use.
     """
     used = {block.get("id") for block in blocks if is_served_use(block)}
     answered = {block.get("tool_use_id") for block in blocks if _is_served_result(block)}
@@ -104,7 +136,9 @@ def paired(blocks: list[Block]) -> list[Block]:
     ]
     while kept and kept[-1]["type"] in _THINKING:
         kept.pop()  # it led to what is gone
-    return kept or [{"type": "text", "text": f"[{blocks[-1].get('name') or blocks[-1]['type']}: interrupted]"}]
+    return kept or [
+        {"type": "text", "text": f"[{blocks[-1].get('name') or blocks[-1]['type']}: interrupted]"}
+    ]
 
 
 def is_served_use(block: Block) -> bool:
@@ -117,9 +151,15 @@ def _is_served_result(block: Block) -> bool:
 
 
 def _as_served(block: Block) -> Block:
-    """The block as the API takes it back: without what clients add, and what only a cut stream has."""
+    """The block as the API takes it back: without what clients add, and what only a cut
+    stream has.
+    """
     if "partial_json" in block or "parsed_output" in block:
-        return {key: value for key, value in block.items() if key not in ("partial_json", "parsed_output")}
+        return {
+            key: value
+            for key, value in block.items()
+            if key not in ("partial_json", "parsed_output")
+        }
     return block
 
 
@@ -133,13 +173,16 @@ def _own_content(step: Step) -> Any:
 def _with_sendable_thinking(blocks: list[Block], *, joined: bool) -> list[Block]:
     """The blocks, without thinking unless all of it is signed and stands where the model put it.
 
-    Thinking opens a message; it comes again later only where the provider's own tools ran in between.
+    Thinking opens a message; it comes again later only where the provider's own tools ran in
+    between.
     """
     kinds = [block["type"] for block in blocks]
     if not _THINKING.intersection(kinds):
         return blocks
     rest = next((place for place, kind in enumerate(kinds) if kind not in _THINKING), len(kinds))
-    in_place = not _THINKING.intersection(kinds[rest:]) or any(kind.startswith("server_tool") for kind in kinds)
+    in_place = not _THINKING.intersection(kinds[rest:]) or any(
+        kind.startswith("server_tool") for kind in kinds
+    )
     leads_on = kinds[-1] not in _THINKING or rest == len(kinds)
     signed = all(_is_signed(block) for block in blocks if block["type"] in _THINKING)
     if signed and in_place and leads_on and not joined:
@@ -157,13 +200,26 @@ def _block(piece: Piece, role: str) -> Block:
     if isinstance(part, Text | Refusal):
         return {"type": "text", "text": part.text}
     if isinstance(part, Call):
-        return {"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part.arguments)}
+        return {
+            "type": "tool_use",
+            "id": part.id,
+            "name": part.name,
+            "input": _input(part.arguments),
+        }
     if isinstance(part, Result):
-        result: Block = {"type": "tool_result", "tool_use_id": part.call_id, "content": part.content}
+        result: Block = {
+            "type": "tool_result",
+            "tool_use_id": part.call_id,
+            "content": part.content,
+        }
         return {**result, "is_error": True} if part.error else result
     if isinstance(part, Image | Other) and role != "assistant":
         source = _image_source(part.url) if isinstance(part, Image) else None
-        return {"type": "image", "source": source} if source else {"type": "text", "text": stand_in(piece)}
+        return (
+            {"type": "image", "source": source}
+            if source
+            else {"type": "text", "text": stand_in(piece)}
+        )
     return {}
 
 

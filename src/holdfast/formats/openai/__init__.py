@@ -1,1 +1,3 @@
-"""OpenAI's two APIs, Chat Completions and Responses: messages, streams, and how a dialogue is worded."""
+"""OpenAI's two APIs, Chat Completions and Responses: messages, streams, and how a dialogue is
+worded.
+"""

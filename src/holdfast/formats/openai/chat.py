@@ -1,8 +1,8 @@
 """`openai.chat`: messages of the Chat Completions API, and of the many servers that speak it.
 
-A reply is one assistant message with `tool_calls`; each result is a message of role `tool`. Some servers add what the
-model thought as `reasoning_content` or `reasoning`, pictures as `images`, and much else; all of it is stored and sent
-back as it came.
+A reply is one assistant message with `tool_calls`; each result is a message of role `tool`. Some
+servers add what the model thought as `reasoning_content` or `reasoning`, pictures as `images`, and
+much else; all of it is stored and sent back as it came.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,11 @@ class OpenAIChat:
     def note(self, payload: Payload) -> MessageNote:
         if type(payload) is dict and payload.keys() == _USUAL_KEYS:
             usual = _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
-            if usual is not None and type(payload["content"]) is str and not is_blank(payload["content"]):
+            if (
+                usual is not None
+                and type(payload["content"]) is str
+                and not is_blank(payload["content"])
+            ):
                 return usual
         role = check_role(payload, _ROLES)
         assert isinstance(payload, dict)
@@ -75,12 +79,17 @@ class OpenAIChat:
         assert isinstance(payload, dict)
         content = payload.get("content")
         if payload["role"] in ("tool", "function"):
-            call_id = payload.get("tool_call_id") if payload["role"] == "tool" else payload.get("name")
+            call_id = (
+                payload.get("tool_call_id") if payload["role"] == "tool" else payload.get("name")
+            )
             return [Piece(Result(_text(call_id), _result_text(content)), payload)]
         if type(content) is str and payload.keys() == _USUAL_KEYS:
-            return [Piece(Text(content))]  # nearly all: nothing beside the words has to be looked for
+            # nearly all: nothing beside the words has to be looked for
+            return [Piece(Text(content))]
         pieces = [
-            Piece(Thinking(payload[key]), payload[key]) for key in REASONING_KEYS if isinstance(payload.get(key), str)
+            Piece(Thinking(payload[key]), payload[key])
+            for key in REASONING_KEYS
+            if isinstance(payload.get(key), str)
         ][:1]
         if isinstance(content, str):
             pieces.append(Piece(Text(content)))
@@ -92,7 +101,9 @@ class OpenAIChat:
         pieces.extend(Piece(_call(call), call) for call in calls_in(payload))
         return pieces
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         return dialogue(steps, ChatWriter(self._read_any))
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -106,9 +117,13 @@ class OpenAIChat:
 
 def _check_calls(calls: Any, single: Any) -> None:
     if single is not None and not isinstance(single, dict):
-        raise InvalidMessage(problem=f"a call is a dict, not a {type(single).__name__}", place="function_call")
+        raise InvalidMessage(
+            problem=f"a call is a dict, not a {type(single).__name__}", place="function_call"
+        )
     if calls is not None and not isinstance(calls, list):
-        raise InvalidMessage(problem=f"calls are a list, not a {type(calls).__name__}", place="tool_calls")
+        raise InvalidMessage(
+            problem=f"calls are a list, not a {type(calls).__name__}", place="tool_calls"
+        )
     for index, call in enumerate(calls or ()):
         if not isinstance(call, dict):
             problem = f"a call is a dict, not a {type(call).__name__}"
@@ -130,7 +145,8 @@ def _call(call: dict[str, Any]) -> Call:
     said = call.get("function") or call.get("custom")
     said = said if isinstance(said, dict) else {}
     arguments = said.get("arguments", said.get("input"))
-    if isinstance(arguments, dict | list):  # not the API's own way, but that of servers that nearly speak it
+    # not the API's own way, but that of servers that nearly speak it
+    if isinstance(arguments, dict | list):
         arguments = dumped(arguments)
     return Call(_text(call.get("id")), _text(said.get("name")), _text(arguments))
 
@@ -157,5 +173,8 @@ def _text(value: Any) -> str:
 def _result_text(content: Any) -> str:
     if isinstance(content, list):
         blocks = [block for block in content if isinstance(block, dict)]
-        return "\n".join(_text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]" for b in blocks)
+        return "\n".join(
+            _text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]"
+            for b in blocks
+        )
     return _text(content)

@@ -1,11 +1,13 @@
 """Streams of the Chat Completions API: chunks to deltas, deltas to an assistant message.
 
-Many servers speak this API and add to it, so whatever a delta holds is kept: what has no part of its own grows under
-its own key in the payload (OpenRouter's `images` and `reasoning_details`, Gemini's `extra_content` of a call).
+Many servers speak this API and add to it, so whatever a delta holds is kept: what has no part of
+its own grows under its own key in the payload (OpenRouter's `images` and `reasoning_details`,
+Gemini's `extra_content` of a call).
 
-Part indexes: 0 text, 1 refusal, 2 and 3 the two spellings of reasoning, then the calls in the order they began. Content
-that comes as a list of blocks begins at 1000, a block each; 900 is the transcript of spoken audio; -1 holds all other
-keys of the message, -2 those of the chunks themselves.
+Part indexes: 0 text, 1 refusal, 2 and 3 the two spellings of reasoning, then the calls in the order
+they began. Content that comes as a list of blocks begins at 1000, a block each; 900 is the
+transcript of spoken audio; -1 holds all other keys of the message, -2 those of the chunks
+themselves.
 """
 
 from base64 import b64decode, b64encode
@@ -30,20 +32,37 @@ _TRANSCRIPT = 900
 _CONTENT_FROM = 1000
 _MORE, _AROUND = -1, -2
 
-_OWN_KEYS = frozenset({"role", "tool_calls", "function_call", "audio", *(name for name, _, _ in _FIELDS)})
+_OWN_KEYS = frozenset(
+    {"role", "tool_calls", "function_call", "audio", *(name for name, _, _ in _FIELDS)}
+)
 _CALL_KEYS = frozenset({"index", "id", "type", "function", "custom"})
 _FRAME_KEYS = frozenset(
     {
-        "id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation",
-        "provider", "error",
+        "id",
+        "object",
+        "created",
+        "model",
+        "choices",
+        "usage",
+        "system_fingerprint",
+        "service_tier",
+        "obfuscation",
+        "provider",
+        "error",
     }
-)  # fmt: skip
-_BROKEN = frozenset({"error", "network_error", "insufficient_system_resource", "abort", "cancelled"})
-"""Reasons to stop that are no end of a message: OpenRouter, Zhipu, DeepSeek and vLLM give them when a server failed."""
+)
+_BROKEN = frozenset(
+    {"error", "network_error", "insufficient_system_resource", "abort", "cancelled"}
+)
+"""Reasons to stop that are no end of a message: OpenRouter, Zhipu, DeepSeek and vLLM give them when
+a server failed.
+"""
 
 
 class ChatAssembly(Assembling):
-    """One streamed reply. It is complete once a finish reason was said; the usage may follow in a chunk of its own."""
+    """One streamed reply. It is complete once a finish reason was said; the usage may follow in a
+    chunk of its own.
+    """
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         super().__init__()
@@ -51,7 +70,8 @@ class ChatAssembly(Assembling):
         self._model: str | None = None
         self._slots: dict[int, int] = {}
         self._opened: list[str] = []
-        self._blocks: list[str] = []  # the kinds of the content's blocks so far, if it comes in blocks
+        # the kinds of the content's blocks so far, if it comes in blocks
+        self._blocks: list[str] = []
         self._broke = False
 
     def take(self, chunk: Any) -> list[Delta]:
@@ -87,7 +107,12 @@ class ChatAssembly(Assembling):
                 out.append(("done", 0, None))
 
     def _take_delta(self, delta: Any, out: list[Delta]) -> None:
-        if type(delta) is dict and len(delta) == 1 and type(delta.get("content")) is str and not self._blocks:
+        if (
+            type(delta) is dict
+            and len(delta) == 1
+            and type(delta.get("content")) is str
+            and not self._blocks
+        ):
             if delta["content"]:  # nearly every chunk of a stream says some words and nothing else
                 out.append(("text", 0, delta["content"]))
             return
@@ -114,7 +139,9 @@ class ChatAssembly(Assembling):
             out.append(("part", _MORE, more))
 
     def _take_blocks(self, content: Any, out: list[Delta]) -> None:
-        """Content as a list of blocks, whose texts grow like any text; words after blocks are one more block."""
+        """Content as a list of blocks, whose texts grow like any text; words after blocks are one
+        more block.
+        """
         blocks = content if isinstance(content, list | tuple) else [content]
         for block in blocks:
             said = {"type": "text", "text": block} if isinstance(block, str) else plain(block)
@@ -136,7 +163,9 @@ class ChatAssembly(Assembling):
         transcript = audio.get("transcript")
         if isinstance(transcript, str) and transcript:
             out.append(("text", _TRANSCRIPT, transcript))
-        rest = {key: value for key, value in audio.items() if key != "transcript" and value is not None}
+        rest = {
+            key: value for key, value in audio.items() if key != "transcript" and value is not None
+        }
         out.append(("part", _MORE, {"audio": rest}))
 
     def _take_call(self, call: Any, out: list[Delta]) -> None:
@@ -205,14 +234,24 @@ class ChatAssembly(Assembling):
         calls = [(index, self._calls[index]) for index in sorted(self._calls)]
         if any(call.get("type") == "function_call" for _, call in calls):
             index, call = calls[0]  # the API's first kind of call, of which a message has one
-            return {"function_call": {"name": call["name"], "arguments": self._joined(index, "arguments") or ""}}
+            return {
+                "function_call": {
+                    "name": call["name"],
+                    "arguments": self._joined(index, "arguments") or "",
+                }
+            }
         return {"tool_calls": [self._call(index, call) for index, call in calls]} if calls else {}
 
     def _call(self, index: int, call: dict[str, str]) -> dict[str, Any]:
         said = self._joined(index, "arguments") or ""
         more = self._parts.get(index) or {}
         if call.get("type") == "custom":
-            return {"id": call["id"], "type": "custom", "custom": {"name": call["name"], "input": said}, **more}
+            return {
+                "id": call["id"],
+                "type": "custom",
+                "custom": {"name": call["name"], "input": said},
+                **more,
+            }
         function = {"name": call["name"], "arguments": said}
         return {"id": call["id"], "type": "function", "function": function, **more}
 
@@ -221,23 +260,32 @@ class ChatAssembly(Assembling):
 
 
 def _joined_base64(before: Any, piece: Any) -> Any:
-    """Audio comes in pieces of which each may be padded; joined as they are, nothing could read them."""
+    """Audio comes in pieces of which each may be padded; joined as they are, nothing could read
+    them.
+    """
     if not (isinstance(before, str) and isinstance(piece, str) and before.endswith("=")):
         return merged(before, piece)
     try:
-        return b64encode(b64decode(before, validate=True) + b64decode(piece, validate=True)).decode()
+        return b64encode(
+            b64decode(before, validate=True) + b64decode(piece, validate=True)
+        ).decode()
     except ValueError:
         return before + piece
 
 
 def _extra(value: Any, known: frozenset[str]) -> dict[str, Any]:
-    """What a chunk says beyond the keys that are known, whether it is a dict or an SDK object; nulls say nothing."""
+    """What a chunk says beyond the keys that are known, whether it is a dict or an SDK object;
+    nulls say nothing.
+    """
     if type(value) is dict:
         keys: Collection[str] = value.keys()
         if value.keys() <= known:
             return {}
     else:
-        keys = {*getattr(value, "model_fields_set", ()), *(getattr(value, "model_extra", None) or ())}
+        keys = {
+            *getattr(value, "model_fields_set", ()),
+            *(getattr(value, "model_extra", None) or ()),
+        }
     found = {key: plain(field(value, key)) for key in keys if key not in known}
     return {key: item for key, item in found.items() if item is not None}
 

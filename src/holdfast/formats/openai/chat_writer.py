@@ -1,7 +1,8 @@
 """How a dialogue is worded for the Chat Completions API: messages, calls and their results.
 
-What a server said is sent back as it came, keys that only it knows included. Left out is what the API refuses: nulls,
-a caller's private keys, what a client library has put there, and audio, whose id expires: its transcript is sent.
+What a server said is sent back as it came, keys that only it knows included. Left out is what the
+API refuses: nulls, a caller's private keys, what a client library has put there, and audio, whose
+id expires: its transcript is sent.
 """
 
 from collections import deque
@@ -29,16 +30,24 @@ _OF_ONE_MESSAGE = (*REASONING_KEYS, "reasoning_details")
 _BY_CLIENTS = frozenset({"parsed", "parsed_arguments"})
 """Keys that the `openai` client adds to what the server said."""
 _CALL_BY_CLIENTS = _BY_CLIENTS | {"index", "call_id", "response_item_id"}
-"""What callers leave in a call: those that put streams together its index, Hermes the ids of another API."""
+"""What callers leave in a call: those that put streams together its index, Hermes the ids of
+another API.
+"""
 
 
 def calls_in(payload: dict[str, Any]) -> list[dict[str, Any]]:
-    """The calls of a message; the API's first, single kind of call is read as a list of one, named by its function."""
+    """The calls of a message; the API's first, single kind of call is read as a list of one, named
+    by its function.
+    """
     calls = payload.get("tool_calls")
     if calls:
         return list(calls)
     single = payload.get("function_call")
-    return [{"id": single.get("name"), "type": "function", "function": single}] if isinstance(single, dict) else []
+    return (
+        [{"id": single.get("name"), "type": "function", "function": single}]
+        if isinstance(single, dict)
+        else []
+    )
 
 
 def _text(value: Any) -> str:
@@ -46,10 +55,17 @@ def _text(value: Any) -> str:
 
 
 class ChatWriter:
-    """Writes one dialogue. Ids need to differ only within a message: servers that reuse them stay as they are."""
+    """Writes one dialogue. Ids need to differ only within a message: servers that reuse them stay
+    as they are.
+    """
 
     name = NAME
-    sides: dict[str, str | None] = {"user": "user", "assistant": "assistant", "tool": None, "system": None}
+    sides: dict[str, str | None] = {
+        "user": "user",
+        "assistant": "assistant",
+        "tool": None,
+        "system": None,
+    }
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -69,7 +85,10 @@ class ChatWriter:
         if payload is not None:
             payload["content"] = _without_blanks(payload.get("content"))
             return payload
-        return {"role": step.role, "content": _user_content(pieces_of(step, self._read), format_of(step) == NAME)}
+        return {
+            "role": step.role,
+            "content": _user_content(pieces_of(step, self._read), format_of(step) == NAME),
+        }
 
     def _assistant(self, step: Step) -> dict[str, Any] | None:
         payload = _own(step)
@@ -109,10 +128,18 @@ class ChatWriter:
         payload = _own(step)
         if payload is not None and payload["role"] == "tool":
             content = _without_blanks(payload.get("content"))
-            return {**payload, "tool_call_id": given, "content": NO_OUTPUT if content is None else content}
+            return {
+                **payload,
+                "tool_call_id": given,
+                "content": NO_OUTPUT if content is None else content,
+            }
         part = pieces_of(step, self._read)[0].part
         assert isinstance(part, Result)
-        return {"role": "tool", "tool_call_id": given, "content": NO_OUTPUT if is_blank(part.content) else part.content}
+        return {
+            "role": "tool",
+            "tool_call_id": given,
+            "content": NO_OUTPUT if is_blank(part.content) else part.content,
+        }
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
         first = payloads[0]
@@ -120,7 +147,9 @@ class ChatWriter:
         joined["content"] = _joined_content([payload.get("content") for payload in payloads])
         calls = [call for payload in payloads for call in payload.get("tool_calls") or ()]
         images = [image for payload in payloads for image in payload.get("images") or ()]
-        refusals = [payload["refusal"] for payload in payloads if not is_blank(payload.get("refusal"))]
+        refusals = [
+            payload["refusal"] for payload in payloads if not is_blank(payload.get("refusal"))
+        ]
         if calls:
             joined["tool_calls"] = calls
         if images:
@@ -144,9 +173,15 @@ def _own(step: Step) -> dict[str, Any] | None:
 
 
 def _settle_audio(payload: dict[str, Any]) -> None:
-    """Speech is sent back in words: the id that the API would take expires, and the session with it."""
+    """Speech is sent back in words: the id that the API would take expires, and the session with
+    it.
+    """
     audio = payload.pop("audio", None)
-    if isinstance(audio, dict) and not is_blank(audio.get("transcript")) and _is_blank_content(payload.get("content")):
+    if (
+        isinstance(audio, dict)
+        and not is_blank(audio.get("transcript"))
+        and _is_blank_content(payload.get("content"))
+    ):
         payload["content"] = audio["transcript"]
 
 
@@ -156,7 +191,9 @@ def _is_blank_content(content: Any) -> bool:
 
 def _without_blanks(content: Any) -> Any:
     if isinstance(content, list):
-        kept = [block for block in content if block["type"] != "text" or not is_blank(block.get("text"))]
+        kept = [
+            block for block in content if block["type"] != "text" or not is_blank(block.get("text"))
+        ]
         # Reasoning alone says nothing, and no server takes a message of nothing else.
         return kept if any(block["type"] != "thinking" for block in kept) else None
     return None if is_blank(content) else content
@@ -171,14 +208,20 @@ def _said(pieces: Sequence[Piece], *, own: bool) -> dict[str, Any]:
         payload["refusal"] = refusal
     calls = [piece for piece in pieces if isinstance(piece.part, Call)]
     if calls:
-        payload["tool_calls"] = [piece.raw if own and piece.raw else _tool_call(piece.part) for piece in calls]
+        payload["tool_calls"] = [
+            piece.raw if own and piece.raw else _tool_call(piece.part) for piece in calls
+        ]
     if not (text or calls or "refusal" in payload):
         payload["content"] = stand_ins(pieces) or None
     return payload
 
 
 def _tool_call(call: Any) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
 
 
 def _user_content(pieces: Sequence[Piece], own: bool) -> Any:

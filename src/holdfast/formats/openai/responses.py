@@ -1,7 +1,8 @@
 """`openai.responses`: items of the Responses API.
 
-A payload is one item, or a list of items: one model response, which is one message. Reasoning items belong to the items
-they led to; a response is sent back whole, or without its reasoning and its server-side ids (I-14, FAULTS E9).
+A payload is one item, or a list of items: one model response, which is one message. Reasoning items
+belong to the items they led to; a response is sent back whole, or without its reasoning and its
+server-side ids (I-14, FAULTS E9).
 """
 
 from collections.abc import Collection, Sequence
@@ -24,12 +25,24 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.notes import check_content, check_role, is_words, note_of
 from holdfast.formats.openai.responses_stream import ResponsesAssembly
-from holdfast.formats.openai.responses_tools import OUTPUTS, RUN, SAID, answered_within, call_of, result_of
+from holdfast.formats.openai.responses_tools import (
+    OUTPUTS,
+    RUN,
+    SAID,
+    answered_within,
+    call_of,
+    result_of,
+)
 from holdfast.formats.openai.responses_writer import ResponsesWriter, is_replayable
 from holdfast.formats.shaping import is_blank
 
 NAME = "openai.responses"
-_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
 _WORDS = ("input_text", "output_text")
 _MESSAGE_KEYS = frozenset({"type", "role", "content", "id", "status", "phase"})
 
@@ -48,7 +61,10 @@ class OpenAIResponses:
     def note(self, payload: Payload) -> MessageNote:
         items = payload if isinstance(payload, list) else [payload]
         alone = not isinstance(payload, list)
-        roles = [_role(item, "" if alone else f"[{index}]", alone=alone) for index, item in enumerate(items)]
+        roles = [
+            _role(item, "" if alone else f"[{index}]", alone=alone)
+            for index, item in enumerate(items)
+        ]
         if isinstance(payload, list) and not {"user", "system"}.isdisjoint(roles):
             problem = "a list of items is one model response; store what others say item by item"
             raise InvalidMessage(problem=problem, place="the message")
@@ -63,7 +79,9 @@ class OpenAIResponses:
         served = answered_within(payload)
         return [piece for item in payload for piece in _pieces(item, served)]
 
-    def shape(self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False) -> list[Shaped]:
+    def shape(
+        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+    ) -> list[Shaped]:
         return ResponsesWriter(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
@@ -85,7 +103,9 @@ def _role(item: Any, place: str, *, alone: bool) -> Role:
         check_content(item.get("content"), f"{place}.content".lstrip("."))
         return role
     if not isinstance(kind, str):
-        raise InvalidMessage(problem=f"{shown(kind)} is not an item's type", place=f"{place}.type".lstrip("."))
+        raise InvalidMessage(
+            problem=f"{shown(kind)} is not an item's type", place=f"{place}.type".lstrip(".")
+        )
     if kind in OUTPUTS:
         return "tool"
     # In a response, what looks like an answer is one that the server gave itself.
@@ -133,5 +153,10 @@ def _text(value: Any) -> str:
 
 
 def _summary(item: dict[str, Any]) -> str:
-    blocks = [block for key in ("summary", "content") if isinstance(item.get(key), list) for block in item[key]]
+    blocks = [
+        block
+        for key in ("summary", "content")
+        if isinstance(item.get(key), list)
+        for block in item[key]
+    ]
     return "\n".join(_text(block.get("text")) for block in blocks if isinstance(block, dict))

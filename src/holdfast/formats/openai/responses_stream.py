@@ -1,7 +1,7 @@
 """Streams of the Responses API: events to deltas, deltas to the list of output items.
 
-A part's index is its item's output index times 1000 plus its place in the item; reasoning text, as opposed to its
-summary, begins at 500.
+A part's index is its item's output index times 1000 plus its place in the item; reasoning text, as
+opposed to its summary, begins at 500.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,7 +35,9 @@ _SERVED = {"mcp_call": "arguments", "code_interpreter_call": "code"}
 
 
 class ResponsesAssembly(Assembling):
-    """One streamed response; complete when the server says completed or incomplete, not when it failed."""
+    """One streamed response; complete when the server says completed or incomplete, not when it
+    failed.
+    """
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         super().__init__()
@@ -59,10 +61,22 @@ class ResponsesAssembly(Assembling):
             return [*self._rest(index, item), ("part", index, item)]
         if kind == "response.created":
             response = field(chunk, "response")
-            return [("meta", 0, {"model": _name(field(response, "model")), "id": _name(field(response, "id"))})]
+            return [
+                (
+                    "meta",
+                    0,
+                    {"model": _name(field(response, "model")), "id": _name(field(response, "id"))},
+                )
+            ]
         if kind == "error":
-            return [("meta", 0, {"finish": f"error: {field(chunk, 'code') or field(chunk, 'message')}"})]
-        return self._ended(kind, field(chunk, "response")) if kind in _ENDS or kind in _FAILURES else []
+            return [
+                ("meta", 0, {"finish": f"error: {field(chunk, 'code') or field(chunk, 'message')}"})
+            ]
+        return (
+            self._ended(kind, field(chunk, "response"))
+            if kind in _ENDS or kind in _FAILURES
+            else []
+        )
 
     def _grow(self, kind: str, index: int, text: Any) -> list[Delta]:
         if not text or not isinstance(text, str):
@@ -71,24 +85,35 @@ class ResponsesAssembly(Assembling):
         return [(kind, index, text)]
 
     def _rest(self, index: int, item: Any) -> Iterable[Delta]:
-        """Words of a finished item that no delta has brought: some servers send only the finished item."""
+        """Words of a finished item that no delta has brought: some servers send only the finished
+        item.
+        """
         if not isinstance(item, dict) or item.get("type") != "message":
             return
         for place, block in enumerate(item.get("content") or ()):
             if not isinstance(block, dict):
                 continue
-            kind, name = ("refusal", "refusal") if block.get("type") == "refusal" else ("text", "text")
+            kind, name = (
+                ("refusal", "refusal") if block.get("type") == "refusal" else ("text", "text")
+            )
             text = block.get(name) or ""
             yield from self._grow(kind, index + place, text[self._taken.get(index + place, 0) :])
 
     def _ended(self, kind: str, response: Any) -> list[Delta]:
-        facts: dict[str, Any] = {"finish": _finish(response), "usage": _usage(field(response, "usage"))}
+        facts: dict[str, Any] = {
+            "finish": _finish(response),
+            "usage": _usage(field(response, "usage")),
+        }
         if field(response, "model"):
             facts["model"] = _name(field(response, "model"))
         if kind not in _ENDS:
             return [("meta", 0, facts)]
         output = plain(field(response, "output"))
-        rest = [delta for place, item in enumerate(output or ()) for delta in self._rest(place * _STRIDE, item)]
+        rest = [
+            delta
+            for place, item in enumerate(output or ())
+            for delta in self._rest(place * _STRIDE, item)
+        ]
         return [*rest, ("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
@@ -101,7 +126,11 @@ class ResponsesAssembly(Assembling):
         """An item: as the server finished it, or what has arrived of it."""
         item: dict[str, Any] = dict(self._parts.get(index, ()))
         kind = item.get("type") or self._kind(index)
-        grown = {place: self._grown[place] for place in sorted(self._grown) if place // _STRIDE == index // _STRIDE}
+        grown = {
+            place: self._grown[place]
+            for place in sorted(self._grown)
+            if place // _STRIDE == index // _STRIDE
+        }
         if item.get("status") == "completed" or not (grown or index in self._calls):
             return item
         item = {**item, "type": kind, "status": "incomplete"}
@@ -116,17 +145,35 @@ class ResponsesAssembly(Assembling):
         if kind in _SERVED:
             return {**item, _SERVED[kind]: self._joined(index, "arguments") or ""}
         if kind == "message":
-            return {**item, "role": "assistant", "content": [block for place in grown for block in self._blocks(place)]}
+            return {
+                **item,
+                "role": "assistant",
+                "content": [block for place in grown for block in self._blocks(place)],
+            }
         if kind == "reasoning":
             text = [self._joined(place, "thinking") or "" for place in grown]
-            return {**item, "summary": [{"type": "summary_text", "text": summary} for summary in text]}
+            return {
+                **item,
+                "summary": [{"type": "summary_text", "text": summary} for summary in text],
+            }
         return item
 
     def _kind(self, index: int) -> str:
         if index in self._calls:
             return "function_call"
-        kinds = {kind for place, grown in self._grown.items() if place // _STRIDE == index // _STRIDE for kind in grown}
-        return "reasoning" if "thinking" in kinds else "function_call" if "arguments" in kinds else "message"
+        kinds = {
+            kind
+            for place, grown in self._grown.items()
+            if place // _STRIDE == index // _STRIDE
+            for kind in grown
+        }
+        return (
+            "reasoning"
+            if "thinking" in kinds
+            else "function_call"
+            if "arguments" in kinds
+            else "message"
+        )
 
     def _blocks(self, place: int) -> Iterable[dict[str, Any]]:
         text, refusal = self._joined(place, "text"), self._joined(place, "refusal")
@@ -140,8 +187,8 @@ class ResponsesAssembly(Assembling):
 
 
 def _place(chunk: Any, name: str) -> int:
-    """Where in the response this belongs. What is no such number is told to the stream, which keeps the chunk unread: a
-    text would be repeated a thousand times.
+    """Where in the response this belongs. What is no such number is told to the stream, which keeps
+    the chunk unread: a text would be repeated a thousand times.
     """
     place = field(chunk, name)
     if place is None:
@@ -158,13 +205,17 @@ def _name(value: Any) -> str | None:
 def _opened(index: int, item: dict[str, Any]) -> list[Delta]:
     out: list[Delta] = [("part", index, item)]
     if item.get("type") in _CALLS:
-        out.append(("call", index, {"id": item.get("call_id") or "", "name": item.get("name") or ""}))
+        out.append(
+            ("call", index, {"id": item.get("call_id") or "", "name": item.get("name") or ""})
+        )
     return out
 
 
 def _finish(response: Any) -> str:
     status = field(response, "status") or "unknown"
-    reason = field(field(response, "incomplete_details"), "reason") or field(field(response, "error"), "code")
+    reason = field(field(response, "incomplete_details"), "reason") or field(
+        field(response, "error"), "code"
+    )
     return f"{status}: {reason}" if reason else status
 
 

@@ -1,8 +1,8 @@
-"""Calls of the Responses API and what answers them: functions, custom tools, and the tools that OpenAI defines and the
-caller runs (a computer, shells, patches).
+"""Calls of the Responses API and what answers them: functions, custom tools, and the tools that
+OpenAI defines and the caller runs (a computer, shells, patches).
 
-A tool that the server ran itself (web search, code interpreter, a shell in a container) has its outcome in the same
-response; nobody else answers it, and it is passed on as it came.
+A tool that the server ran itself (web search, code interpreter, a shell in a container) has its
+outcome in the same response; nobody else answers it, and it is passed on as it came.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ RUN = {
     "shell_call": ("shell", ("action",)),
     "apply_patch_call": ("apply_patch", ("operation",)),
 }
-"""Calls of tools that OpenAI defines, by their kind: the tool's name, and where it is said what to do."""
+"""Calls of tools that OpenAI defines, by their kind: the tool's name, and where it is said what to
+do.
+"""
 
 OUTPUTS = frozenset(f"{kind}_output" for kind in (*SAID, *RUN))
 
@@ -30,7 +32,9 @@ _WORDS = ("input_text", "output_text", "text")
 
 
 def answered_within(items: Sequence[Any]) -> set[str]:
-    """Ids of calls that OpenAI's own tools made and answered in one response: the server ran them."""
+    """Ids of calls that OpenAI's own tools made and answered in one response: the server
+    ran them.
+    """
     made = {_call_id(item) for item in items if item.get("type") in RUN}
     given = {_call_id(item) for item in items if item.get("type") in OUTPUTS}
     return made & given - {""}
@@ -40,7 +44,9 @@ def call_of(item: Item) -> Call:
     """A call item as a call."""
     kind = item["type"]
     if kind in SAID:
-        return Call(_text(item.get("call_id")), _text(item.get("name")), _text(item.get(SAID[kind])))
+        return Call(
+            _text(item.get("call_id")), _text(item.get("name")), _text(item.get(SAID[kind]))
+        )
     name, keys = RUN[kind]
     said = [dumped(item[key]) for key in keys if item.get(key) is not None]
     return Call(_call_id(item), name, said[0] if said else "")
@@ -54,7 +60,9 @@ def result_of(item: Item) -> Result:
 
 
 def made_output(kind: str, call_id: str, text: str, *, error: bool) -> Item | None:
-    """The item that answers a call of this kind with these words; None where words are no answer."""
+    """The item that answers a call of this kind with these words; None where words are no
+    answer.
+    """
     item: Item = {"type": f"{kind}_output", "call_id": call_id}
     if kind == "computer_call":
         if not text.startswith(("data:image/", "http://", "https://")):
@@ -82,7 +90,9 @@ def own_output(kind: str, call_id: str, item: Item) -> Item | None:
 
 
 def _call_id(item: Item) -> str:
-    return _text(item.get("call_id")) or (_text(item.get("id")) if item.get("type", "").startswith("local_") else "")
+    return _text(item.get("call_id")) or (
+        _text(item.get("id")) if item.get("type", "").startswith("local_") else ""
+    )
 
 
 def _text(value: Any) -> str:

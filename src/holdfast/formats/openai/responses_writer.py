@@ -39,11 +39,15 @@ _BY_CLIENTS = frozenset({"parsed_arguments", "internal_chat_message_metadata_pas
 
 def is_replayable(item: Item) -> bool:
     """Whether a reasoning item has all that the API asks for when it comes back."""
-    return isinstance(item.get("summary"), list) and bool(item.get("id") or item.get("encrypted_content"))
+    return isinstance(item.get("summary"), list) and bool(
+        item.get("id") or item.get("encrypted_content")
+    )
 
 
 class ResponsesWriter:
-    """Writes one dialogue. A run of assistant steps is held until its end is seen: reasoning may lead into the next."""
+    """Writes one dialogue. A run of assistant steps is held until its end is seen: reasoning may
+    lead into the next.
+    """
 
     def __init__(self, read: Read, used: set[str]) -> None:
         self._read = read
@@ -81,10 +85,14 @@ class ResponsesWriter:
             self._out.append((self._user(step), ids))
 
     def _group(self, items: Sequence[Item], ids: tuple[str, ...], *, intact: bool) -> None:
-        """Puts out the items of one message, reasoning with what it led to, or neither with the other's ids."""
+        """Puts out the items of one message, reasoning with what it led to, or neither with the
+        other's ids.
+        """
         if not intact:
             self._open.clear()
-            self._out.extend((_unbound(item), ids) for item in items if item.get("type") != "reasoning")
+            self._out.extend(
+                (_unbound(item), ids) for item in items if item.get("type") != "reasoning"
+            )
             return
         for item in items:
             if item.get("type") == "reasoning":
@@ -133,7 +141,11 @@ class ResponsesWriter:
         fitting = {"call_id": given}
         if kind in SAID:
             field = SAID[kind]
-            said = whole_arguments(item.get(field)) if kind == "function_call" else _text(item.get(field))
+            said = (
+                whole_arguments(item.get(field))
+                if kind == "function_call"
+                else _text(item.get(field))
+            )
             fitting |= {"name": function_name(_text(item.get("name"))), field: said}
         same = all(item.get(key) == value for key, value in fitting.items())
         return (item, True) if same else ({**item, **fitting}, False)
@@ -150,13 +162,16 @@ class ResponsesWriter:
         if item is None:
             return self._told_in_words(given, kind, result)
         output = _without_blanks(item.get("output")) if kind in SAID else item.get("output")
-        if kind == "computer_call" or (output and not (isinstance(output, str) and is_blank(output))):
+        if kind == "computer_call" or (
+            output and not (isinstance(output, str) and is_blank(output))
+        ):
             return {**item, "output": output}
         return {**item, "output": NO_OUTPUT}
 
     def _told_in_words(self, given: str, kind: str, result: Result) -> Item | None:
-        """A call that only a screenshot could answer, and none did: what the message says of it is told in words, and
-        so is what the tool answered. The reasoning that led to it can't stand without it.
+        """A call that only a screenshot could answer, and none did: what the message says of it is
+        told in words, and so is what the tool answered. The reasoning that led to it can't stand
+        without it.
         """
         out = self._out
         place = next(at for at in range(len(out) - 1, -1, -1) if _is_call(out[at][0], given, kind))
@@ -168,21 +183,34 @@ class ResponsesWriter:
         for at, (item, shows) in enumerate(out[first:], first):
             assert isinstance(item, dict)
             if at == place:
-                told.append(({"role": "assistant", "content": f"[{name}: {call_of(item).arguments}]"}, shows))
+                told.append(
+                    (
+                        {"role": "assistant", "content": f"[{name}: {call_of(item).arguments}]"},
+                        shows,
+                    )
+                )
             elif shows == ids or at < place:
                 told += [] if _is_reasoning(item) else [(_unbound(item), shows)]
             else:
                 told.append((item, shows))
         out[first:] = told
-        return {"role": "user", "content": f"[{name}: {result.content}]"} if not is_blank(result.content) else None
+        return (
+            {"role": "user", "content": f"[{name}: {result.content}]"}
+            if not is_blank(result.content)
+            else None
+        )
 
     def _user(self, step: Step) -> Item:
         source = step.source
         if source is not None and source.note.format == NAME:
             item = public(thaw(source.body))
-            return {**item, "content": _without_blanks(item["content"])} if "content" in item else item
+            return (
+                {**item, "content": _without_blanks(item["content"])} if "content" in item else item
+            )
         own = format_of(step) == NAME
-        blocks = [block for piece in pieces_of(step, self._read) if (block := _block(piece, own=own))]
+        blocks = [
+            block for piece in pieces_of(step, self._read) if (block := _block(piece, own=own))
+        ]
         if len(blocks) == 1 and blocks[0]["type"] == "input_text":
             return {"role": step.role, "content": blocks[0]["text"]}
         return {"role": step.role, "content": blocks}
@@ -197,8 +225,8 @@ def _is_reasoning(item: Any) -> bool:
 
 
 def _as_served(item: Item) -> Item:
-    """The item as the API takes it back: without what clients add (the `openai` client what it parsed, Codex its
-    notes), and speech as its transcript.
+    """The item as the API takes it back: without what clients add (the `openai` client what it
+    parsed, Codex its notes), and speech as its transcript.
     """
     if item.keys() & _BY_CLIENTS:
         item = {key: value for key, value in item.items() if key not in _BY_CLIENTS}
@@ -222,7 +250,9 @@ def _text(value: Any) -> str:
 
 
 def _unbound(item: Item) -> Item:
-    """An item without its server-side id: the API asks for the reasoning that belongs to an id it knows."""
+    """An item without its server-side id: the API asks for the reasoning that belongs to an id it
+    knows.
+    """
     return {key: value for key, value in item.items() if key not in ("id", "status")}
 
 
@@ -234,11 +264,15 @@ def _without_blanks(content: Any) -> Any:
 
 def _is_blank_block(block: Any) -> bool:
     kind = block.get("type")
-    return (kind in _WORDS and is_blank(block.get("text"))) or (kind == "refusal" and is_blank(block.get("refusal")))
+    return (kind in _WORDS and is_blank(block.get("text"))) or (
+        kind == "refusal" and is_blank(block.get("refusal"))
+    )
 
 
 def _said(step: Step, read: Read) -> Iterable[Item]:
-    """An assistant's pieces as items without ids: its words, then its calls, in the order in which they were said."""
+    """An assistant's pieces as items without ids: its words, then its calls, in the order in which
+    they were said.
+    """
     own = format_of(step) == NAME
     pieces = pieces_of(step, read)
     words: list[Piece] = []
@@ -246,7 +280,9 @@ def _said(step: Step, read: Read) -> Iterable[Item]:
     for piece in pieces:
         if isinstance(piece.part, Call):
             _speak(words, items)
-            items.append(_as_served(_unbound(piece.raw)) if own and piece.raw else _call_item(piece.part))
+            items.append(
+                _as_served(_unbound(piece.raw)) if own and piece.raw else _call_item(piece.part)
+            )
         elif isinstance(piece.part, Text | Refusal):
             words.append(piece)
         elif own and isinstance(piece.part, Other) and piece.raw:
@@ -266,7 +302,12 @@ def _speak(words: list[Piece], items: list[Item]) -> None:
 
 
 def _call_item(call: Call) -> Item:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+    }
 
 
 def _block(piece: Piece, *, own: bool) -> Item | None:

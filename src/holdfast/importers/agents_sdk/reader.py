@@ -1,4 +1,6 @@
-"""Sessions of the OpenAI Agents SDK: the tables `agent_sessions` and `agent_messages`, with an item in each row."""
+"""Sessions of the OpenAI Agents SDK: the tables `agent_sessions` and `agent_messages`, with an item
+in each row.
+"""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -51,7 +53,9 @@ def recognises(path: Path) -> bool:
 
 
 def _has_marks(path: Path) -> bool:
-    """Whether the beginning of a file that can't be opened holds the definitions of the SDK's tables."""
+    """Whether the beginning of a file that can't be opened holds the definitions of the SDK's
+    tables.
+    """
     try:
         start = read_start(path, _START)
     except OSError:
@@ -73,7 +77,9 @@ class AgentsReader(ItemReader):
             self._file.note_if_cut(self._copy.path)
             for one in self._copy.left_out:
                 self._file.note_problem(None, one.place, one.problem)
-            tables = {name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)}
+            tables = {
+                name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)
+            }
         except (apsw.Error, ZeroDivisionError) as error:
             self._copy.close()
             problem = f"it can't be read ({error})"
@@ -84,7 +90,9 @@ class AgentsReader(ItemReader):
             self._file.note_problem(None, MESSAGES, "there is no such table")
 
     def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
-        """Sessions as the SDK lists them, and then those that have messages and no row of their own."""
+        """Sessions as the SDK lists them, and then those that have messages and no row of their
+        own.
+        """
         listed = self._file.scan(SESSIONS, ("session_id", "created_at"))
         opened = {named(id): at for _, id, at in listed if isinstance(id, str | bytes)}
         rows: dict[str, array[int]] = {id: array("q") for id in opened}
@@ -98,7 +106,11 @@ class AgentsReader(ItemReader):
             if session in (None, name):
                 place = f"{self.path}: {name}"
                 story = ForeignSession(
-                    kind=self.kind, id=name, place=place, lines=(), opened_at=stamp(opened.get(name))
+                    kind=self.kind,
+                    id=name,
+                    place=place,
+                    lines=(),
+                    opened_at=stamp(opened.get(name)),
                 )
                 yield ItemSession(story, partial(self._items, name, sorted(own), branches))
 
@@ -130,10 +142,15 @@ class AgentsReader(ItemReader):
                 continue
             data = row["message_data"]
             raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-            read: tuple[Any, str] = (None, data.problem if isinstance(data, Lost) else f"it is a {type(data).__name__}")
+            read: tuple[Any, str] = (
+                None,
+                data.problem if isinstance(data, Lost) else f"it is a {type(data).__name__}",
+            )
             item, problem = parsed(raw) if isinstance(raw, bytes) else read
             if problem or (problem := _wrong_with(item)):
-                yield UnreadableRecord(session, place, problem, raw if isinstance(raw, bytes) else b"")
+                yield UnreadableRecord(
+                    session, place, problem, raw if isinstance(raw, bytes) else b""
+                )
                 continue
             left = rowid in branches and MAIN not in branches[rowid]
             yield _item(item, place, row.get("created_at"), hidden=left)
@@ -153,13 +170,19 @@ def _wrong_with(item: Any) -> str:
     if item.get("role") not in tuple(_ROLES_OF_MESSAGES):
         return f"its role is {str(item.get('role'))[:40]!r}"
     calls = item.get("tool_calls")
-    if calls is not None and not (isinstance(calls, list) and all(_is_call(call) for call in calls)):
+    if calls is not None and not (
+        isinstance(calls, list) and all(_is_call(call) for call in calls)
+    ):
         return "its calls are not calls"
     return wrong_content(item.get("content"))
 
 
 def _is_call(call: Any) -> bool:
-    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(call.get("function"), dict)
+    return (
+        isinstance(call, dict)
+        and isinstance(call.get("id"), str)
+        and isinstance(call.get("function"), dict)
+    )
 
 
 def _item(item: dict[str, Any], place: str, at: Any, *, hidden: bool) -> Item:
@@ -180,6 +203,10 @@ def _item(item: dict[str, Any], place: str, at: Any, *, hidden: bool) -> Item:
 def _as_item(item: dict[str, Any], line: ForeignMessage) -> Item:
     if item["role"] != "assistant":
         call_id = item.get("tool_call_id")
-        return Item(line, id=f"tool:{call_id}", answers=(call_id,)) if isinstance(call_id, str) else Item(line)
+        return (
+            Item(line, id=f"tool:{call_id}", answers=(call_id,))
+            if isinstance(call_id, str)
+            else Item(line)
+        )
     calls = tuple(call["id"] for call in item.get("tool_calls") or ())
     return Item(line, calls=calls, says=not calls)

@@ -1,8 +1,10 @@
-"""What only the whole of Claude Code's file tells: whose it is, what it is called, and which branch goes on.
+"""What only the whole of Claude Code's file tells: whose it is, what it is called, and which branch
+goes on.
 
-Lines name their parents, and what Claude Code notes for itself (attachments) stands in that chain too. The branch that
-goes on is the one of the last line; a line that hangs off it was left, unless it belongs to it in all but form: the
-result of a call, or another block of the same answer, both of which are siblings when calls run side by side.
+Lines name their parents, and what Claude Code notes for itself (attachments) stands in that chain
+too. The branch that goes on is the one of the last line; a line that hangs off it was left, unless
+it belongs to it in all but form: the result of a call, or another block of the same answer, both of
+which are siblings when calls run side by side.
 """
 
 from collections import Counter
@@ -17,48 +19,164 @@ SPOKEN = ("user", "assistant")
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 NOTES = frozenset(
     (
-        "agent-color", "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob",
-        "api-request-shape", "artifact-autoreact-ledger", "artifact-comment-monitor", "atis-latch",
-        "attribution-snapshot", "bridge-session", "content-replacement", "continued-in", "cost-state",
-        "custom-title", "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods", "ended-by-model",
-        "file-history-delta", "file-history-snapshot", "fork-context-ref", "frame-link", "history-suppression",
-        "isolation-latch", "last-prompt", "memory-mode", "mode", "observer-ref", "permission-mode", "pr-link",
-        "progress", "queue-operation", "relocated", "repl-mode", "resume-head-vouch", "session-owner",
-        "summary", "tag", "tools-used", "worktree-state",
+        "agent-color",
+        "agent-name",
+        "agent-setting",
+        "ai-title",
+        "api-request",
+        "api-request-blob",
+        "api-request-shape",
+        "artifact-autoreact-ledger",
+        "artifact-comment-monitor",
+        "atis-latch",
+        "attribution-snapshot",
+        "bridge-session",
+        "content-replacement",
+        "continued-in",
+        "cost-state",
+        "custom-title",
+        "data-flow-incomplete",
+        "data-flow-records",
+        "derived-from",
+        "dev-mods",
+        "ended-by-model",
+        "file-history-delta",
+        "file-history-snapshot",
+        "fork-context-ref",
+        "frame-link",
+        "history-suppression",
+        "isolation-latch",
+        "last-prompt",
+        "memory-mode",
+        "mode",
+        "observer-ref",
+        "permission-mode",
+        "pr-link",
+        "progress",
+        "queue-operation",
+        "relocated",
+        "repl-mode",
+        "resume-head-vouch",
+        "session-owner",
+        "summary",
+        "tag",
+        "tools-used",
+        "worktree-state",
     )
-)  # fmt: skip
+)
 """Types of lines in which nobody says anything, as of release 2.1.325."""
 REMINDERS = frozenset(
     (
-        "account_memory_recall", "advisor_stripped", "advisor_tool", "agent_listing_delta", "agent_mention",
-        "artifact_opening_prefetch", "async_hook_response", "async_hook_response_batch", "at_mention_reference",
-        "auto_mode", "auto_mode_exit", "batching_reminder", "batching_reminder_sent", "claude_app_notice",
-        "compact_file_reference", "context_sections", "coordinator_context", "cowork_memory_context",
-        "critical_system_reminder", "date", "date_change", "deferred_tools_delta", "deferred_tools_record",
-        "diagnostics", "dir_sync_notice", "directory", "document", "dynamic_skill", "edited_image_file",
-        "edited_text_file", "environment", "file", "fork_briefing", "hook_additional_context",
-        "hook_blocking_error", "hook_cancelled", "hook_deferred_tool", "hook_error_during_execution",
-        "hook_non_blocking_error", "hook_permission_decision", "hook_stopped_continuation", "hook_success",
-        "hook_system_message", "image", "inlined_image_paths", "instruction_files_not_loaded", "instructions",
-        "invoked_skills", "language", "max_turns_reached", "mcp_instructions_delta", "mcp_resource",
-        "message_pdf_reads", "model", "nested_memory", "opened_file_in_ide", "output_limit_note", "output_style",
-        "output_style_instructions", "pdf_reference", "peer_mention", "plan_file_reference", "plan_mode",
-        "plan_mode_exit", "plan_mode_reentry", "poll_events", "project_doc_reads", "projects_thread_ask",
-        "prompt_render_point", "prompt_snapshot", "read_truncation_notice", "relevant_memories",
-        "remote_session_change", "repl_mcp_needs_auth", "sandbox_instructions", "secondary_reminder",
-        "secondary_reminder_sent", "selected_lines_in_diff", "selected_lines_in_ide", "session_context",
-        "session_cron_carry", "silent_turn_reminder", "skill_listing", "structured_output", "task_reminder",
-        "task_status", "team_context", "teammate_mailbox", "teammate_shutdown_batch", "thinking_stripped",
-        "todo_reminder", "tool_host_result_lines", "tool_hosts_notice", "tool_search_usage_reminder",
-        "total_tokens_reminder", "ultra_effort_enter", "ultra_effort_exit", "workflow_size_guideline_change",
+        "account_memory_recall",
+        "advisor_stripped",
+        "advisor_tool",
+        "agent_listing_delta",
+        "agent_mention",
+        "artifact_opening_prefetch",
+        "async_hook_response",
+        "async_hook_response_batch",
+        "at_mention_reference",
+        "auto_mode",
+        "auto_mode_exit",
+        "batching_reminder",
+        "batching_reminder_sent",
+        "claude_app_notice",
+        "compact_file_reference",
+        "context_sections",
+        "coordinator_context",
+        "cowork_memory_context",
+        "critical_system_reminder",
+        "date",
+        "date_change",
+        "deferred_tools_delta",
+        "deferred_tools_record",
+        "diagnostics",
+        "dir_sync_notice",
+        "directory",
+        "document",
+        "dynamic_skill",
+        "edited_image_file",
+        "edited_text_file",
+        "environment",
+        "file",
+        "fork_briefing",
+        "hook_additional_context",
+        "hook_blocking_error",
+        "hook_cancelled",
+        "hook_deferred_tool",
+        "hook_error_during_execution",
+        "hook_non_blocking_error",
+        "hook_permission_decision",
+        "hook_stopped_continuation",
+        "hook_success",
+        "hook_system_message",
+        "image",
+        "inlined_image_paths",
+        "instruction_files_not_loaded",
+        "instructions",
+        "invoked_skills",
+        "language",
+        "max_turns_reached",
+        "mcp_instructions_delta",
+        "mcp_resource",
+        "message_pdf_reads",
+        "model",
+        "nested_memory",
+        "opened_file_in_ide",
+        "output_limit_note",
+        "output_style",
+        "output_style_instructions",
+        "pdf_reference",
+        "peer_mention",
+        "plan_file_reference",
+        "plan_mode",
+        "plan_mode_exit",
+        "plan_mode_reentry",
+        "poll_events",
+        "project_doc_reads",
+        "projects_thread_ask",
+        "prompt_render_point",
+        "prompt_snapshot",
+        "read_truncation_notice",
+        "relevant_memories",
+        "remote_session_change",
+        "repl_mcp_needs_auth",
+        "sandbox_instructions",
+        "secondary_reminder",
+        "secondary_reminder_sent",
+        "selected_lines_in_diff",
+        "selected_lines_in_ide",
+        "session_context",
+        "session_cron_carry",
+        "silent_turn_reminder",
+        "skill_listing",
+        "structured_output",
+        "task_reminder",
+        "task_status",
+        "team_context",
+        "teammate_mailbox",
+        "teammate_shutdown_batch",
+        "thinking_stripped",
+        "todo_reminder",
+        "tool_host_result_lines",
+        "tool_hosts_notice",
+        "tool_search_usage_reminder",
+        "total_tokens_reminder",
+        "ultra_effort_enter",
+        "ultra_effort_exit",
+        "workflow_size_guideline_change",
     )
-)  # fmt: skip
-"""Types of attachments by which Claude Code reminds the model of something, as of the same release."""
+)
+"""Types of attachments by which Claude Code reminds the model of something, as of the
+same release.
+"""
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
     """The blocks of a message's content."""
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
 
 
 def results_in(line: dict[str, Any]) -> list[Any]:
@@ -111,15 +229,25 @@ class Branches:
         if others:
             self.facts["other_lines"] = dict(sorted(others.items()))
         self._path = self._ancestors(self._last)
-        self._path_answers = {self._answer_of[uuid] for uuid in self._path if uuid in self._answer_of}
+        self._path_answers = {
+            self._answer_of[uuid] for uuid in self._path if uuid in self._answer_of
+        }
         top = next(reversed(self._path), "")
-        self._begins_anew = top in self._parents and self._parents[top] is None and top not in self._summaries
+        self._begins_anew = (
+            top in self._parents and self._parents[top] is None and top not in self._summaries
+        )
 
     def is_left(self, uuid: str) -> bool:
         """Whether a line stands on a branch that was left."""
         climbed: dict[str, None] = {}
         at: str | None = uuid
-        while at and at in self._parents and at not in self._path and at not in self._left and at not in climbed:
+        while (
+            at
+            and at in self._parents
+            and at not in self._path
+            and at not in self._left
+            and at not in climbed
+        ):
             climbed[at] = None
             at = self._parents[at]
         if at in self._left:

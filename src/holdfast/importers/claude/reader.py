@@ -1,10 +1,11 @@
 """Claude Code's sessions: a file of JSON lines each, in `~/.claude/projects/<project>/`.
 
-A line of type `user` or `assistant` holds a message of the Messages API beside what Claude Code knows of it; one answer
-is several lines, a block each. A prompt that was typed while Claude worked is an attachment. Which lines the model sees
-is told in `claude_plot`. What a subagent said is a file of its own, in `<session>/subagents/`, or a side chain; outputs
-too large for a line lie in `<session>/tool-results/`. After a compaction, a user's line marked as its summary stands
-for all before it but for the lines that its boundary names.
+A line of type `user` or `assistant` holds a message of the Messages API beside what Claude Code
+knows of it; one answer is several lines, a block each. A prompt that was typed while Claude worked
+is an attachment. Which lines the model sees is told in `claude_plot`. What a subagent said is a
+file of its own, in `<session>/subagents/`, or a side chain; outputs too large for a line lie in
+`<session>/tool-results/`. After a compaction, a user's line marked as its summary stands for all
+before it but for the lines that its boundary names.
 """
 
 import re
@@ -14,7 +15,15 @@ from typing import Any
 
 from holdfast.domain.message import Usage
 from holdfast.domain.origin import is_drawn
-from holdfast.importers.claude.branches import NOTES, SPOKEN, TITLES, Branches, blocks_of, queued_prompt, results_in
+from holdfast.importers.claude.branches import (
+    NOTES,
+    SPOKEN,
+    TITLES,
+    Branches,
+    blocks_of,
+    queued_prompt,
+    results_in,
+)
 from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
 from holdfast.importers.item_store import FileReader, Item, ItemSession, number, wrong_content
 from holdfast.importers.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
@@ -28,7 +37,9 @@ _OUTPUT = re.compile(r"[/\\]tool-results[/\\]([\w-][\w.-]{0,200})")
 
 
 def recognises(path: Path) -> bool:
-    """Whether a line of the file's beginning is one of Claude Code's: a message, or a note of a session."""
+    """Whether a line of the file's beginning is one of Claude Code's: a message, or a note of a
+    session.
+    """
     return any(_is_claudes(line) for line in first_values(path, _WORDS))
 
 
@@ -38,7 +49,9 @@ def _is_claudes(line: Any) -> bool:
         return False
     if kind in SPOKEN:
         return isinstance(line.get("message"), dict) and "parentUuid" in line
-    return (kind == "summary" and "leafUuid" in line) or (kind in NOTES and is_drawn("claude", line.get("sessionId")))
+    return (kind == "summary" and "leafUuid" in line) or (
+        kind in NOTES and is_drawn("claude", line.get("sessionId"))
+    )
 
 
 class ClaudeReader(FileReader):
@@ -50,24 +63,30 @@ class ClaudeReader(FileReader):
         plot = Branches(self._copy.path)
         parent, id = self._named(plot)
         self.unknown = plot.unknown
-        if session in (None, id) or (parent is not None and session == id.removeprefix(f"{parent}/")):
+        if session in (None, id) or (
+            parent is not None and session == id.removeprefix(f"{parent}/")
+        ):
             story = ForeignSession(
                 kind=self.kind,
                 id=id,
                 place=self.path,
                 lines=(),
-                title=next((plot.titles[kind] for kind in reversed(TITLES) if kind in plot.titles), None),
+                title=next(
+                    (plot.titles[kind] for kind in reversed(TITLES) if kind in plot.titles), None
+                ),
                 opened_at=plot.opened_at,
                 parent=parent,
                 lineage="delegate" if parent is not None else None,
                 facts=plot.facts | _about_agent(Path(self.path)),
             )
             outputs = _Outputs(Path(self.path))
-            yield ItemSession(story, lambda: _in_answers(_items(self._copy.path, plot, id, outputs), plot))
+            yield ItemSession(
+                story, lambda: _in_answers(_items(self._copy.path, plot, id, outputs), plot)
+            )
 
     def _named(self, plot: Branches) -> tuple[str | None, str]:
-        """The session that gave this one its task, and the id of this one. A subagent's id is drawn for its session:
-        both together mean the same wherever the file lies.
+        """The session that gave this one its task, and the id of this one. A subagent's id is drawn
+        for its session: both together mean the same wherever the file lies.
         """
         first = plot.sessions[0] if plot.sessions else self._stem
         if not plot.is_aside or first == self._stem:
@@ -78,8 +97,8 @@ class ClaudeReader(FileReader):
 
 
 class _Outputs:
-    """The outputs that were too large for a line, from the folder beside the file. What a line says of their place is
-    somebody's word: only the name is taken of it.
+    """The outputs that were too large for a line, from the folder beside the file. What a line says
+    of their place is somebody's word: only the name is taken of it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +106,9 @@ class _Outputs:
         self._folder = beside / "tool-results"
 
     def named_in(self, line: dict[str, Any]) -> tuple[dict[str, str], list[tuple[str, str]]]:
-        """The outputs that a line's results name, by name; and those that can't be read, with the reason."""
+        """The outputs that a line's results name, by name; and those that can't be read, with the
+        reason.
+        """
         found: dict[str, str] = {}
         lost: list[tuple[str, str]] = []
         texts = [str(block.get("content")) for block in results_in(line)]
@@ -121,15 +142,19 @@ def _about_agent(path: Path) -> dict[str, Any]:
     return {"agent": value} if not problem and isinstance(value, dict) else {}
 
 
-def _in_answers(items: Iterable[Item | UnreadableRecord], plot: Branches) -> Iterator[Item | UnreadableRecord]:
-    """The items, an answer's together: a call that ran while the model was still speaking was stored with its result
-    in the middle of the answer.
+def _in_answers(
+    items: Iterable[Item | UnreadableRecord], plot: Branches
+) -> Iterator[Item | UnreadableRecord]:
+    """The items, an answer's together: a call that ran while the model was still speaking was
+    stored with its result in the middle of the answer.
     """
     held: list[Item | UnreadableRecord] = []
     speaking = ""
     for item in items:
         line = item.line if isinstance(item, Item) else None
-        answer = _answer(line) if isinstance(line, ForeignMessage) and line.role == "assistant" else None
+        answer = (
+            _answer(line) if isinstance(line, ForeignMessage) and line.role == "assistant" else None
+        )
         if speaking and isinstance(line, ForeignMessage) and line.role == "tool":
             held.append(item)
             continue
@@ -150,7 +175,9 @@ def _answer(line: ForeignMessage) -> Any:
     return line.payload["_line"]["message"].get("id")
 
 
-def _items(path: Path, plot: Branches, session: str, outputs: _Outputs) -> Iterator[Item | UnreadableRecord]:
+def _items(
+    path: Path, plot: Branches, session: str, outputs: _Outputs
+) -> Iterator[Item | UnreadableRecord]:
     counted: set[str] = set()
     if path.stat().st_size == 0:
         yield UnreadableRecord(session, "the whole file", "it is empty")
@@ -159,11 +186,15 @@ def _items(path: Path, plot: Branches, session: str, outputs: _Outputs) -> Itera
         line, problem = parsed_line(raw)
         if not problem and not isinstance(line, dict):
             problem = "it is not an object"
-        if not problem and (line.get("type") in (*SPOKEN, "system") or queued_prompt(line) is not None):
+        if not problem and (
+            line.get("type") in (*SPOKEN, "system") or queued_prompt(line) is not None
+        ):
             problem = _wrong_with(line)
             if not problem:
                 carried, lost = outputs.named_in(line)
-                yield from (UnreadableRecord(session, f"{place}, {name}", why) for name, why in lost)
+                yield from (
+                    UnreadableRecord(session, f"{place}, {name}", why) for name, why in lost
+                )
                 yield _item(line, place, plot, counted, carried)
                 continue
         if problem:
@@ -183,16 +214,28 @@ def _wrong_with(line: dict[str, Any]) -> str:
     return wrong_content(message.get("content"))
 
 
-def _item(line: dict[str, Any], place: str, plot: Branches, counted: set[str], carried: dict[str, str]) -> Item:
+def _item(
+    line: dict[str, Any], place: str, plot: Branches, counted: set[str], carried: dict[str, str]
+) -> Item:
     uuid, kind, at = line["uuid"], line["type"], stamp(line.get("timestamp"))
     if kind == "system":
         text = line.get("content")
-        payload = {"role": "system", "content": text if isinstance(text, str) else None, "_line": line}
-        return Item(ForeignMessage(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN)), id=uuid)
+        payload = {
+            "role": "system",
+            "content": text if isinstance(text, str) else None,
+            "_line": line,
+        }
+        return Item(
+            ForeignMessage(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN)), id=uuid
+        )
     labels = _labels(line, plot)
     if kind == "attachment":
         prompt = {"role": "user", "content": queued_prompt(line), "_line": line}
-        return Item(ForeignMessage(uuid, place, "user", prompt, "anthropic", at, labels), id=uuid, says=not labels)
+        return Item(
+            ForeignMessage(uuid, place, "user", prompt, "anthropic", at, labels),
+            id=uuid,
+            says=not labels,
+        )
     message = line["message"]
     content = message.get("content")
     about = {key: one for key, one in message.items() if key not in ("role", "content")}
@@ -203,7 +246,9 @@ def _item(line: dict[str, Any], place: str, plot: Branches, counted: set[str], c
     spoken = ForeignMessage(
         origin=uuid,
         place=place,
-        role="tool" if results_in(line) and len(results_in(line)) == len(content) else message["role"],
+        role="tool"
+        if results_in(line) and len(results_in(line)) == len(content)
+        else message["role"],
         payload=payload | ({"_outputs": carried} if carried else {}),
         format="anthropic",
         at=at,
@@ -231,7 +276,11 @@ def _usage(about: dict[str, Any], counted: set[str]) -> Usage | None:
         return None
     counted.add(id)
     cached = number(usage.get("cache_read_input_tokens"))
-    return Usage(input=number(usage.get("input_tokens")), output=number(usage.get("output_tokens")), cached=cached)
+    return Usage(
+        input=number(usage.get("input_tokens")),
+        output=number(usage.get("output_tokens")),
+        cached=cached,
+    )
 
 
 def _ids(content: Any, kind: str, field: str) -> Iterator[str]:
@@ -249,5 +298,7 @@ def _says(content: Any) -> bool:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    texts = [str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text"]
+    texts = [
+        str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text"
+    ]
     return "\n".join(texts).strip()

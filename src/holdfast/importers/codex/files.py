@@ -1,8 +1,9 @@
 """The files of one of Codex's threads, and how they follow from each other.
 
-A thread begins in one file. When turns of it are taken back it goes on in another one, whose `history_base` says up to
-which ordinal the file before still holds; a fork's `history_base` names another thread in the same way. So what a
-thread says is told by a chain of files, each up to where the next one begins.
+A thread begins in one file. When turns of it are taken back it goes on in another one, whose
+`history_base` says up to which ordinal the file before still holds; a fork's `history_base` names
+another thread in the same way. So what a thread says is told by a chain of files, each up to where
+the next one begins.
 """
 
 import re
@@ -15,12 +16,25 @@ from typing import Any
 from holdfast.importers.item_store import number
 from holdfast.importers.jsonl import first_values, lines, parsed_line
 
-KNOWN = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "token_usage_record")
+KNOWN = (
+    "session_meta",
+    "response_item",
+    "event_msg",
+    "turn_context",
+    "compacted",
+    "world_state",
+    "token_usage_record",
+)
 BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
 _CONTEXT = (
-    "<environment_context>", "<user_instructions>", "<turn_aborted>", "<user_shell_command>", "<skill>",
-    "<subagent_notification>", "# AGENTS.md instructions",
-)  # fmt: skip
+    "<environment_context>",
+    "<user_instructions>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<skill>",
+    "<subagent_notification>",
+    "# AGENTS.md instructions",
+)
 _OBJECTS = (b"{",)
 META_MAX = 100
 """Among so many objects at the beginning of a file is what it says of its session."""
@@ -28,8 +42,8 @@ _NAME = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
 class Rollout:
-    """One file, gone through once: what it says of its session, and which of its lines are left. `cut` is the ordinal
-    from which on the thread goes on elsewhere.
+    """One file, gone through once: what it says of its session, and which of its lines are left.
+    `cut` is the ordinal from which on the thread goes on elsewhere.
     """
 
     def __init__(self, path: Path, *, cut: int | None = None) -> None:
@@ -44,7 +58,9 @@ class Rollout:
             line = parsed_line(raw)[0]
             if not isinstance(line, dict):
                 continue
-            payload: dict[str, Any] = line["payload"] if isinstance(line.get("payload"), dict) else {}
+            payload: dict[str, Any] = (
+                line["payload"] if isinstance(line.get("payload"), dict) else {}
+            )
             kind, ordinal = line.get("type"), line.get("ordinal")
             if not self.meta and (kind == "session_meta" or is_old_meta(line)):
                 self.meta = payload if kind == "session_meta" else line
@@ -72,10 +88,13 @@ class Rollout:
             self.left.add(number)
 
     def last_before(self, ordinal: int) -> tuple[int, bool] | None:
-        """The number of the last line before an ordinal that tells something; and whether nothing more can be said of
-        it than that it is the file's last: a compaction has no message of its own.
+        """The number of the last line before an ordinal that tells something; and whether nothing
+        more can be said of it than that it is the file's last: a compaction has no message of its
+        own.
         """
-        told = [number for at, number in zip(self._ordinals, self._numbers, strict=True) if at < ordinal]
+        told = [
+            number for at, number in zip(self._ordinals, self._numbers, strict=True) if at < ordinal
+        ]
         if not told:
             return None
         is_end = told[-1] in self._compactions and len(told) == len(self._numbers)
@@ -89,18 +108,27 @@ def is_old_meta(line: dict[str, Any]) -> bool:
 
 
 def is_prompt(item: dict[str, Any]) -> bool:
-    """Whether a turn begins with this item: somebody asks something. What Codex says of itself in a user's voice begins
-    none.
+    """Whether a turn begins with this item: somebody asks something. What Codex says of itself in a
+    user's voice begins none.
     """
     if item.get("type") != "message" or item.get("role") != "user":
         return False
     content = item.get("content")
-    texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else [content]
-    return not all(isinstance(text, str) and text.lstrip().startswith(_CONTEXT) for text in texts) or not texts
+    texts = (
+        [part.get("text") for part in content if isinstance(part, dict)]
+        if isinstance(content, list)
+        else [content]
+    )
+    return (
+        not all(isinstance(text, str) and text.lstrip().startswith(_CONTEXT) for text in texts)
+        or not texts
+    )
 
 
 def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
-    """The thread that a file's past lies in, and the ordinal up to which it does; none when it lies in the file."""
+    """The thread that a file's past lies in, and the ordinal up to which it does; none when it lies
+    in the file.
+    """
     base = meta.get("history_base")
     if not isinstance(base, dict):
         return None
@@ -111,26 +139,44 @@ def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
 def meta_of(path: Path) -> dict[str, Any]:
     """What a file says of its session, from its first lines."""
     for line in islice(first_values(path, _OBJECTS), META_MAX):
-        if isinstance(line, dict) and line.get("type") == "session_meta" and isinstance(line.get("payload"), dict):
+        if (
+            isinstance(line, dict)
+            and line.get("type") == "session_meta"
+            and isinstance(line.get("payload"), dict)
+        ):
             return dict(line["payload"])
     return {}
 
 
 def files_of(thread: str, near: Path) -> list[Path]:
-    """The files of a thread in the folders that `near` lies in, the oldest first: they are named by their times."""
+    """The files of a thread in the folders that `near` lies in, the oldest first: they are named by
+    their times.
+    """
     if not _NAME.fullmatch(thread):
         return []
     day = near.parent
     dated = all(part.isdigit() for part in day.parts[-3:]) and len(day.parts) > 3
-    where = [(day.parents[2], "*/*/*/"), (day.parents[3] / "archived_sessions", "")] if dated else [(day, "")]
-    found = {path for folder, depth in where for path in folder.glob(f"{depth}rollout-*-{thread}*.jsonl")}
+    where = (
+        [(day.parents[2], "*/*/*/"), (day.parents[3] / "archived_sessions", "")]
+        if dated
+        else [(day, "")]
+    )
+    found = {
+        path for folder, depth in where for path in folder.glob(f"{depth}rollout-*-{thread}*.jsonl")
+    }
     mine = re.compile(rf"rollout-.*-{re.escape(thread)}(_[0-9A-Za-z-]+)?\.jsonl")
-    fitting = [path for path in found if mine.fullmatch(path.name) and path.is_file() and not path.is_symlink()]
+    fitting = [
+        path
+        for path in found
+        if mine.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+    ]
     return sorted(fitting, key=lambda path: path.name)
 
 
 def chain_of(path: Path) -> list[tuple[Path, int | None]]:
-    """The files that tell the thread of this one, the oldest first, each with the ordinal from which on it was left."""
+    """The files that tell the thread of this one, the oldest first, each with the ordinal from
+    which on it was left.
+    """
     meta = meta_of(path)
     thread = meta.get("id")
     files = files_of(thread, path) if isinstance(thread, str) else []

@@ -1,10 +1,10 @@
-"""Codex's rollouts: files of JSON lines in `~/.codex/sessions/`, one for each session, or more when turns of it were
-taken back.
+"""Codex's rollouts: files of JSON lines in `~/.codex/sessions/`, one for each session, or more when
+turns of it were taken back.
 
-A line is `{"timestamp", "type", "payload"}`. A `response_item` is what was said, an item of the Responses API; events
-are what the screen showed of it. A `compacted` line stands for all before it, but for what its new history repeats;
-that history is what the model sees from then on, in its order. The past of a fork lies in the files of its parent. The
-oldest releases wrote bare items.
+A line is `{"timestamp", "type", "payload"}`. A `response_item` is what was said, an item of the
+Responses API; events are what the screen showed of it. A `compacted` line stands for all before it,
+but for what its new history repeats; that history is what the model sees from then on, in its
+order. The past of a fork lies in the files of its parent. The oldest releases wrote bare items.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,26 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Usage
-from holdfast.importers.codex.files import BARE, KNOWN, Rollout, base_of, chain_of, files_of, is_old_meta, meta_of
+from holdfast.importers.codex.files import (
+    BARE,
+    KNOWN,
+    Rollout,
+    base_of,
+    chain_of,
+    files_of,
+    is_old_meta,
+    meta_of,
+)
 from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
-from holdfast.importers.item_store import FileReader, Item, ItemSession, number, response_item, role_of, wrong_item
+from holdfast.importers.item_store import (
+    FileReader,
+    Item,
+    ItemSession,
+    number,
+    response_item,
+    role_of,
+    wrong_item,
+)
 from holdfast.importers.jsonl import first_values, lines, parsed_line
 from holdfast.importers.private_copy import PrivateCopy
 from holdfast.importers.reader import UnreadableRecord
@@ -43,7 +60,9 @@ def _is_codexs(line: Any) -> bool:
 
 
 class _Part:
-    """One file of a thread, opened from a private copy. Its lines are named after it, but for those of the first."""
+    """One file of a thread, opened from a private copy. Its lines are named after it, but for those
+    of the first.
+    """
 
     def __init__(self, path: Path, cut: int | None, *, is_first: bool) -> None:
         self.copy = PrivateCopy(path, beside=())
@@ -91,7 +110,10 @@ class CodexReader(FileReader):
         yield from super().sessions(session)
 
     def unreadable(self) -> list[UnreadableRecord]:
-        return [*(one for shelf in self._kin or () for one in shelf.unreadable()), *super().unreadable()]
+        return [
+            *(one for shelf in self._kin or () for one in shelf.unreadable()),
+            *super().unreadable(),
+        ]
 
     def close(self) -> None:
         for part in self._parts:
@@ -101,7 +123,9 @@ class CodexReader(FileReader):
         super().close()
 
     def last_before(self, ordinal: int) -> tuple[str, bool] | None:
-        """The origin of the last line before an ordinal, and whether it is one that only a session's end can name."""
+        """The origin of the last line before an ordinal, and whether it is one that only a
+        session's end can name.
+        """
         for part in reversed(self._opened()):
             found = part.rollout.last_before(ordinal)
             if found is not None:
@@ -171,8 +195,12 @@ def _items(parts: list[_Part], session: str) -> Iterator[Item | UnreadableRecord
         yield from _items_of(part, session, said)
 
 
-def _items_of(part: _Part, session: str, said: "_SaidSinceCompaction") -> Iterator[Item | UnreadableRecord]:
-    """The items in order. The last one of the model's waits for the count of its tokens, which comes after it."""
+def _items_of(
+    part: _Part, session: str, said: "_SaidSinceCompaction"
+) -> Iterator[Item | UnreadableRecord]:
+    """The items in order. The last one of the model's waits for the count of its tokens, which
+    comes after it.
+    """
     model: str | None = None
     held: Item | None = None
     path = part.copy.path
@@ -220,7 +248,9 @@ def _opened(line: Any) -> tuple[str, Any, str]:
     return (kind, payload, "") if isinstance(payload, dict) else ("", None, "it has no payload")
 
 
-def _item(payload: dict[str, Any], place: str, line: dict[str, Any], model: str | None, *, hidden: bool) -> Item:
+def _item(
+    payload: dict[str, Any], place: str, line: dict[str, Any], model: str | None, *, hidden: bool
+) -> Item:
     role = role_of(payload)
     spoken = ForeignMessage(
         origin=place,
@@ -240,11 +270,15 @@ def _public(payload: dict[str, Any]) -> dict[str, Any]:
     """The item as Codex sends it, with what it keeps for itself under a private name."""
     if PRIVATE not in payload:
         return payload
-    return {key: value for key, value in payload.items() if key != PRIVATE} | {f"_{PRIVATE}": payload[PRIVATE]}
+    return {key: value for key, value in payload.items() if key != PRIVATE} | {
+        f"_{PRIVATE}": payload[PRIVATE]
+    }
 
 
 class _SaidSinceCompaction:
-    """What was said since the last compaction, for the next one: items that its new history repeats are not new."""
+    """What was said since the last compaction, for the next one: items that its new history repeats
+    are not new.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[str, str] = {}
@@ -257,9 +291,11 @@ class _SaidSinceCompaction:
             elif payload.get("role") == "user":
                 self._by_content[_content(payload)] = item.line.origin
 
-    def compacted(self, payload: dict[str, Any], place: str, line: dict[str, Any]) -> Iterator[Item]:
-        """What a compaction's history holds that is new, and then its summary, which says in which order the model sees
-        all of it.
+    def compacted(
+        self, payload: dict[str, Any], place: str, line: dict[str, Any]
+    ) -> Iterator[Item]:
+        """What a compaction's history holds that is new, and then its summary, which says in which
+        order the model sees all of it.
         """
         text, history = payload.get("message"), payload.get("replacement_history")
         words = text if isinstance(text, str) and text.strip() else COMPACTED
@@ -269,7 +305,11 @@ class _SaidSinceCompaction:
             if wrong_item(one):
                 continue
             origin = self._known(one)
-            if origin is None and _content(one) == _content({"content": words}) and place not in shows:
+            if (
+                origin is None
+                and _content(one) == _content({"content": words})
+                and place not in shows
+            ):
                 origin = place
             elif origin is None:
                 item = _item(one, f"{place}, {at}", line, None, hidden=False)
@@ -286,23 +326,35 @@ class _SaidSinceCompaction:
         keeps = tuple(origin for origin in shows if origin != place)
         order = tuple(shows) if keeps else ()
         said_at = stamp(line.get("timestamp"))
-        yield Item(Summary(place, place, words, keeps, said_at, order, is_shown=words == text), says=True)
+        yield Item(
+            Summary(place, place, words, keeps, said_at, order, is_shown=words == text), says=True
+        )
 
     def _known(self, item: dict[str, Any]) -> str | None:
         id = item.get("id")
         found = self._by_id.get(id) if isinstance(id, str) else None
-        return found if found is not None or item.get("role") != "user" else self._by_content.get(_content(item))
+        return (
+            found
+            if found is not None or item.get("role") != "user"
+            else self._by_content.get(_content(item))
+        )
 
     def _forget(self, shows: list[str]) -> None:
         """What is not repeated can't be repeated later."""
         stays = set(shows)
         self._by_id = {id: origin for id, origin in self._by_id.items() if origin in stays}
-        self._by_content = {words: origin for words, origin in self._by_content.items() if origin in stays}
+        self._by_content = {
+            words: origin for words, origin in self._by_content.items() if origin in stays
+        }
 
 
 def _content(item: dict[str, Any]) -> bytes:
     content = item.get("content")
-    texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else [content]
+    texts = (
+        [part.get("text") for part in content if isinstance(part, dict)]
+        if isinstance(content, list)
+        else [content]
+    )
     return repr(content if any(not isinstance(text, str) for text in texts) else texts).encode()
 
 

@@ -1,4 +1,6 @@
-"""goose's sessions as stories: flags become labels, a sub-agent's session follows from the one that asked for it."""
+"""goose's sessions as stories: flags become labels, a sub-agent's session follows from the one that
+asked for it.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -24,7 +26,9 @@ OWN_NOTES = "holdfast"
 """The key in a message's metadata under which a healer notes what it knows."""
 
 
-def foreign_session(session: GooseSession, lines: Iterable[ForeignMessage], facts: dict[str, Any]) -> ForeignSession:
+def foreign_session(
+    session: GooseSession, lines: Iterable[ForeignMessage], facts: dict[str, Any]
+) -> ForeignSession:
     """A session with its lines."""
     columns = session.columns
     return ForeignSession(
@@ -40,9 +44,12 @@ def foreign_session(session: GooseSession, lines: Iterable[ForeignMessage], fact
     )
 
 
-def lines_of(rows: Iterable[GooseRow], session: str, repeated: Iterable[str] | None = None) -> Iterator[ForeignMessage]:
-    """Rows as lines, each with its origin: the message's id, which outlives a rewriting of the history, with a number
-    where it comes again. `repeated` names the ids that do, where that is known, so that not all have to be remembered.
+def lines_of(
+    rows: Iterable[GooseRow], session: str, repeated: Iterable[str] | None = None
+) -> Iterator[ForeignMessage]:
+    """Rows as lines, each with its origin: the message's id, which outlives a rewriting of the
+    history, with a number where it comes again. `repeated` names the ids that do, where that is
+    known, so that not all have to be remembered.
     """
     known = None if repeated is None else frozenset(repeated)
     met: Counter[str] = Counter()
@@ -54,7 +61,9 @@ def lines_of(rows: Iterable[GooseRow], session: str, repeated: Iterable[str] | N
 
 
 def named(row: GooseRow, session: str) -> str:
-    """A message's id; goose itself names the rows of its first releases like this when it moves them to a later one."""
+    """A message's id; goose itself names the rows of its first releases like this when it moves
+    them to a later one.
+    """
     return row.message_id or f"msg_{session}_{row.number}"
 
 
@@ -74,7 +83,9 @@ def line_of(row: GooseRow, origin: str) -> ForeignMessage:
 
 
 def payload_of(row: GooseRow) -> dict[str, Any]:
-    """The message as goose shapes it. What could not be taken apart stands beside it under its column's name."""
+    """The message as goose shapes it. What could not be taken apart stands beside it under its
+    column's name.
+    """
     payload: dict[str, Any] = {"id": row.message_id, "role": row.role, "created": row.created}
     payload["content"] = [] if row.content is None else row.content
     if row.content is None:
@@ -103,7 +114,11 @@ def _usage(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     cached = usage.get("cacheReadInputTokens", usage.get("cacheReadTokens"))
-    return Usage(input=whole(usage.get("inputTokens")), output=whole(usage.get("outputTokens")), cached=whole(cached))
+    return Usage(
+        input=whole(usage.get("inputTokens")),
+        output=whole(usage.get("outputTokens")),
+        cached=whole(cached),
+    )
 
 
 def _model(inference: Any) -> str | None:

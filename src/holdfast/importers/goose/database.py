@@ -1,9 +1,10 @@
 """goose's `sessions.db`, schemas 6 to 16, read as far as it can be read.
 
-The version number is not trusted: columns are asked for. A session's rows are told in the order in which goose reads
-them, `created_timestamp` and then id, one at a time: the order is made of ids alone, so that a long session needs no
-memory. A row that is damaged or too large is told with what is left of it. Once a page turns out to be damaged, indexes
-are not believed any more and rows are looked for id by id.
+The version number is not trusted: columns are asked for. A session's rows are told in the order in
+which goose reads them, `created_timestamp` and then id, one at a time: the order is made of ids
+alone, so that a long session needs no memory. A row that is damaged or too large is told with what
+is left of it. Once a page turns out to be damaged, indexes are not believed any more and rows are
+looked for id by id.
 """
 
 import math
@@ -35,7 +36,16 @@ from holdfast.importers.reader import UnreadableRecord
 THREAD = "thread:"
 _JSON_COLUMNS = ("extension_data", "recipe_json", "user_recipe_values_json", "model_config_json")
 _MESSAGE_COLUMNS = frozenset(
-    {"id", "message_id", "session_id", "thread_id", "role", "content_json", "created_timestamp", "timestamp"}
+    {
+        "id",
+        "message_id",
+        "session_id",
+        "thread_id",
+        "role",
+        "content_json",
+        "created_timestamp",
+        "timestamp",
+    }
     | {"metadata_json"}
 )
 _LEFT_OUT = """FROM thread_messages AS t WHERE NOT EXISTS
@@ -43,7 +53,9 @@ _LEFT_OUT = """FROM thread_messages AS t WHERE NOT EXISTS
 
 
 class _Beginning(msgspec.Struct):
-    """Where a session begins: its first row and its earliest time; how many rows lie before that, and their latest."""
+    """Where a session begins: its first row and its earliest time; how many rows lie before that,
+    and their latest.
+    """
 
     first: int
     began: int
@@ -68,7 +80,9 @@ class GooseDatabase:
         self._tables.close()
 
     def sessions(self) -> Iterator[GooseSession]:
-        """Those of the table, parents first; those whose row is gone; those that lie in thread tables alone."""
+        """Those of the table, parents first; those whose row is gone; those that lie in thread
+        tables alone.
+        """
         found: dict[str, tuple[int, Any]] = {}
         for number, columns in self._tables.whole_rows("sessions"):
             found.setdefault(named(columns.get("id")), (number, columns.get("parent_session_id")))
@@ -96,8 +110,14 @@ class GooseDatabase:
         """Message ids that the session has more than once; None when that can't be asked."""
         if session.source == "thread" or self._by_session is not None:
             return None
-        query = "SELECT message_id FROM messages WHERE session_id = ? GROUP BY message_id HAVING count(*) > 1"
-        return {named(name) for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))}
+        query = (
+            "SELECT message_id FROM messages WHERE session_id = ? GROUP BY message_id HAVING "
+            "count(*) > 1"
+        )
+        return {
+            named(name)
+            for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))
+        }
 
     def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]:
         """The model calls that were paid for in a session."""
@@ -113,10 +133,12 @@ class GooseDatabase:
         )
 
     def rewritten(self, session: GooseSession) -> str:
-        """What shows that a session's rows were all deleted and written anew; empty when nothing does.
+        """What shows that a session's rows were all deleted and written anew; empty when nothing
+        does.
 
-        Row ids only grow. A session that began before rows of others with smaller ids has been written again, and ids
-        below its own are missing. One that was imported began, by its own row, when it was.
+        Row ids only grow. A session that began before rows of others with smaller ids has been
+        written again, and ids below its own are missing. One that was imported began, by its own
+        row, when it was.
         """
         if session.source != "database" or self._by_session is not None:
             return ""
@@ -130,7 +152,10 @@ class GooseDatabase:
         if found.before == 0 or missing < 1 or found.latest <= since:
             return ""
         younger = found.latest - since
-        return f"Its first row is {found.first}, behind rows that are {younger} s younger, and {missing} ids are gone."
+        return (
+            f"Its first row is {found.first}, behind rows that are {younger} s younger, and "
+            f"{missing} ids are gone."
+        )
 
     def _all_beginnings(self) -> dict[str, "_Beginning"]:
         """Where each session begins, in one pass over the table."""
@@ -147,7 +172,11 @@ class GooseDatabase:
     def _session(self, columns: dict[str, Any]) -> GooseSession:
         name = named(columns.get("id"))
         self._keys[name] = columns.get("id")
-        broken = [key for key in _JSON_COLUMNS if columns.get(key) is not None and not _is_json(columns[key])]
+        broken = [
+            key
+            for key in _JSON_COLUMNS
+            if columns.get(key) is not None and not _is_json(columns[key])
+        ]
         parent = columns.get("parent_session_id")
         return GooseSession(
             id=name,
@@ -166,7 +195,9 @@ class GooseDatabase:
             return None  # what is wrong is told by those who read the rows
 
     def _has_odd_keys(self) -> bool:
-        """Whether some row says with other than text whose it is: then indexes and queries do not tell all of them."""
+        """Whether some row says with other than text whose it is: then indexes and queries do not
+        tell all of them.
+        """
         if "session_id" not in self._tables.columns("messages"):
             return False
         try:
@@ -178,40 +209,60 @@ class GooseDatabase:
     def _session_keys(self) -> list[Any]:
         if self._by_session is not None:
             return sorted(self._by_session, key=named)
-        return [key for (key,) in self._tables.ask("SELECT DISTINCT session_id FROM messages ORDER BY 1", ())]
+        return [
+            key
+            for (key,) in self._tables.ask(
+                "SELECT DISTINCT session_id FROM messages ORDER BY 1", ()
+            )
+        ]
 
     def _threads(self) -> Iterator[GooseSession]:
-        if not {"thread_id", "message_id", "content_json"} <= set(self._tables.columns("thread_messages")):
+        if not {"thread_id", "message_id", "content_json"} <= set(
+            self._tables.columns("thread_messages")
+        ):
             return
-        names = {named(columns.get("id")): columns for _, columns in self._tables.whole_rows("threads")}
+        names = {
+            named(columns.get("id")): columns for _, columns in self._tables.whole_rows("threads")
+        }
         for (key,) in self._tables.ask(f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1", ()):
             name = named(key)
             self._keys[name] = key
-            yield GooseSession(THREAD + name, "thread", f"thread_messages of {name}", names.get(name, {}))
+            yield GooseSession(
+                THREAD + name, "thread", f"thread_messages of {name}", names.get(name, {})
+            )
 
     def _thread_ids(self, name: str) -> Iterator[int]:
-        query = f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY t.created_timestamp, t.rowid"
+        query = (
+            f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY t.created_timestamp, t.rowid"
+        )
         for (number,) in self._tables.ask(query, (self._keys.get(name, name),)):
             yield number
 
     def _row_ids(self, key: Any) -> Iterator[int]:
         if self._by_session is None:
-            query = "SELECT rowid FROM messages WHERE session_id = ? ORDER BY created_timestamp, rowid"
+            query = (
+                "SELECT rowid FROM messages WHERE session_id = ? ORDER BY created_timestamp, rowid"
+            )
             try:
                 yield from (number for (number,) in self._tables.connection.execute(query, (key,)))
                 return
             except TROUBLE as error:
                 self._tables.note_problem(None, "messages", str(error))
                 self._by_session = self._salvaged()
-                return  # what has been told must not be told again; the next look sees all that is left
+                # what has been told must not be told again; the next look sees all that is left
+                return
         yield from (number for _, number in self._by_session.get(key, ()))
 
     def _salvaged(self) -> dict[Any, list[tuple[Any, int]]]:
-        """The ids of all rows that can be found without an index, by session, each list in reading order."""
+        """The ids of all rows that can be found without an index, by session, each list in reading
+        order.
+        """
         found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
         if "session_id" not in self._tables.columns("messages"):
             return {}
-        for number, key, created in self._tables.scan("messages", ("session_id", "created_timestamp")):
+        for number, key, created in self._tables.scan(
+            "messages", ("session_id", "created_timestamp")
+        ):
             when = seconds_of(created)[0]
             before = found[key][-1][0] if found[key] else 0
             found[key].append((before if when is None else when, number))
@@ -221,14 +272,20 @@ class GooseDatabase:
 
     def _row(self, table: str, number: int) -> GooseRow:
         place = f"{table} row {number}"
-        columns = self._tables.row(table, number, large=("content_json", "metadata_json"), limit=LINE_MAX)
+        columns = self._tables.row(
+            table, number, large=("content_json", "metadata_json"), limit=LINE_MAX
+        )
         if isinstance(columns, str):
             return GooseRow(number, place, None, "user", None, None, None, problem=columns)
         created, odd = seconds_of(columns.get("created_timestamp"))
         content, content_problem, problem = _content(columns["content_json"])
         metadata, metadata_problem, raw_metadata = self._metadata(table, number, columns)
         message_id, stored = columns.get("message_id"), columns.get("timestamp")
-        rest = {name: value for name, value in columns.items() if name not in _MESSAGE_COLUMNS and value is not None}
+        rest = {
+            name: value
+            for name, value in columns.items()
+            if name not in _MESSAGE_COLUMNS and value is not None
+        }
         return GooseRow(
             number=number,
             place=place,
@@ -246,18 +303,25 @@ class GooseDatabase:
             rest={name: _plain(value) for name, value in rest.items()},
         )
 
-    def _metadata(self, table: str, number: int, columns: dict[str, Any]) -> tuple[dict[str, Any] | None, str, bytes]:
+    def _metadata(
+        self, table: str, number: int, columns: dict[str, Any]
+    ) -> tuple[dict[str, Any] | None, str, bytes]:
         found = columns.get("metadata_json")
         if isinstance(found, str):  # a sentence: it is too large
             return None, found, b""
         if found is None or (table == "thread_messages" and found == b"{}"):
-            return None, MISSING if table == "messages" and self._is_due(number, columns) else "", b""
+            return (
+                None,
+                MISSING if table == "messages" and self._is_due(number, columns) else "",
+                b"",
+            )
         metadata, problem = metadata_of(_bytes(found))
         return metadata, problem, _bytes(found) if problem else b""
 
     def _is_due(self, number: int, columns: dict[str, Any]) -> bool:
-        """Whether a row of `messages` must have metadata. Those of the first releases never had any: they stand before
-        all that do, and have no id or the one that goose gave them when it moved them to a later schema.
+        """Whether a row of `messages` must have metadata. Those of the first releases never had
+        any: they stand before all that do, and have no id or the one that goose gave them when it
+        moved them to a later schema.
         """
         filled = f"msg_{named(columns.get('session_id'))}_{number}"
         after = isinstance(self._since, int) and number > self._since
@@ -273,7 +337,9 @@ def _content(found: Any) -> tuple[list[Any] | None, str, str]:
 
 
 def _parents_first(found: dict[str, tuple[int, Any]]) -> Iterator[int]:
-    """Row ids of sessions, given with their parents by name: the parents before those that follow from them."""
+    """Row ids of sessions, given with their parents by name: the parents before those that follow
+    from them.
+    """
     told: set[str] = set()
     for name in found:
         line = {name: None}
@@ -312,7 +378,11 @@ def looks_like_goose(path: Path) -> bool:
         guarded = Guarded(path)
         try:
             query = "SELECT name FROM pragma_table_info('messages')"
-            columns = {name for (name,) in guarded.connection.execute(query)} if "messages" in guarded.tables else set()
+            columns = (
+                {name for (name,) in guarded.connection.execute(query)}
+                if "messages" in guarded.tables
+                else set()
+            )
             return {"session_id", "content_json", "created_timestamp"} <= columns
         finally:
             guarded.connection.close()

@@ -1,7 +1,9 @@
-"""goose's sessions in files of their own: the JSON lines of its first releases, and the JSON that it exports.
+"""goose's sessions in files of their own: the JSON lines of its first releases, and the JSON that
+it exports.
 
-A file of lines has a header and then one message a line, without metadata. An export is one object with the messages in
-`conversation`; of one that is cut or broken, the messages that are whole are found by their brackets.
+A file of lines has a header and then one message a line, without metadata. An export is one object
+with the messages in `conversation`; of one that is cut or broken, the messages that are whole are
+found by their brackets.
 """
 
 import re
@@ -11,19 +13,30 @@ from typing import Any
 
 import msgspec
 
-from holdfast.importers.goose.records import MISSING, GooseRow, GooseSession, Paid, flagged, seconds_of
+from holdfast.importers.goose.records import (
+    MISSING,
+    GooseRow,
+    GooseSession,
+    Paid,
+    flagged,
+    seconds_of,
+)
 from holdfast.importers.jsonl import LINE_MAX, RawLine, lines, parsed, parsed_line
 from holdfast.importers.reader import UnreadableRecord
 
 EXPORT_MAX = 256 << 20
 _MESSAGE_KEYS = frozenset({"id", "role", "created", "content", "metadata"})
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
-"""A string that is not closed is one token, to the end: looking for its end from each quote in it is quadratic."""
+"""A string that is not closed is one token, to the end: looking for its end from each quote in it
+is quadratic.
+"""
 _LIST = re.compile(rb'"conversation"\s*:\s*\[')
 
 
 class GooseFile:
-    """What both kinds of files have in common: one session, no ledger, nothing that was rewritten."""
+    """What both kinds of files have in common: one session, no ledger, nothing that was
+    rewritten.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -54,7 +67,9 @@ class GooseLegacy(GooseFile):
         elif not problem and not isinstance(header, dict):
             problem = "its header is not an object"
         columns = header if isinstance(header, dict) else {}
-        yield GooseSession(Path(self.name).stem, "legacy", f"{self.name} line 1", columns, problem=problem)
+        yield GooseSession(
+            Path(self.name).stem, "legacy", f"{self.name} line 1", columns, problem=problem
+        )
 
     def rows(self, session: GooseSession) -> Iterator[GooseRow]:
         for line in lines(self.path):
@@ -94,7 +109,12 @@ class GooseExport(GooseFile):
             place = f"{self.name} conversation[{number - 1}]"
             said, problem = parsed(raw) if isinstance(raw, bytes) else (raw, "")
             if problem or not isinstance(said, dict):
-                yield _broken(number, place, problem, raw if isinstance(raw, bytes) else msgspec.json.encode(raw))
+                yield _broken(
+                    number,
+                    place,
+                    problem,
+                    raw if isinstance(raw, bytes) else msgspec.json.encode(raw),
+                )
             else:
                 yield row_of(said, number, place, needs_metadata=True)
 
@@ -159,8 +179,8 @@ def is_export(said: Any) -> bool:
 
 
 def _taken_apart(path: Path) -> tuple[dict[str, Any], list[Any], str]:
-    """An export's columns, its messages (as bytes where the whole was not parsed), and what is wrong with it. A large
-    one is not parsed as a whole: its messages are, one by one.
+    """An export's columns, its messages (as bytes where the whole was not parsed), and what is
+    wrong with it. A large one is not parsed as a whole: its messages are, one by one.
     """
     size = path.stat().st_size
     if size > EXPORT_MAX:
@@ -168,7 +188,11 @@ def _taken_apart(path: Path) -> tuple[dict[str, Any], list[Any], str]:
     raw = path.read_bytes()
     said, problem = parsed(raw) if size <= LINE_MAX else (None, "")
     if not problem and isinstance(said, dict) and isinstance(said.get("conversation"), list):
-        return {key: value for key, value in said.items() if key != "conversation"}, said["conversation"], ""
+        return (
+            {key: value for key, value in said.items() if key != "conversation"},
+            said["conversation"],
+            "",
+        )
     start = _LIST.search(raw)
     if start is None:
         return {}, [], problem or "it has no `conversation`"
@@ -185,8 +209,8 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _elements(raw: bytes, start: int) -> tuple[list[bytes], int]:
-    """The objects of a list that begins at `start`, by their brackets, the last one as far as it goes; and where the
-    list ends.
+    """The objects of a list that begins at `start`, by their brackets, the last one as far as it
+    goes; and where the list ends.
     """
     found: list[bytes] = []
     depth, begun = 0, start

@@ -1,6 +1,7 @@
 """goose's stores: `sessions.db`, the JSON lines of its first releases, and what it exports.
 
-All three are one kind to whoever reads them. A store is copied, opened in the copy, and told session by session.
+All three are one kind to whoever reads them. A store is copied, opened in the copy, and told
+session by session.
 """
 
 import os
@@ -14,7 +15,13 @@ from holdfast.importers.damaged_rows import TROUBLE
 from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
 from holdfast.importers.goose.convert import GooseMessages, foreign_session, lines_of
 from holdfast.importers.goose.database import GooseDatabase, looks_like_goose
-from holdfast.importers.goose.files import GooseExport, GooseLegacy, is_export, is_header, is_message
+from holdfast.importers.goose.files import (
+    GooseExport,
+    GooseLegacy,
+    is_export,
+    is_header,
+    is_message,
+)
 from holdfast.importers.goose.records import GooseRow, GooseSession, Paid
 from holdfast.importers.jsonl import first_values, parsed
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
@@ -54,7 +61,9 @@ def recognises(path: Path) -> bool:
 
 
 class GooseReader:
-    """A store of goose. `live`: some process has it open, and what is last in it may be under way."""
+    """A store of goose. `live`: some process has it open, and what is last in it may be
+    under way.
+    """
 
     kind = "goose"
 
@@ -79,7 +88,9 @@ class GooseReader:
         """Its sessions; lines are read from the copy whenever they are gone through."""
         for found in self.book.sessions():
             if session is None or found.id == session:
-                yield foreign_session(found, GooseMessages(lambda found=found: self._lines(found)), self._facts(found))
+                yield foreign_session(
+                    found, GooseMessages(lambda found=found: self._lines(found)), self._facts(found)
+                )
 
     def unreadable(self) -> list[UnreadableRecord]:
         return [*self.book.problems, *self._unread.values()]
@@ -107,7 +118,11 @@ class GooseReader:
         paid = self.book.usage_rows(session)
         if not paid:
             return {}
-        spent = {"calls": len(paid), "input": sum(p.input for p in paid), "output": sum(p.output for p in paid)}
+        spent = {
+            "calls": len(paid),
+            "input": sum(p.input for p in paid),
+            "output": sum(p.output for p in paid),
+        }
         return {"usage_ledger": spent}
 
 
@@ -118,7 +133,9 @@ def _opened(path: Path, name: str) -> GooseStore:
 
 
 def _is_database(path: Path) -> bool:
-    """The tables are looked for in the first pages of the file and of its log, and asked for if they are not there."""
+    """The tables are looked for in the first pages of the file and of its log, and asked for if
+    they are not there.
+    """
     log = f"{path}-wal"
     if not is_sqlite(path):
         return False

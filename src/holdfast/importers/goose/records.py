@@ -1,7 +1,7 @@
 """What goose keeps, as it was found: sessions, messages, and the ledger of paid model calls.
 
-A message's content and metadata are JSON in a column or a line. What can't be taken apart is kept as bytes, with a
-sentence that says why; the record itself is never dropped.
+A message's content and metadata are JSON in a column or a line. What can't be taken apart is kept
+as bytes, with a sentence that says why; the record itself is never dropped.
 """
 
 import calendar
@@ -25,10 +25,11 @@ _WHEN = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 
 
 class GooseRow(msgspec.Struct, frozen=True):
-    """A message. `number` is its row id, its line or its place in the list; `created` is in seconds unless somebody
-    wrote milliseconds. `content` is None when it could not be taken apart: `content_problem` says why it is not JSON,
-    `problem` why nothing of the record can be used; `raw` has the bytes, if there are any. `metadata` is None where
-    there is none, or with `metadata_problem` where it is not an object with both flags. `rest` is all else.
+    """A message. `number` is its row id, its line or its place in the list; `created` is in seconds
+    unless somebody wrote milliseconds. `content` is None when it could not be taken apart:
+    `content_problem` says why it is not JSON, `problem` why nothing of the record can be used;
+    `raw` has the bytes, if there are any. `metadata` is None where there is none, or with
+    `metadata_problem` where it is not an object with both flags. `rest` is all else.
     """
 
     number: int
@@ -48,8 +49,8 @@ class GooseRow(msgspec.Struct, frozen=True):
 
 
 class GooseSession(msgspec.Struct, frozen=True):
-    """A session as its store tells it; `columns` are those of its row, its header or its export, as found. `problem`
-    says what of them can't be used.
+    """A session as its store tells it; `columns` are those of its row, its header or its export, as
+    found. `problem` says what of them can't be used.
     """
 
     id: str
@@ -70,14 +71,18 @@ class Paid(msgspec.Struct, frozen=True):
 
 
 def shown_to(row: GooseRow, flag: str) -> bool:
-    """Whether a flag of a row allows it to be shown. A row whose flags are lost is for readers only."""
+    """Whether a flag of a row allows it to be shown. A row whose flags are lost is for readers
+    only.
+    """
     if row.metadata_problem:
         return flag == "userVisible"
     return row.metadata is None or row.metadata.get(flag) is not False
 
 
 def content_of(raw: bytes) -> tuple[list[Any] | None, str, str]:
-    """Content that was stored as JSON: the blocks, why it is not JSON, why it can't be used at all."""
+    """Content that was stored as JSON: the blocks, why it is not JSON, why it can't be
+    used at all.
+    """
     try:
         quickly = _decode(raw)
         if type(quickly) is list and raw.count(b"[") + raw.count(b"{") < _SHALLOW:
@@ -149,7 +154,9 @@ def text_of(raw: bytes) -> str:
 
 
 def _is_strict(raw: bytes) -> bool:
-    """Halves of surrogate pairs are let through by `parsed`, and by nothing that is written in Rust."""
+    """Halves of surrogate pairs are let through by `parsed`, and by nothing that is written in
+    Rust.
+    """
     try:
         _decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -158,5 +165,11 @@ def _is_strict(raw: bytes) -> bool:
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "a truth value",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")

@@ -1,4 +1,6 @@
-"""Tables of a SQLite file that may be damaged: what can be read of them, row by row, and what can't."""
+"""Tables of a SQLite file that may be damaged: what can be read of them, row by row, and what
+can't.
+"""
 
 import os
 from collections.abc import Iterator
@@ -34,17 +36,29 @@ class Tables:
         if lost:
             self.note_problem(None, path.name, f"the last {lost} bytes of the file are not there")
         if damage:
-            self.note_problem(None, path.name, f"the file is damaged: {damage[0].splitlines()[-1][:200]}")
+            self.note_problem(
+                None, path.name, f"the file is damaged: {damage[0].splitlines()[-1][:200]}"
+            )
 
     def close(self) -> None:
         self.connection.close()
 
     def _checked(self, name: str) -> list[str]:
-        """What SQLite's own check finds. It can't be done where, say, a column computes what is too large."""
+        """What SQLite's own check finds. It can't be done where, say, a column computes what is too
+        large.
+        """
         try:
-            return [str(line) for (line,) in self.connection.execute("PRAGMA integrity_check(3)") if line != "ok"]
+            return [
+                str(line)
+                for (line,) in self.connection.execute("PRAGMA integrity_check(3)")
+                if line != "ok"
+            ]
         except TROUBLE as error:
-            self.note_problem(None, name, f"SQLite can't check it ({error}), so its rows were looked for one by one")
+            self.note_problem(
+                None,
+                name,
+                f"SQLite can't check it ({error}), so its rows were looked for one by one",
+            )
             return []
 
     def note_problem(self, session: str | None, place: str, problem: str) -> None:
@@ -53,7 +67,9 @@ class Tables:
             self.problems.append(unread)
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of a table; none when it isn't there, or is a view or whatever else is no table."""
+        """The columns of a table; none when it isn't there, or is a view or whatever else is no
+        table.
+        """
         if table.lower() not in self._guarded.tables:
             return ()
         if table not in self._columns:
@@ -67,16 +83,22 @@ class Tables:
             return self.connection.execute(query, given).fetchall()
         except TROUBLE as error:
             if "no such" not in str(error):
-                self.note_problem(None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error))
+                self.note_problem(
+                    None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error)
+                )
             return []
 
     def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Row ids with some columns, by no index, in the order of the ids but for some of a damaged page. None stands
-        for a column that is not there, and for a value that can't be read.
+        """Row ids with some columns, by no index, in the order of the ids but for some of a damaged
+        page. None stands for a column that is not there, and for a value that can't be read.
         """
         here = self.columns(table)
         wanted = [quoted(name) if name in here else "NULL" for name in columns]
-        for row in Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows() if here else ():
+        for row in (
+            Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows()
+            if here
+            else ()
+        ):
             yield tuple(None if isinstance(value, Lost) else value for value in row)
 
     def _note_gap(self, table: str, gap: Gap) -> None:
@@ -91,9 +113,12 @@ class Tables:
             else:
                 yield number, columns
 
-    def row(self, table: str, number: int, *, large: tuple[str, ...], limit: int) -> dict[str, Any] | str:
-        """A row by its columns' names, or a sentence why not. The `large` ones come as bytes, or as a sentence when
-        they are more than `limit` or can't be read; all others come as they are, a text that is not UTF-8 as bytes.
+    def row(
+        self, table: str, number: int, *, large: tuple[str, ...], limit: int
+    ) -> dict[str, Any] | str:
+        """A row by its columns' names, or a sentence why not. The `large` ones come as bytes, or as
+        a sentence when they are more than `limit` or can't be read; all others come as they are, a
+        text that is not UTF-8 as bytes.
         """
         names = self.columns(table)
         wanted = [_bounded(name, limit) if name in large else _small(name) for name in names]
@@ -109,8 +134,9 @@ class Tables:
 
 
 def _made_whole(path: Path) -> int:
-    """How much is missing at the end of a file, by its own header. The copy is filled up with nothing: SQLite reads no
-    page of a file that is too short, and only those that are gone of one that is not.
+    """How much is missing at the end of a file, by its own header. The copy is filled up with
+    nothing: SQLite reads no page of a file that is too short, and only those that are gone of one
+    that is not.
     """
     with open(path, "r+b") as file:
         head = file.read(32)
@@ -125,11 +151,16 @@ def _made_whole(path: Path) -> int:
 
 def _small(name: str) -> str:
     """The column, unless somebody put into it what belongs into no memory."""
-    return f"CASE WHEN coalesce(octet_length({quoted(name)}), 0) <= {SMALL_MAX} THEN {quoted(name)} END"
+    return (
+        f"CASE WHEN coalesce(octet_length({quoted(name)}), 0) <= {SMALL_MAX} THEN "
+        f"{quoted(name)} END"
+    )
 
 
 def _bounded(name: str, limit: int) -> str:
-    """The column as bytes; as a sentence, which is text, when it is too large; a number stays one."""
+    """The column as bytes; as a sentence, which is text, when it is too large; a number
+    stays one.
+    """
     column = quoted(name)
     return (
         f"CASE WHEN octet_length({column}) > {limit} "

@@ -1,9 +1,10 @@
 """Which rows are copies that a compaction made.
 
-Hermes compacts by writing the protected head, a summary and the protected tail as new rows, in one batch: into the same
-session, whose old rows are archived, or into a child. So a message that was said once is stored again, with its own
-time (a user's row) or with the batch's (all others, microseconds apart). Folding finds each summary's batch and matches
-its rows, in order, with the rows they are copies of: the head from the front, the tail from the end.
+Hermes compacts by writing the protected head, a summary and the protected tail as new rows, in one
+batch: into the same session, whose old rows are archived, or into a child. So a message that was
+said once is stored again, with its own time (a user's row) or with the batch's (all others,
+microseconds apart). Folding finds each summary's batch and matches its rows, in order, with the
+rows they are copies of: the head from the front, the tail from the end.
 """
 
 from bisect import bisect_left
@@ -11,7 +12,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.importers.hermes.records import HermesRow, call_ids, calls, is_summary, is_taken_back, words
+from holdfast.importers.hermes.records import (
+    HermesRow,
+    call_ids,
+    calls,
+    is_summary,
+    is_taken_back,
+    words,
+)
 
 BATCH_S = 0.005
 """Rows of one batch are microseconds apart; a batch has some hundred rows at most."""
@@ -19,8 +27,8 @@ Key = tuple[str, ...]
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """A compaction: its summary's row, and the names of the messages that stay beside it, in order: `heads` of them
-    stand before it.
+    """A compaction: its summary's row, and the names of the messages that stay beside it, in order:
+    `heads` of them stand before it.
     """
 
     summary: int
@@ -29,14 +37,18 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """A session's rows, folded. `copy_of` names the original of each copy; `kept` is all that was not taken back."""
+    """A session's rows, folded. `copy_of` names the original of each copy; `kept` is all that was
+    not taken back.
+    """
 
     kept: list[HermesRow]
     copy_of: dict[int, str]
     generations: dict[int, Generation]
 
     def context(self) -> list[tuple[HermesRow, str]]:
-        """What a compaction of this session can copy: its live rows, each with the name of the message it is."""
+        """What a compaction of this session can copy: its live rows, each with the name of the
+        message it is.
+        """
         live = (row for row in self.kept if row.active and not is_summary(row))
         return [(row, self.copy_of.get(row.id, row.name)) for row in live]
 
@@ -53,7 +65,9 @@ def loose_key(row: HermesRow) -> Key | None:
 
 
 def fold(rows: Sequence[HermesRow], before: Sequence[tuple[HermesRow, str]] = ()) -> Folded:
-    """Folds a session's rows; `before` is what its parent's context held, when a compaction of that made it."""
+    """Folds a session's rows; `before` is what its parent's context held, when a compaction of that
+    made it.
+    """
     kept = [row for row in rows if not is_taken_back(row)]
     copy_of: dict[int, str] = {}
     generations: dict[int, Generation] = {}
@@ -69,11 +83,18 @@ def fold(rows: Sequence[HermesRow], before: Sequence[tuple[HermesRow, str]] = ()
         last = _tail(kept, summary, originals)
         copies = originals.match(kept[first:summary], kept[summary + 1 : last])
         copy_of |= copies
-        batch = [*kept[first:summary], *(row for row in kept[summary + 1 : last] if row.id in copies)]
+        batch = [
+            *kept[first:summary],
+            *(row for row in kept[summary + 1 : last] if row.id in copies),
+        ]
         keeps = tuple(dict.fromkeys(copies.get(row.id, row.name) for row in batch))
         heads = len({copies.get(row.id, row.name) for row in kept[first:summary]})
         generations[kept[summary].id] = Generation(kept[summary].id, keeps, heads)
-        originals.add((row, row.name) for row in kept[first:last] if row.id not in copies and not is_summary(row))
+        originals.add(
+            (row, row.name)
+            for row in kept[first:last]
+            if row.id not in copies and not is_summary(row)
+        )
         done = last
     return Folded(kept, copy_of, generations)
 
@@ -85,9 +106,17 @@ def _first_places(kept: list[HermesRow]) -> dict[tuple[float, Key], int]:
     return found
 
 
-def _head(kept: list[HermesRow], summary: int, done: int, seen: dict[tuple[float, Key], int], *, is_child: bool) -> int:
-    """Where the batch of a summary begins. A batch is live, or archived, as a whole. A compaction archives all that is
-    live, so live rows before a live summary are of its batch; and a child begins with its batch.
+def _head(
+    kept: list[HermesRow],
+    summary: int,
+    done: int,
+    seen: dict[tuple[float, Key], int],
+    *,
+    is_child: bool,
+) -> int:
+    """Where the batch of a summary begins. A batch is live, or archived, as a whole. A compaction
+    archives all that is live, so live rows before a live summary are of its batch; and a child
+    begins with its batch.
     """
     whole = kept[summary]
     is_all = bool(whole.active) or (is_child and done == 0)
@@ -108,7 +137,11 @@ def _tail(kept: list[HermesRow], summary: int, originals: "Originals") -> int:
     while last < len(kept):
         row = kept[last]
         is_near = abs(row.timestamp - kept[summary].timestamp) < BATCH_S
-        if is_summary(row) or row.active != kept[summary].active or not (is_near or originals.has(row)):
+        if (
+            is_summary(row)
+            or row.active != kept[summary].active
+            or not (is_near or originals.has(row))
+        ):
             break
         last += 1
     return last
@@ -137,7 +170,9 @@ class Originals:
         return any(self._times[place] == row.timestamp for place in self._places.get(key(row), ()))
 
     def match(self, head: Sequence[HermesRow], tail: Sequence[HermesRow]) -> dict[int, str]:
-        """Copies with the names of their originals: the head from the front, the tail from the end."""
+        """Copies with the names of their originals: the head from the front, the tail
+        from the end.
+        """
         found: dict[int, str] = {}
         low = 0
         for row in head:
@@ -154,8 +189,8 @@ class Originals:
         return found | self._again([row for row in tail if row.id not in found])
 
     def _again(self, rows: Sequence[HermesRow]) -> dict[int, str]:
-        """Copies of what the batch has already: a user's row with its words and its very time, and the rows after it
-        in step.
+        """Copies of what the batch has already: a user's row with its words and its very time, and
+        the rows after it in step.
         """
         found: dict[int, str] = {}
         place = -1

@@ -1,8 +1,8 @@
 """The rows of a Hermes session as a story.
 
-Copies that a compaction made are folded into their originals and the summary says which messages it keeps; what a
-branch copied from its parent is left out, since the story begins behind it. Rows that the user took back, and rows that
-are only metadata, are told and hidden from the model.
+Copies that a compaction made are folded into their originals and the summary says which messages it
+keeps; what a branch copied from its parent is left out, since the story begins behind it. Rows that
+the user took back, and rows that are only metadata, are told and hidden from the model.
 """
 
 import math
@@ -12,20 +12,34 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import USUAL_FORMAT
-from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Lineage, Summary
+from holdfast.importers.foreign_session import (
+    HIDDEN,
+    ForeignMessage,
+    ForeignSession,
+    Lineage,
+    Summary,
+)
 from holdfast.importers.hermes.compaction_copies import Folded, fold, key
 from holdfast.importers.hermes.records import HermesRow, HermesSession, calls, is_taken_back, parts
 
 Context = Sequence[tuple[HermesRow, str]]
 """Live rows of a parent, each with the name of the message it is."""
 FOLDED, WAS = "folded_into", "was"
-"""Labels of a row that a healer folded into another: it says nothing that the other does not. A copy that a compaction
-made also has the flags it had, for its summary's sake.
+"""Labels of a row that a healer folded into another: it says nothing that the other does not. A
+copy that a compaction made also has the flags it had, for its summary's sake.
 """
 _OWN_KEYS = ("call_id", "response_item_id")
 """What Hermes notes in a call, and takes off before it sends it."""
 _ROLES = ("user", "assistant", "tool", "system")
-_OWN_COLUMNS = {"id", "title", "system_prompt", "started_at", "ended_at", "end_reason", "session_key"}
+_OWN_COLUMNS = {
+    "id",
+    "title",
+    "system_prompt",
+    "started_at",
+    "ended_at",
+    "end_reason",
+    "session_key",
+}
 
 
 class HermesMessages:
@@ -65,12 +79,20 @@ def foreign_session(
         parent=parent,
         lineage=lineage,
         parent_origin=parent_origin,
-        facts={name: _plain(value) for name, value in facts.items() if value is not None and name not in _OWN_COLUMNS},
+        facts={
+            name: _plain(value)
+            for name, value in facts.items()
+            if value is not None and name not in _OWN_COLUMNS
+        },
     )
 
 
-def lines_of(rows: Sequence[HermesRow], before: Context, model: str | None) -> Iterator[ForeignMessage | Summary]:
-    """The lines of a session's rows; `before` is the parent's context when they begin with a compaction of it."""
+def lines_of(
+    rows: Sequence[HermesRow], before: Context, model: str | None
+) -> Iterator[ForeignMessage | Summary]:
+    """The lines of a session's rows; `before` is the parent's context when they begin with a
+    compaction of it.
+    """
     rows = [_as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels]
     folded = fold(rows, before)
     for row in rows:
@@ -85,7 +107,9 @@ def context_of(rows: Sequence[HermesRow], before: Context) -> Context:
 
 
 def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
-    """What a branch of a session can copy. All that was compacted is shared as soon as the summary is."""
+    """What a branch of a session can copy. All that was compacted is shared as soon as the summary
+    is.
+    """
     folded = fold(rows, before)
     names: dict[int, str] = {}
     waiting: list[int] = []
@@ -111,7 +135,11 @@ def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]
     for row in rows:
         if is_taken_back(row):
             break
-        while place < len(before) and is_taken_back(before[place][0]) and key(before[place][0]) != key(row):
+        while (
+            place < len(before)
+            and is_taken_back(before[place][0])
+            and key(before[place][0]) != key(row)
+        ):
             place += 1
         if place == len(before) or key(before[place][0]) != key(row):
             break
@@ -134,13 +162,17 @@ def line(row: HermesRow, model: str | None) -> ForeignMessage:
 
 
 def payload(row: HermesRow) -> dict[str, Any]:
-    """The row as a message; columns that a provider does not know are under `_hermes`, by their own names."""
+    """The row as a message; columns that a provider does not know are under `_hermes`, by their own
+    names.
+    """
     known = row.role in _ROLES
     said: dict[str, Any] = {"role": row.role if known else "system", "content": _content(row)}
     kept: dict[str, Any] = {} if known else {"role": row.role}
     asked = calls(row)
     if asked:
-        said["tool_calls"] = [{key: call[key] for key in call if key not in _OWN_KEYS} for call in asked]
+        said["tool_calls"] = [
+            {key: call[key] for key in call if key not in _OWN_KEYS} for call in asked
+        ]
     if asked is None or said.get("tool_calls", asked) != asked:
         kept["tool_calls"] = row.tool_calls
     if row.tool_call_id is not None:
@@ -167,7 +199,9 @@ def _content(row: HermesRow) -> Any:
         found = parts(row)
     except ValueError:
         return row.content
-    if found is None or not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in found):
+    if found is None or not all(
+        isinstance(part, dict) and isinstance(part.get("type"), str) for part in found
+    ):
         return row.content
     return found
 

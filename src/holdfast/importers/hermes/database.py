@@ -1,7 +1,7 @@
 """Hermes' `state.db`: its records, from a private copy.
 
-What concerns the whole store (its sessions without their texts, routes, the delivery ledger, locks, and which rows are
-whose) is held in memory; the rows of a session are read when they are asked for.
+What concerns the whole store (its sessions without their texts, routes, the delivery ledger, locks,
+and which rows are whose) is held in memory; the rows of a session are read when they are asked for.
 """
 
 import math
@@ -32,7 +32,10 @@ KNOWN_KEY = "holdfast.beyond-recovery"
 ROW_COLUMNS = {
     "id": "id",
     "session_id": "session",
-    **{name: name for name in ("role", "content", "timestamp", "tool_call_id", "tool_calls", "tool_name")},
+    **{
+        name: name
+        for name in ("role", "content", "timestamp", "tool_call_id", "tool_calls", "tool_name")
+    },
     **{name: name for name in ("finish_reason", "observed", "active", "compacted")},
 }
 """Columns of `messages` that a row has a field for, with the field's name."""
@@ -54,7 +57,10 @@ _FAR = 1e12
 _START = 1 << 20
 _RAW_MAX = 1 << 16
 _MARKS = (b"CREATE TABLE", b"gateway_routing", b"platform_message_id")
-_NEEDED = {"messages": {"id", "session_id", "role", "content", "timestamp"}, "sessions": {"id", "source", "started_at"}}
+_NEEDED = {
+    "messages": {"id", "session_id", "role", "content", "timestamp"},
+    "sessions": {"id", "source", "started_at"},
+}
 
 
 class HermesStore:
@@ -82,8 +88,13 @@ class HermesStore:
     def _read_all(self) -> None:
         for table, needed in _NEEDED.items():
             if not needed <= set(self.file.columns(table)):
-                problem = f"its table `{table}` lacks {', '.join(sorted(needed - set(self.file.columns(table))))}"
-                raise StoreUnavailable(where=self.path, problem=problem, remedy="Check that it is Hermes' state.db")
+                problem = (
+                    f"its table `{table}` lacks "
+                    f"{', '.join(sorted(needed - set(self.file.columns(table))))}"
+                )
+                raise StoreUnavailable(
+                    where=self.path, problem=problem, remedy="Check that it is Hermes' state.db"
+                )
         self.sessions: dict[str, HermesSession] = {}
         self._rows: dict[str, array[int]] = {}
         self._unread: dict[str, set[int]] = {}
@@ -101,7 +112,9 @@ class HermesStore:
         self.known = self._read_known()
         for session in [session for session in self._rows if session not in self.sessions]:
             self.file.note_problem(
-                session, f"sessions.id={session}", "messages name this session, and it can't be read"
+                session,
+                f"sessions.id={session}",
+                "messages name this session, and it can't be read",
             )
             self.sessions[session] = HermesSession(session, 0, "unknown", 0.0)
 
@@ -111,11 +124,15 @@ class HermesStore:
             try:
                 session = _session(rowid, columns)
             except ValueError as error:
-                self.file.note_problem(None, f"sessions.rowid={rowid}", str(error), _raw(columns.found))
+                self.file.note_problem(
+                    None, f"sessions.rowid={rowid}", str(error), _raw(columns.found)
+                )
             else:
                 self.sessions[session.id] = session
                 for problem in columns.problems:
-                    self.file.note_problem(session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found))
+                    self.file.note_problem(
+                        session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found)
+                    )
 
     def _read_index(self) -> None:
         for rowid, session, timestamp, finish in self.file.scan(
@@ -123,7 +140,9 @@ class HermesStore:
         ):
             self.last_id = max(self.last_id, rowid)
             if not isinstance(session, str | bytes):
-                self.file.note_problem(None, f"messages.id={rowid}", "it does not say which session it belongs to")
+                self.file.note_problem(
+                    None, f"messages.id={rowid}", "it does not say which session it belongs to"
+                )
                 continue
             self._rows.setdefault(named(session), array("q")).append(rowid)
             if isinstance(timestamp, float | int) and math.isfinite(timestamp):
@@ -142,16 +161,22 @@ class HermesStore:
                     raise ValueError("it names no session")
             except ValueError as error:
                 place = f"gateway_routing.rowid={rowid}"
-                self.file.note_problem(None, place, f"its entry can't be read ({error})", repr(entry).encode())
+                self.file.note_problem(
+                    None, place, f"its entry can't be read ({error})", repr(entry).encode()
+                )
             else:
                 found.append(Route(key, named))
         return found
 
     def _read_deliveries(self) -> list[HermesDelivery]:
         found = []
-        for rowid, key, text, at in self.file.scan("delivery_obligations", ("session_key", "content", "created_at")):
+        for rowid, key, text, at in self.file.scan(
+            "delivery_obligations", ("session_key", "content", "created_at")
+        ):
             try:
-                delivery = HermesDelivery(_word(key, "session_key"), _word(text, "content"), _number(at, "created_at"))
+                delivery = HermesDelivery(
+                    _word(key, "session_key"), _word(text, "content"), _number(at, "created_at")
+                )
             except ValueError as error:
                 self.file.note_problem(None, f"delivery_obligations.rowid={rowid}", str(error))
             else:
@@ -160,9 +185,13 @@ class HermesStore:
 
     def _read_locks(self) -> list[CompactionLock]:
         found = []
-        for rowid, session, expires_at in self.file.scan("compression_locks", ("session_id", "expires_at")):
+        for rowid, session, expires_at in self.file.scan(
+            "compression_locks", ("session_id", "expires_at")
+        ):
             try:
-                found.append(CompactionLock(_word(session, "session_id"), _number(expires_at, "expires_at")))
+                found.append(
+                    CompactionLock(_word(session, "session_id"), _number(expires_at, "expires_at"))
+                )
             except ValueError as error:
                 self.file.note_problem(None, f"compression_locks.rowid={rowid}", str(error))
         return found
@@ -174,7 +203,11 @@ class HermesStore:
                     ids = parsed(value)
                 except ValueError:
                     return frozenset()
-                return frozenset(item for item in ids if type(item) is int) if type(ids) is list else frozenset()
+                return (
+                    frozenset(item for item in ids if type(item) is int)
+                    if type(ids) is list
+                    else frozenset()
+                )
         return frozenset()
 
     def size(self, session: str) -> int:
@@ -182,7 +215,9 @@ class HermesStore:
         return len(self._rows.get(session, ()))
 
     def torn(self, session: str) -> tuple[tuple[int, int], ...]:
-        """Where rows of a session may be missing that could not be read: the first and the last id of each gap."""
+        """Where rows of a session may be missing that could not be read: the first and the last id
+        of each gap.
+        """
         single = ((rowid, rowid) for rowid in sorted(self._unread.get(session, ())))
         return (*single, *self.file.gaps.get("messages", ()))
 
@@ -208,7 +243,9 @@ class HermesStore:
                 before = row.timestamp
                 if columns.problems and rowid not in self._odd:
                     self._odd.add(rowid)
-                    self.file.note_problem(session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found))
+                    self.file.note_problem(
+                        session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found)
+                    )
                 yield row
 
     def has_summaries(self, session: str) -> bool:
@@ -220,7 +257,10 @@ class HermesStore:
     def _read_summarised(self) -> Container[str]:
         starts = " OR ".join("said GLOB ?" for _ in SUMMARY_STARTS)
         said = "ltrim(content, char(9, 10, 11, 12, 13, 32))"
-        query = f"SELECT DISTINCT session_id FROM (SELECT session_id, {said} AS said FROM messages) WHERE {starts}"
+        query = (
+            f"SELECT DISTINCT session_id FROM (SELECT session_id, {said} AS said FROM "
+            f"messages) WHERE {starts}"
+        )
         try:
             patterns = tuple(f"[[]{start[1:]}*" for start in SUMMARY_STARTS)
             return {named(name) for (name,) in self.file.connection.execute(query, patterns)}
@@ -247,7 +287,9 @@ class HermesStore:
 
 
 def recognises(path: Path) -> bool:
-    """Whether a file is Hermes' `state.db`: by its tables, or by their definitions when it is too damaged to open."""
+    """Whether a file is Hermes' `state.db`: by its tables, or by their definitions when it is too
+    damaged to open.
+    """
     if not path.is_file() or not is_sqlite(path):
         return False
     try:
@@ -265,7 +307,9 @@ def recognises(path: Path) -> bool:
 
 
 class _Columns:
-    """The columns of a row. What is not as it should be in one that a row can do without is in `problems`."""
+    """The columns of a row. What is not as it should be in one that a row can do without is in
+    `problems`.
+    """
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.found = found
@@ -383,4 +427,8 @@ def _marker(config: dict[str, Any], name: str) -> str | None:
 
 
 def _raw(found: dict[str, Any] | str) -> bytes:
-    return b"" if isinstance(found, str) else repr(found).encode("utf-8", "backslashreplace")[:_RAW_MAX]
+    return (
+        b""
+        if isinstance(found, str)
+        else repr(found).encode("utf-8", "backslashreplace")[:_RAW_MAX]
+    )

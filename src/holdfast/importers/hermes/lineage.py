@@ -1,4 +1,6 @@
-"""How the sessions of a Hermes store follow from one another, and which of them a chat is in now."""
+"""How the sessions of a Hermes store follow from one another, and which of them a chat is
+in now.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,7 +8,9 @@ from holdfast.importers.foreign_session import Lineage
 from holdfast.importers.hermes.records import HermesSession, Route
 
 
-def kinship(session: HermesSession, sessions: Mapping[str, HermesSession]) -> tuple[str | None, Lineage | None]:
+def kinship(
+    session: HermesSession, sessions: Mapping[str, HermesSession]
+) -> tuple[str | None, Lineage | None]:
     """The parent of a session, if it is in the store, with how it follows from it."""
     if session.branched_from in sessions and session.branched_from != session.id:
         return session.branched_from, "branch"
@@ -50,7 +54,9 @@ def in_order(sessions: Mapping[str, HermesSession]) -> Iterator[HermesSession]:
 
 
 def current(routes: Iterable[Route], sessions: Mapping[str, HermesSession]) -> dict[str, str]:
-    """The session that each key means now: the route's; without a route, the newest that has not ended."""
+    """The session that each key means now: the route's; without a route, the newest that has not
+    ended.
+    """
     found: dict[str, str] = {}
     for session in sorted(sessions.values(), key=lambda session: (session.started_at, session.id)):
         if session.key and session.ended_at is None:

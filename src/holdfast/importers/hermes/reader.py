@@ -1,4 +1,6 @@
-"""Hermes Agent's `state.db` as a shelf of stories: schema 22, and those before it that have the same tables."""
+"""Hermes Agent's `state.db` as a shelf of stories: schema 22, and those before it that have the
+same tables.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -51,8 +53,8 @@ class HermesReader:
 
 
 class HermesSessions:
-    """Tells the stories of a store whose rows come from `rows`: as they are, or healed. It remembers what the last few
-    sessions hand on to those that continue them.
+    """Tells the stories of a store whose rows come from `rows`: as they are, or healed. It
+    remembers what the last few sessions hand on to those that continue them.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class HermesSessions:
         def lines() -> Iterator[ForeignMessage | Summary]:
             if first or before or self._store.has_summaries(session.id):
                 return lines_of(self._rows(session.id)[first:], before, model)
-            return (line(row, model) for row in self._iterate(session.id) if FOLDED not in row.labels)
+            return (
+                line(row, model) for row in self._iterate(session.id) if FOLDED not in row.labels
+            )
 
         return foreign_session(
             session,
@@ -97,9 +101,13 @@ class HermesSessions:
         )
 
     def before(self, session: HermesSession) -> Context:
-        """What the session that this one continues had in its context; nothing when it continues none."""
+        """What the session that this one continues had in its context; nothing when it continues
+        none.
+        """
         line = ancestors(session, self._sessions)[:-1]
-        known = max((place for place, one in enumerate(line, 1) if one.id in self._contexts), default=0)
+        known = max(
+            (place for place, one in enumerate(line, 1) if one.id in self._contexts), default=0
+        )
         context: Context = self._contexts[line[known - 1].id] if known else ()
         for one in line[known:]:
             context = context_of(self._rows(one.id), context)
@@ -109,4 +117,6 @@ class HermesSessions:
         return context
 
     def _shared(self, session: HermesSession, parent: HermesSession) -> tuple[int, str | None]:
-        return shared(self._rows(session.id), branched_from(self._rows(parent.id), self.before(parent)))
+        return shared(
+            self._rows(session.id), branched_from(self._rows(parent.id), self.before(parent))
+        )

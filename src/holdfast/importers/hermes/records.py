@@ -1,7 +1,8 @@
 """The records of Hermes' `state.db`, typed, and what can be told from one of them alone.
 
-Only what somebody judges by has a field of its own; every other column that is not NULL is in `rest`. A healer makes
-rows too: those have a negative id, an `origin` of their own, and `labels` that say what they are.
+Only what somebody judges by has a field of its own; every other column that is not NULL is in
+`rest`. A healer makes rows too: those have a negative id, an `origin` of their own, and `labels`
+that say what they are.
 """
 
 import json
@@ -52,7 +53,9 @@ class HermesRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class HermesSession(msgspec.Struct, frozen=True):
-    """A row of `sessions`; `rest` is filled when the session is read for itself, not in the list of all."""
+    """A row of `sessions`; `rest` is filled when the session is read for itself, not in the list of
+    all.
+    """
 
     id: str
     rowid: int
@@ -98,7 +101,9 @@ class CompactionLock(msgspec.Struct, frozen=True):
 
 
 def words(row: HermesRow) -> str:
-    """What a row says, as it is compared: loading strips, so a copy need not be equal byte for byte."""
+    """What a row says, as it is compared: loading strips, so a copy need not be equal byte for
+    byte.
+    """
     return (row.content or "").strip()
 
 
@@ -107,14 +112,17 @@ def is_taken_back(row: HermesRow) -> bool:
 
 
 def is_summary(row: HermesRow) -> bool:
-    start = (row.content or "")[:1]  # asked of every row several times, and nearly always this is enough
+    # asked of every row several times, and nearly always this is enough
+    start = (row.content or "")[:1]
     if start != "[" and not start.isspace():
         return False
     return row.role in ("user", "assistant") and words(row).startswith(SUMMARY_STARTS)
 
 
 def is_unsaid(row: HermesRow) -> bool:
-    """Whether nobody said it: metadata, overheard rows, and what the program itself put in as a user's."""
+    """Whether nobody said it: metadata, overheard rows, and what the program itself put in as a
+    user's.
+    """
     if row.role not in ("user", "assistant", "tool") or row.observed:
         return True
     return row.role == "user" and words(row).startswith(UNSAID_STARTS)
@@ -168,7 +176,11 @@ def _is_deep(value: Any) -> bool:
     """Level by level, so that depth costs no stack."""
     level = [value]
     for _ in range(DEEP - 10):  # the payload around it has levels too
-        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
+        inner = (
+            item.values() if isinstance(item, dict) else item
+            for item in level
+            if isinstance(item, dict | list)
+        )
         level = [item for items in inner for item in items]
         if not level:
             return False

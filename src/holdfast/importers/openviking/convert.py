@@ -1,8 +1,10 @@
-"""From an OpenViking session's directory to its story: archives in order, then what is live, each message once by id.
+"""From an OpenViking session's directory to its story: archives in order, then what is live, each
+message once by id.
 
-What the model sees is decided as OpenViking decides it. The newest archive that has ended is the boundary: what it and
-those before it hold is not shown raw. An overview stands for it as a summary, where there is one; without one, the
-messages are kept hidden. An archive after that boundary is still being worked on, and its messages are shown.
+What the model sees is decided as OpenViking decides it. The newest archive that has ended is the
+boundary: what it and those before it hold is not shown raw. An overview stands for it as a summary,
+where there is one; without one, the messages are kept hidden. An archive after that boundary is
+still being worked on, and its messages are shown.
 """
 
 import hashlib
@@ -28,7 +30,9 @@ _ROLE = re.compile(rb'"role"\s*:\s*"(user|assistant)"')
 
 
 def state_of(archive: Archive, live: set[str]) -> State:
-    """What has become of an archive. A `copy` was prepared and never took effect: its messages are all still live."""
+    """What has become of an archive. A `copy` was prepared and never took effect: its messages are
+    all still live.
+    """
     if archive.done.there:
         return "reset" if archive.done.data.get("context_reset") is True else "done"
     if archive.failed.there:
@@ -37,24 +41,31 @@ def state_of(archive: Archive, live: set[str]) -> State:
 
 
 def phase_of(archive: Archive) -> str:
-    """How far the commit that made the archive came: `preparing`, `ready`, or nothing where it does not say."""
+    """How far the commit that made the archive came: `preparing`, `ready`, or nothing where it does
+    not say.
+    """
     status = _phase1(archive).get("status")
     return status if isinstance(status, str) else ""
 
 
 def held_by(archive: Archive) -> set[str]:
-    """The ids of the messages in an archive, or those that it was to hold when it has no file of messages."""
+    """The ids of the messages in an archive, or those that it was to hold when it has no file of
+    messages.
+    """
     if archive.records is None:
         return moved_by(archive)
     return {record.id for record in messages(archive.records)}
 
 
 def moved_by(archive: Archive) -> set[str]:
-    """The ids that this archive took out of the live file: archived and not retained. An archive that does not say so
-    has moved what it holds.
+    """The ids that this archive took out of the live file: archived and not retained. An archive
+    that does not say so has moved what it holds.
     """
     phase = _phase1(archive)
-    archived, retained = _ids(phase.get("archived_message_ids")), _ids(phase.get("retained_message_ids"))
+    archived, retained = (
+        _ids(phase.get("archived_message_ids")),
+        _ids(phase.get("retained_message_ids")),
+    )
     if phase and archived is not None and retained is not None:
         return archived - retained
     return {record.id for record in messages(archive.records)}
@@ -93,7 +104,11 @@ def _facts(folder: SessionFolder) -> dict[str, Any]:
     archives = {
         archive.name: {
             name: paper.data
-            for name, paper in (("meta", archive.meta), ("done", archive.done), ("failed", archive.failed))
+            for name, paper in (
+                ("meta", archive.meta),
+                ("done", archive.done),
+                ("failed", archive.failed),
+            )
             if paper.there
         }
         for archive in folder.archives
@@ -122,7 +137,10 @@ class _OpenVikingMessages:
         live = {record.id for record in folder.live}
         told: set[str] = set()
         states = [(archive, state_of(archive, live)) for archive in folder.archives]
-        ended = max((archive.number for archive, state in states if state in ("done", "reset", "failed")), default=0)
+        ended = max(
+            (archive.number for archive, state in states if state in ("done", "reset", "failed")),
+            default=0,
+        )
         for index, (archive, state) in enumerate(states):
             if state == "copy":
                 continue
@@ -133,15 +151,20 @@ class _OpenVikingMessages:
                 labels = {"archive": state, **(HIDDEN if is_hidden else {}), **line.labels}
                 yield msgspec.structs.replace(line, labels=labels)
             if text:
-                # All that stands behind it as well: it may have been brought over before this archive was there.
+                # All that stands behind it as well: it may have been brought over before this
+                # archive was there.
                 later = live.union(*(held_by(after) for after, _ in states[index + 1 :]))
                 keeps = tuple(sorted(later))
                 yield Summary(f"{archive.name}/summary", place, text, keeps, _ended_at(archive))
         yield from _said(folder.records, "messages.jsonl", told)
 
 
-def _said(records: tuple[MessageLine, ...] | None, place: str, told: set[str]) -> Iterator[ForeignMessage]:
-    """The lines of one file that are new. The same id with other words in the same file is a message of its own."""
+def _said(
+    records: tuple[MessageLine, ...] | None, place: str, told: set[str]
+) -> Iterator[ForeignMessage]:
+    """The lines of one file that are new. The same id with other words in the same file is a
+    message of its own.
+    """
     here: dict[str, list[MessageLine]] = {}
     for record in records or ():
         if record.problem:
@@ -149,7 +172,11 @@ def _said(records: tuple[MessageLine, ...] | None, place: str, told: set[str]) -
                 yield _kept(record, place)
             continue
         same = here.setdefault(record.id, [])
-        is_new = not any(words_of(other) == words_of(record) for other in same) if same else record.id not in told
+        is_new = (
+            not any(words_of(other) == words_of(record) for other in same)
+            if same
+            else record.id not in told
+        )
         same.append(record)
         if is_new:
             told.add(record.id)
@@ -188,7 +215,10 @@ def _kept(record: MessageLine, place: str) -> ForeignMessage:
         origin=f"{place}:{record.number}:{digest}",
         place=f"{place}:{record.number}",
         role=said,
-        payload={"role": said, "parts": [{"type": "unreadable", "raw": text, "problem": record.problem}]},
+        payload={
+            "role": said,
+            "parts": [{"type": "unreadable", "raw": text, "problem": record.problem}],
+        },
         format=FORMAT,
         labels={**HIDDEN, "unreadable": True},
     )

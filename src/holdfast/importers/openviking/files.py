@@ -1,7 +1,8 @@
 """An OpenViking session as its directory holds it: every line and every marker, nothing judged.
 
-A session is held whole, as OpenViking itself holds it: it reads and writes its files whole for each message. Lines keep
-their bytes and are taken apart when somebody asks. What can't be read keeps its bytes and says why.
+A session is held whole, as OpenViking itself holds it: it reads and writes its files whole for each
+message. Lines keep their bytes and are taken apart when somebody asks. What can't be read keeps its
+bytes and says why.
 """
 
 import os
@@ -11,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.importers.jsonl import LINE_MAX, RawLine, lines, parsed, parsed_line, read_json, written
+from holdfast.importers.jsonl import (
+    LINE_MAX,
+    RawLine,
+    lines,
+    parsed,
+    parsed_line,
+    read_json,
+    written,
+)
 
 ROOT = "messages.jsonl"
 META, DONE, FAILED = ".meta.json", ".done", ".failed.json"
@@ -21,8 +30,8 @@ _ARCHIVE = re.compile(r"archive_(\d{1,9})")
 
 
 class MessageLine(msgspec.Struct, frozen=True):
-    """A line of a `messages.jsonl`. `problem` says why it is no message; `aside`: a healer has taken it out of the file
-    and kept its bytes. `last`: nothing stands behind it in its file.
+    """A line of a `messages.jsonl`. `problem` says why it is no message; `aside`: a healer has
+    taken it out of the file and kept its bytes. `last`: nothing stands behind it in its file.
     """
 
     number: int
@@ -48,11 +57,15 @@ class MessageLine(msgspec.Struct, frozen=True):
     def parts(self) -> list[Any]:
         message = self.message()
         parts = message.get("parts")
-        return parts if isinstance(parts, list) else [{"type": "text", "text": message.get("content")}]
+        return (
+            parts if isinstance(parts, list) else [{"type": "text", "text": message.get("content")}]
+        )
 
 
 class SmallFile(msgspec.Struct, frozen=True):
-    """A small JSON file beside the messages. `data` is empty when it says nothing or can't be read."""
+    """A small JSON file beside the messages. `data` is empty when it says nothing or
+    can't be read.
+    """
 
     raw: bytes = b""
     data: dict[str, Any] = {}
@@ -86,8 +99,9 @@ class LockFile(msgspec.Struct, frozen=True):
 
 
 class SessionFolder(msgspec.Struct, frozen=True):
-    """A session's directory. `outputs` are the tool results that lie beside the messages, `others` all other files:
-    by their path in it, and by where they lie now. `asides` is what a healer took out of files, and keeps.
+    """A session's directory. `outputs` are the tool results that lie beside the messages, `others`
+    all other files: by their path in it, and by where they lie now. `asides` is what a healer took
+    out of files, and keeps.
     """
 
     id: str
@@ -161,7 +175,9 @@ def _wrong_with(message: Any) -> str:
 
 def _archives(path: Path) -> list[tuple[int, str]]:
     try:
-        names = [item.name for item in os.scandir(path / "history") if item.is_dir(follow_symlinks=False)]
+        names = [
+            item.name for item in os.scandir(path / "history") if item.is_dir(follow_symlinks=False)
+        ]
     except OSError:
         return []
     return sorted((int(match[1]), name) for name in names if (match := _ARCHIVE.fullmatch(name)))
@@ -222,7 +238,9 @@ class _FolderReading:
         except OSError:
             return b""
 
-    def rest(self, archives: set[str]) -> tuple[tuple[LockFile, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    def rest(
+        self, archives: set[str]
+    ) -> tuple[tuple[LockFile, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
         locks, outputs, others = [], [], []
         for name in self._names():
             base = os.path.basename(name)

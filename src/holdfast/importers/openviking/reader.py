@@ -7,7 +7,15 @@ from pathlib import Path
 from holdfast.importers.foreign_session import ForeignSession
 from holdfast.importers.jsonl import first_values, parsed
 from holdfast.importers.openviking.convert import foreign_session
-from holdfast.importers.openviking.files import DONE, FAILED, META, ROOT, SessionFolder, is_message, read_folder
+from holdfast.importers.openviking.files import (
+    DONE,
+    FAILED,
+    META,
+    ROOT,
+    SessionFolder,
+    is_message,
+    read_folder,
+)
 from holdfast.importers.private_copy import PrivateCopy, listed, read_start
 from holdfast.importers.reader import UnreadableRecord
 
@@ -67,7 +75,10 @@ class OpenVikingReader:
 
 
 def _troubles(folder: SessionFolder) -> Iterator[tuple[str, str, bytes]]:
-    files = [(ROOT, folder.records), *((f"history/{one.name}/{ROOT}", one.records) for one in folder.archives)]
+    files = [
+        (ROOT, folder.records),
+        *((f"history/{one.name}/{ROOT}", one.records) for one in folder.archives),
+    ]
     for name, records in files:
         for record in records or ():
             if record.problem:
@@ -75,13 +86,19 @@ def _troubles(folder: SessionFolder) -> Iterator[tuple[str, str, bytes]]:
     papers = [(META, folder.meta)]
     for one in folder.archives:
         under = f"history/{one.name}"
-        papers += [(f"{under}/{META}", one.meta), (f"{under}/{DONE}", one.done), (f"{under}/{FAILED}", one.failed)]
+        papers += [
+            (f"{under}/{META}", one.meta),
+            (f"{under}/{DONE}", one.done),
+            (f"{under}/{FAILED}", one.failed),
+        ]
     yield from ((name, paper.problem, paper.raw) for name, paper in papers if paper.problem)
     yield from ((place, problem, b"") for place, problem in folder.problems)
 
 
 def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
-    """Each session with its id: the name of its directory, or the way to it where two have the same name."""
+    """Each session with its id: the name of its directory, or the way to it where two have the same
+    name.
+    """
     found = sorted(session_folders(copy)) or [copy]
     names = [path.name if path != copy else source.resolve().name for path in found]
     return [
@@ -91,7 +108,9 @@ def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
 
 
 def session_folders(path: Path, most: int | None = None) -> Iterator[Path]:
-    """The directories of sessions at or below a path. Links are not followed; a session holds no other session."""
+    """The directories of sessions at or below a path. Links are not followed; a session holds no
+    other session.
+    """
     waiting, looked_at = [(path, 0)], 0
     while waiting and (most is None or looked_at < most):
         folder, depth = waiting.pop()
@@ -110,8 +129,9 @@ def _below(folder: Path) -> list[Path]:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a directory is a session, by what lies in it: a meta of a session, lines that are messages, or archives.
-    Where both files are there and neither can be read, what is left of them is looked at.
+    """Whether a directory is a session, by what lies in it: a meta of a session, lines that are
+    messages, or archives. Where both files are there and neither can be read, what is left of them
+    is looked at.
     """
     meta, root = _start(path / META), _start(path / ROOT)
     if meta is not None and (_BEGINNING.match(meta) or _is_meta(meta)):
@@ -141,4 +161,6 @@ def _has_message(path: Path) -> bool:
 
 def _has_archives(path: Path) -> bool:
     archives = [below for below in _below(path / "history") if _ARCHIVE.fullmatch(below.name)]
-    return any((archive / marker).exists() for archive in archives for marker in (ROOT, META, DONE, FAILED))
+    return any(
+        (archive / marker).exists() for archive in archives for marker in (ROOT, META, DONE, FAILED)
+    )

@@ -1,7 +1,8 @@
-"""Listing sessions: pages of any size over any number of them, newest activity first (FAULTS C7, C10, J6).
+"""Listing sessions: pages of any size over any number of them, newest activity first (FAULTS C7,
+C10, J6).
 
-A list is a question to the store, not an index beside it: it can't drift. A page says where the next one begins; a
-session that has news meanwhile moves to the front.
+A list is a question to the store, not an index beside it: it can't drift. A page says where the
+next one begins; a session that has news meanwhile moves to the front.
 """
 
 import base64
@@ -30,8 +31,8 @@ _decode = msgspec.json.Decoder(tuple[_Moment, _Id]).decode
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A session in a list. `state` is "open", "running" or "ended"; `title` is its first words; `head` is the number of
-    its entries. Times are in milliseconds since 1970.
+    """A session in a list. `state` is "open", "running" or "ended"; `title` is its first words;
+    `head` is the number of its entries. Times are in milliseconds since 1970.
     """
 
     id: str
@@ -46,7 +47,9 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Page(Generic[T]):
-    """Some of many: a sequence, with `next`, the cursor to ask for the page after it; None when this is the last."""
+    """Some of many: a sequence, with `next`, the cursor to ask for the page after it; None when
+    this is the last.
+    """
 
     items: list[T]
     next: str | None
@@ -93,13 +96,19 @@ def listing(
 
 
 def _page(
-    engine: Engine, tenant: str, room: Callable[[SessionState], SessionLog], asked: Wanted, matching: set[str] | None
+    engine: Engine,
+    tenant: str,
+    room: Callable[[SessionState], SessionLog],
+    asked: Wanted,
+    matching: set[str] | None,
 ) -> Page[Listed]:
     found: list[SessionState] = []
     before, more = asked.before, True
     while more and len(found) <= asked.limit:
         size = asked.limit + 1 if matching is None else LIMIT_MAX
-        states = engine.sessions(tenant, key=asked.key, state=asked.state, before=before, limit=size)
+        states = engine.sessions(
+            tenant, key=asked.key, state=asked.state, before=before, limit=size
+        )
         found += [state for state in states if matching is None or state.id in matching]
         more = len(states) == size
         before = _mark(states[-1]) if states else before
@@ -112,11 +121,16 @@ def _page(
 
 def _listed(state: SessionState, room: SessionLog, beginning: list[Entry] | None) -> Listed:
     return Listed(
-        id=state.id, key=state.key, epoch=state.epoch, tenant=state.tenant,
+        id=state.id,
+        key=state.key,
+        epoch=state.epoch,
+        tenant=state.tenant,
         state=state_of(state),
-        title="" if state.erased else title(room, beginning), head=state.head, opened_at=state.opened_at,
+        title="" if state.erased else title(room, beginning),
+        head=state.head,
+        opened_at=state.opened_at,
         active_at=max(state.active_at, state.last_at if not state.erased else 0),
-    )  # fmt: skip
+    )
 
 
 def _mark(state: SessionState) -> tuple[int, str]:

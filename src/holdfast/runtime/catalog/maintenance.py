@@ -45,7 +45,9 @@ def migrate(where: str | os.PathLike[str]) -> Migrated:
 
 
 def vacuum(where: str | os.PathLike[str]) -> int:
-    """Writes a store anew, without what was erased and without free room; the bytes that this has freed."""
+    """Writes a store anew, without what was erased and without free room; the bytes that this has
+    freed.
+    """
     return vacuum_store(where, tick=RealWorld().tick)
 
 
@@ -59,18 +61,23 @@ def check(engine: Engine) -> Plan[list[Problem]]:
     problems = yield from read(engine.check, slow=True)
     told = {problem.place for problem in problems}
     left = max(PROBLEMS_MAX - len(problems), 0)
-    return problems + (yield from read(lambda: list(islice(_unreadable(engine, told), left)), slow=True))
+    return problems + (
+        yield from read(lambda: list(islice(_unreadable(engine, told), left)), slow=True)
+    )
 
 
 def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
-    """The entries that can't be read, without those that the engine has told of (I-25). Many sessions are read at
-    once: one question for each would take a server with many of them minutes.
+    """The entries that can't be read, without those that the engine has told of (I-25). Many
+    sessions are read at once: one question for each would take a server with many of them minutes.
     """
     for tenant in engine.tenants():
         before, more = None, True
         while more:
             states = engine.sessions(tenant, before=before, limit=PAGE)
-            before, more = (states[-1].active_at, states[-1].id) if states else None, len(states) == PAGE
+            before, more = (
+                (states[-1].active_at, states[-1].id) if states else None,
+                len(states) == PAGE,
+            )
             asked = [state for state in states if not state.erased]
             for some in portions(asked, entries_max=ENTRIES_MAX):
                 pages = _beginnings(engine, some)
@@ -87,8 +94,8 @@ def _beginnings(engine: Engine, states: Sequence[SessionState]) -> dict[str, lis
 
 
 def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
-    """What is wrong with one session, whose first page may have been read. What lies on a damaged page of the file is
-    the engine's to tell, and it has: by page, with the entries that it hits.
+    """What is wrong with one session, whose first page may have been read. What lies on a damaged
+    page of the file is the engine's to tell, and it has: by page, with the entries that it hits.
     """
     try:
         yield from _unreadable_entries(engine, state, page)
@@ -96,10 +103,16 @@ def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> It
         return
 
 
-def _unreadable_entries(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
+def _unreadable_entries(
+    engine: Engine, state: SessionState, page: list[Entry]
+) -> Iterator[Problem]:
     after, references = state.origin, References()
-    while after < state.head and (page := page or engine.entries(state.id, after=after, limit=ENTRIES)):
-        problems = {entry.seq: problem for entry in page if (problem := _problem(state, entry)) is not None}
+    while after < state.head and (
+        page := page or engine.entries(state.id, after=after, limit=ENTRIES)
+    ):
+        problems = {
+            entry.seq: problem for entry in page if (problem := _problem(state, entry)) is not None
+        }
         yield from problems.values()
         references.add(page, unreadable=problems)
         after, page = page[-1].seq, []
@@ -115,14 +128,20 @@ def _names_nobody(engine: Engine, state: SessionState, references: References) -
         return  # that its past is missing is told by itself
     for session, after, end in stretches:
         upto = state.head if end is None else end
-        while after < upto and (page := engine.entries(session, after=after, limit=PAGE, bodies=False)):
+        while after < upto and (
+            page := engine.entries(session, after=after, limit=PAGE, bodies=False)
+        ):
             references.discharge(entry for entry in page if entry.seq <= upto)
             after = page[-1].seq
     for seq, lost in references.told():
         yield Problem(
-            rule="names-no-message", place=f"session {state.id}, entry {seq}", problem=lost, invariant="I-1",
-            remedy="Nothing else is lost with it; restore the message from a backup", session=state.id,
-        )  # fmt: skip
+            rule="names-no-message",
+            place=f"session {state.id}, entry {seq}",
+            problem=lost,
+            invariant="I-1",
+            remedy="Nothing else is lost with it; restore the message from a backup",
+            session=state.id,
+        )
 
 
 def _problem(state: SessionState, entry: Entry) -> Problem | None:
@@ -135,19 +154,32 @@ def _problem(state: SessionState, entry: Entry) -> Problem | None:
         )  # fmt: skip
     if readable(entry) is not entry:
         return Problem(
-            rule="unreadable-entry", place=place, problem="its note or its payload can't be read", invariant="I-25",
-            remedy="Restore it from a backup; until then a placeholder is shown in its place", session=state.id,
-        )  # fmt: skip
-    if entry.kind == "opened" and entry.seq == state.origin + 1 and opened_of(entry).parent != state.parent:
+            rule="unreadable-entry",
+            place=place,
+            problem="its note or its payload can't be read",
+            invariant="I-25",
+            remedy="Restore it from a backup; until then a placeholder is shown in its place",
+            session=state.id,
+        )
+    if (
+        entry.kind == "opened"
+        and entry.seq == state.origin + 1
+        and opened_of(entry).parent != state.parent
+    ):
         return Problem(
-            rule="wrong-parent", place=place, problem=f"it shares the past of another session than {state.parent}",
-            invariant="I-1", remedy="Keep a copy of the store and report this; it is a defect", session=state.id,
-        )  # fmt: skip
+            rule="wrong-parent",
+            place=place,
+            problem=f"it shares the past of another session than {state.parent}",
+            invariant="I-1",
+            remedy="Keep a copy of the store and report this; it is a defect",
+            session=state.id,
+        )
     return None
 
 
 def backup(engine: Engine, to: str | os.PathLike[str]) -> Plan[Backup]:
     """A verified copy of one moment of it, while others write, in a new file."""
     place = os.path.abspath(os.fsdecode(to))
-    real_path(place)  # refuses what can't be the name of a file; a link is not followed, for it is something already
+    # refuses what can't be the name of a file; a link is not followed, for it is something already
+    real_path(place)
     return (yield from read(lambda: engine.backup(place), slow=True))

@@ -1,7 +1,7 @@
 """What waits in all inboxes of a store: what a gateway asks after a restart (I-4).
 
-Found by age, through an index, a page at a time: it costs what waits, not how many sessions there are. A turn whose
-process has died gives back what it had not used before the first page is read.
+Found by age, through an index, a page at a time: it costs what waits, not how many sessions there
+are. A turn whose process has died gives back what it had not used before the first page is read.
 """
 
 import base64
@@ -45,7 +45,12 @@ class PendingMessage(Message):
 
 
 def pending(
-    engine: Engine, tenant: str, room: Callable[[SessionState], SessionLog], *, after: str | None, limit: int
+    engine: Engine,
+    tenant: str,
+    room: Callable[[SessionState], SessionLog],
+    *,
+    after: str | None,
+    limit: int,
 ) -> Plan[Page[PendingMessage]]:
     """A page of what waits, oldest first; `after` is the `next` of the page before."""
     mark = _read(after) if after is not None else None
@@ -54,7 +59,9 @@ def pending(
         for state in running:
             if state is not None:
                 yield from settle_if_dead(room(state))
-    found: list[Pending] = yield from read(lambda: engine.pending(tenant, after=mark, limit=limit + 1))
+    found: list[Pending] = yield from read(
+        lambda: engine.pending(tenant, after=mark, limit=limit + 1)
+    )
     shown = found[:limit]
     is_cut = sum(len(each.entry.body) for each in found) >= PAGE_BYTES_MAX
     next = _write(shown[-1]) if shown and (len(found) > limit or is_cut) else None
@@ -73,6 +80,13 @@ def _read(after: str) -> Mark:
         if not 0 <= seq < 1 << 62 or len(message) > 64:
             raise ValueError("no such place")
         return bytes.fromhex(message), session, seq
-    except (binascii.Error, UnicodeEncodeError, AttributeError, TypeError, msgspec.DecodeError, ValueError):
+    except (
+        binascii.Error,
+        UnicodeEncodeError,
+        AttributeError,
+        TypeError,
+        msgspec.DecodeError,
+        ValueError,
+    ):
         takes = "the `next` of a page of `Store.pending`"
         raise BadArgument(parameter="after", takes=takes, given=kind_of(after)) from None

@@ -1,8 +1,8 @@
 """Searching: what can be found in a message, and what a finder is shown of it.
 
-The words of people and models can be found, the names and arguments of tool calls, and what tools answered; reasoning,
-instructions and summaries can't. A message belongs to the session whose log holds it: a fork's past is found in its
-parent.
+The words of people and models can be found, the names and arguments of tool calls, and what tools
+answered; reasoning, instructions and summaries can't. A message belongs to the session whose log
+holds it: a fork's past is found in its parent.
 
 Answers are newest first, in the order of arrival: that is stable, and the same for every page.
 """
@@ -15,7 +15,14 @@ import msgspec
 
 from holdfast.domain.entry import note_of
 from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, thaw
-from holdfast.domain.search.query import TEXT_MAX, Found, SearchableText, SearchScope, asked, snippet
+from holdfast.domain.search.query import (
+    TEXT_MAX,
+    Found,
+    SearchableText,
+    SearchScope,
+    asked,
+    snippet,
+)
 from holdfast.engine.protocol import Engine
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
@@ -26,8 +33,8 @@ _OF_MESSAGES = ("complete", "partial")
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A message that was found. `snippet` is the text around the first place, in one line, `marks` are the places in
-    it, from and up to; `at` is in milliseconds since 1970.
+    """A message that was found. `snippet` is the text around the first place, in one line, `marks`
+    are the places in it, from and up to; `at` is in milliseconds since 1970.
     """
 
     session_id: str
@@ -63,17 +70,33 @@ def sought(
 
 def search(engine: Engine, question: SearchScope, limit: int) -> Plan[list[Hit]]:
     """The newest messages that answer."""
-    return [_hit(found) for found in (yield from read(lambda: engine.search(question, limit=limit), slow=True))]
+    return [
+        _hit(found)
+        for found in (yield from read(lambda: engine.search(question, limit=limit), slow=True))
+    ]
 
 
 def _hit(found: Found) -> Hit:
     shown, marks = snippet(found.words.text, found.places)
     entry = found.entry
-    return Hit(found.session, found.key, entry.seq, entry.id.hex(), found.words.role, entry.at, shown, marks)
+    return Hit(
+        found.session,
+        found.key,
+        entry.seq,
+        entry.id.hex(),
+        found.words.role,
+        entry.at,
+        shown,
+        marks,
+    )
 
 
-def words_of(kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]) -> SearchableText | None:
-    """What can be found in an entry. `earlier` gives the notes of messages before it that have these bytes in them."""
+def words_of(
+    kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]
+) -> SearchableText | None:
+    """What can be found in an entry. `earlier` gives the notes of messages before it that have
+    these bytes in them.
+    """
     if kind != "message" or not body:
         return None
     try:
@@ -82,12 +105,16 @@ def words_of(kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Ite
         return None
 
 
-def _words_of(note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]) -> SearchableText:
+def _words_of(
+    note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]
+) -> SearchableText:
     said: MessageNote = note_of("message", note)
     tools = dict.fromkeys(call.name for call in said.calls)
     for id in said.answers:
         tools |= dict.fromkeys(_callers(id, earlier))
-    return SearchableText(_text(said.format, body)[:TEXT_MAX], said.role, said.partial, tuple(tools))
+    return SearchableText(
+        _text(said.format, body)[:TEXT_MAX], said.role, said.partial, tuple(tools)
+    )
 
 
 def _callers(id: str, earlier: Callable[[bytes], Iterable[bytes]]) -> Iterator[str]:
@@ -125,7 +152,10 @@ def _readable(said: str) -> str:
     if "\\" in said and said.lstrip()[:1] in ("{", "["):
         try:
             return " ".join(_strings(thaw(said.encode("utf-8", "surrogatepass"))))
-        except (ValueError, RecursionError):  # not JSON, or not all of it, or nothing that anybody would read
+        except (
+            ValueError,
+            RecursionError,
+        ):  # not JSON, or not all of it, or nothing that anybody would read
             pass
     return said
 

@@ -1,1 +1,3 @@
-"""Changes to a session outside a turn's own messages: recording lists, compaction, rewinding, forking, erasing."""
+"""Changes to a session outside a turn's own messages: recording lists, compaction, rewinding,
+forking, erasing.
+"""

@@ -1,9 +1,9 @@
 """Messages that were carried along: the copies that they left behind (I-21).
 
-A message that waits when its session is reset goes on to the key's next session, under its id, and belongs there: that
-is where it is answered. The log it came from only grows, so it keeps a copy. When the session that a message belongs to
-is erased, the copies lose their words in the same commit, in every session that the message came through; all else that
-these sessions hold stays.
+A message that waits when its session is reset goes on to the key's next session, under its id, and
+belongs there: that is where it is answered. The log it came from only grows, so it keeps a copy.
+When the session that a message belongs to is erased, the copies lose their words in the same
+commit, in every session that the message came through; all else that these sessions hold stays.
 
     key     session 1 ──reset──► session 2 ──reset──► session 3
     log     m, closed (m moved)  m, closed (m moved)  m, answered      erased: m goes in 1, 2 and 3
@@ -21,8 +21,8 @@ from holdfast.runtime.live.tenancy import owned
 
 
 class Copies(NamedTuple):
-    """What a session still tells of messages that it passed on, as the entries will be. `is_news` unless they have lost
-    their words before.
+    """What a session still tells of messages that it passed on, as the entries will be. `is_news`
+    unless they have lost their words before.
     """
 
     state: SessionState
@@ -30,30 +30,40 @@ class Copies(NamedTuple):
     is_news: bool
 
 
-def copies(room: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]) -> list[Copies]:
-    """The copies of messages that were carried into this session, nearest first. `log` reads its own entries."""
+def copies(
+    room: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]
+) -> list[Copies]:
+    """The copies of messages that were carried into this session, nearest first. `log` reads its
+    own entries.
+    """
     found: list[Copies] = []
     seen = {state.id}
     ids = carried_in(log())
     ids -= passed_on(log(), ids) if ids else set()  # they belong to a later one
     first = next(log(), None) if ids else None
     while ids:
-        before = owned(room.engine, room.tenant, opened_of(first).previous) if first is not None else None
+        before = (
+            owned(room.engine, room.tenant, opened_of(first).previous)
+            if first is not None
+            else None
+        )
         if before is None or before.id in seen:
             break
         seen.add(before.id)
         ids = passed_on(_own(room, before), ids)
         if not before.erased and (entries := list(telling(_own(room, before), ids))):
             notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
-            is_news = any(entry.note != note for entry, (_, note) in zip(entries, notes, strict=True))
+            is_news = any(
+                entry.note != note for entry, (_, note) in zip(entries, notes, strict=True)
+            )
             found.append(Copies(before, notes, is_news))
         ids, first = ids & carried_in(_own(room, before)), next(_own(room, before), None)
     return found
 
 
 def blanking(room: SessionLog, copies: Copies) -> Write:
-    """The write that takes them out of their session, which says so. It is no news of that session: it has the time of
-    what happened there last, and is not kept from retention.
+    """The write that takes them out of their session, which says so. It is no news of that session:
+    it has the time of what happened there last, and is not kept from retention.
     """
     state = copies.state
     note = Blanked(tuple(seq for seq, _ in copies.notes))

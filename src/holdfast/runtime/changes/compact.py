@@ -1,10 +1,11 @@
 """Compaction at work: a summary in place of what it covers, as one entry (I-11).
 
-The summariser runs outside every transaction and may take its time: messages that arrive meanwhile stay, and if it
-raises, says nothing or is cancelled, nothing has changed.
+The summariser runs outside every transaction and may take its time: messages that arrive meanwhile
+stay, and if it raises, says nothing or is cancelled, nothing has changed.
 
-A running turn is waited for, unless the caller works inside it: an agent that overflows in the middle of its work
-compacts and goes on. Then the commit is guarded by the turn's fence instead of its absence.
+A running turn is waited for, unless the caller works inside it: an agent that overflows in the
+middle of its work compacts and goes on. Then the commit is guarded by the turn's fence instead of
+its absence.
 """
 
 from collections.abc import Callable
@@ -30,14 +31,18 @@ Summary = str | Callable[[list[Message]], Any]
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What a compaction did: `seq` is its entry, `covered` the ids of the messages that its summary stands for."""
+    """What a compaction did: `seq` is its entry, `covered` the ids of the messages that its summary
+    stands for.
+    """
 
     seq: int
     covered: tuple[str, ...]
 
 
 def compact(room: SessionLog, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
-    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for a turn of others."""
+    """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for
+    a turn of others.
+    """
     covered = yield from _covered(room, keep_turns)
     if not covered:
         return None
@@ -56,7 +61,11 @@ def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
     log = yield from read(room.log)
     with room.lock:
         order = log.order
-        end = cut(order, keep_turns=keep_turns) if own is None else cut_inside(log, own, keep_turns=keep_turns)
+        end = (
+            cut(order, keep_turns=keep_turns)
+            if own is None
+            else cut_inside(log, own, keep_turns=keep_turns)
+        )
         covered = list(order[:end])
     return [] if all(seen.note.origin == "summary" for seen in covered) else covered
 
@@ -66,8 +75,8 @@ def _told(room: SessionLog, seen: StoredMessage) -> Message:
 
 
 def _until_free(room: SessionLog) -> Plan[int | None]:
-    """Waits until no turn is running but the caller's own; the number of that, if there is one. A compaction never
-    falls into a turn of others (FAULTS D2, D9).
+    """Waits until no turn is running but the caller's own; the number of that, if there is one. A
+    compaction never falls into a turn of others (FAULTS D2, D9).
     """
     while True:
         state = yield from settle_if_dead(room)
@@ -88,7 +97,10 @@ def _commit(room: SessionLog, covered: list[str], text: str) -> Plan[Compaction]
         with room.lock:
             head, note = log.head, covering(log, covered)
         if note is None:
-            raise Conflict(session_id=room.id, problem="what was summarised is no longer in the view; compact again")
+            raise Conflict(
+                session_id=room.id,
+                problem="what was summarised is no longer in the view; compact again",
+            )
         draft = room.draft("compaction", note, body=spoken.body)
         outcome = yield from room.commit(
             Write(room.id, drafts=(draft,), head=head, idle=own is None, fence=own, base=True)

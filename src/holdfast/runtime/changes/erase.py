@@ -1,12 +1,14 @@
 """Erasing sessions: previewed, whole, and with an audit entry (I-21).
 
-All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the last one says what was
-taken and when. What runs in it is stopped first. A fork has its past in common with its parent: it loses what its
-parent loses, and keeps what is its own. Copies of its messages in the sessions they were carried along from go too.
+All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the
+last one says what was taken and when. What runs in it is stopped first. A fork has its past in
+common with its parent: it loses what its parent loses, and keeps what is its own. Copies of its
+messages in the sessions they were carried along from go too.
 
-A retention erases what has been quiet for long, many sessions at once: what is asked about them is asked for all of
-them together, and an engine does their erasures in few transactions. One that was killed is resumed by the next: each
-session is as it was or erased, and what is erased is not looked at again.
+A retention erases what has been quiet for long, many sessions at once: what is asked about them is
+asked for all of them together, and an engine does their erasures in few transactions. One that was
+killed is resumed by the next: each session is as it was or erased, and what is erased is not looked
+at again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,13 +30,16 @@ DAY_MS = 86_400_000
 BATCH = 500
 """So many sessions a retention erases at once,"""
 ENTRIES_MAX = 20_000
-"""as long as they have no more entries together: each is a note to be written, and held until then."""
+"""as long as they have no more entries together: each is a note to be written, and held
+until then.
+"""
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries; `blobs` counts large
-    parts that no other session has; `forks` are sessions that share its past and lose that; `copies` are sessions that
-    lose the messages they carried along to it, and nothing else.
+    """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries;
+    `blobs` counts large parts that no other session has; `forks` are sessions that share its past
+    and lose that; `copies` are sessions that lose the messages they carried along to it, and
+    nothing else.
     """
 
     session_id: str
@@ -53,7 +58,9 @@ Log = Callable[[], Iterator[Entry]]
 
 
 class Doomed(NamedTuple):
-    """A session that is to be erased, and what that takes. `log` reads its own entries, without payloads."""
+    """A session that is to be erased, and what that takes. `log` reads its own entries, without
+    payloads.
+    """
 
     room: SessionLog
     state: SessionState
@@ -63,13 +70,17 @@ class Doomed(NamedTuple):
 
 
 def erase(room: SessionLog, *, preview: bool, reason: str = "asked for") -> Plan[Erasure]:
-    """Takes all words of this session out of the store. Erasing again finds nothing more, and cleans the file again."""
+    """Takes all words of this session out of the store. Erasing again finds nothing more, and
+    cleans the file again.
+    """
     state = yield from _at_rest(room) if not preview else settle_if_dead(room)
     if preview:
         [doomed] = yield from read(partial(_looked_up, room.engine, [(room, state)]))
         return doomed.erasure
     while True:
-        [(doomed, ticket)] = yield from read(partial(_submitted, room.engine, [(room, state)], reason))
+        [(doomed, ticket)] = yield from read(
+            partial(_submitted, room.engine, [(room, state)], reason)
+        )
         outcome = yield from wait_for(ticket)
         if not isinstance(outcome, Refused):
             return msgspec.structs.replace(doomed.erasure, done=True)
@@ -77,10 +88,16 @@ def erase(room: SessionLog, *, preview: bool, reason: str = "asked for") -> Plan
 
 
 def retain(
-    engine: Engine, tenant: str, room: Callable[[SessionState], SessionLog], *, now: int, days: float, preview: bool
+    engine: Engine,
+    tenant: str,
+    room: Callable[[SessionState], SessionLog],
+    *,
+    now: int,
+    days: float,
+    preview: bool,
 ) -> Plan[list[Erasure]]:
-    """Erases the sessions that had no news for so many days, and forgets the events that they have accepted; never one
-    that is running, nor one whose past a younger session shares.
+    """Erases the sessions that had no news for so many days, and forgets the events that they have
+    accepted; never one that is running, nor one whose past a younger session shares.
     """
     cutoff = int(now - days * DAY_MS)
     reason = f"no news for {days:g} days"
@@ -91,13 +108,19 @@ def retain(
     before = (cutoff, "")
     while states := (yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))):
         before = (states[-1].active_at, states[-1].id)
-        old = yield from read(partial(family.unneeded, [state for state in states if _is_over(state, cutoff)]))
+        old = yield from read(
+            partial(family.unneeded, [state for state in states if _is_over(state, cutoff)])
+        )
         for some in portions(old, entries_max=ENTRIES_MAX):
             if preview:
-                looked_up = yield from read(partial(_looked_up, engine, [(room(state), state) for state in some]))
+                looked_up = yield from read(
+                    partial(_looked_up, engine, [(room(state), state) for state in some])
+                )
                 found += [doomed.erasure for doomed in looked_up]
             else:
-                found += yield from _all_of(engine, [(room(state), state) for state in some], cutoff, reason)
+                found += yield from _all_of(
+                    engine, [(room(state), state) for state in some], cutoff, reason
+                )
     return found
 
 
@@ -106,7 +129,9 @@ def _is_over(state: SessionState, cutoff: int) -> bool:
 
 
 class _Family:
-    """Which sessions are needed by younger ones that share their past. What was asked once is known."""
+    """Which sessions are needed by younger ones that share their past. What was asked once is
+    known.
+    """
 
     def __init__(self, engine: Engine, tenant: str, cutoff: int) -> None:
         self._engine, self._tenant, self._cutoff = engine, tenant, cutoff
@@ -120,7 +145,9 @@ class _Family:
         return [state for state in states if state.id not in self._needed]
 
     def _ask(self, ids: list[str]) -> None:
-        """Looks at all that come from these, generation by generation: an old fork may have a young one."""
+        """Looks at all that come from these, generation by generation: an old fork may have a young
+        one.
+        """
         while parents := [id for id in ids if id not in self._asked]:
             self._asked.update(parents)
             forks = self._engine.forks(self._tenant, parents)
@@ -141,19 +168,25 @@ class _Family:
 def _all_of(
     engine: Engine, some: list[tuple[SessionLog, SessionState]], cutoff: int, reason: str
 ) -> Plan[list[Erasure]]:
-    """Many at once: they share transactions, and the file is cleaned once for each. One that has news meanwhile is
-    kept; that another erasure has taken copies out of it is none.
+    """Many at once: they share transactions, and the file is cleaned once for each. One that has
+    news meanwhile is kept; that another erasure has taken copies out of it is none.
     """
     done: list[Erasure] = []
     while some:
         again: list[SessionLog] = []
-        for doomed, ticket in (yield from read(partial(_submitted, engine, some, reason, forget_events=True))):
+        for doomed, ticket in (
+            yield from read(partial(_submitted, engine, some, reason, forget_events=True))
+        ):
             if isinstance((yield from wait_for(ticket)), Refused):
                 again.append(doomed.room)
             else:
                 done.append(msgspec.structs.replace(doomed.erasure, done=True))
         states = yield from read(partial(_states, again))
-        some = [(room, state) for room, state in zip(again, states, strict=True) if _is_over(state, cutoff)]
+        some = [
+            (room, state)
+            for room, state in zip(again, states, strict=True)
+            if _is_over(state, cutoff)
+        ]
     return done
 
 
@@ -171,14 +204,20 @@ def _at_rest(room: SessionLog) -> Plan[SessionState]:
 
 
 def _submitted(
-    engine: Engine, some: Sequence[tuple[SessionLog, SessionState]], reason: str, *, forget_events: bool = False
+    engine: Engine,
+    some: Sequence[tuple[SessionLog, SessionState]],
+    reason: str,
+    *,
+    forget_events: bool = False,
 ) -> list[tuple[Doomed, Ticket]]:
     looked_up = _looked_up(engine, some)
     return [(doomed, _submit(doomed, reason, forget_events=forget_events)) for doomed in looked_up]
 
 
 def _looked_up(engine: Engine, some: Sequence[tuple[SessionLog, SessionState]]) -> list[Doomed]:
-    """What has to be known of these sessions: a few questions for all of them, and some for the long ones."""
+    """What has to be known of these sessions: a few questions for all of them, and some for the
+    long ones.
+    """
     ids = [state.id for _, state in some]
     weights = engine.weigh(ids)
     beginnings = engine.beginnings(ids, limit=PAGE, bodies=False)
@@ -221,7 +260,11 @@ def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
     return room.engine.submit((erasing, *(blanking(room, each) for each in found)))
 
 
-def _weighed(room: SessionLog, state: SessionState, weight: Weight, forks: list[str], found: list[Copies]) -> Erasure:
+def _weighed(
+    room: SessionLog, state: SessionState, weight: Weight, forks: list[str], found: list[Copies]
+) -> Erasure:
     lose = tuple(sorted(each.state.id for each in found if each.is_news))
     counts = weight.entries, weight.messages, weight.bytes, weight.blobs
-    return Erasure(room.id, room.key, *counts, tuple(sorted(forks)), lose, state.active_at, done=False)
+    return Erasure(
+        room.id, room.key, *counts, tuple(sorted(forks)), lose, state.active_at, done=False
+    )

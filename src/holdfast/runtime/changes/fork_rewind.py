@@ -1,7 +1,8 @@
 """Going back and going elsewhere: rewinding the view, and forking a session.
 
-Neither touches what happened. A rewind is one entry, which says what is gone from the view; a fork is a new session
-whose log begins with its parent's, up to the point where they part, without a copy of it.
+Neither touches what happened. A rewind is one entry, which says what is gone from the view; a fork
+is a new session whose log begins with its parent's, up to the point where they part, without a copy
+of it.
 """
 
 from functools import partial
@@ -19,8 +20,9 @@ from holdfast.runtime.turns.recovery import settle_if_dead
 
 
 def rewind(room: SessionLog, to_message: str) -> Plan[None]:
-    """The view ends with this message from now on, and is what led to it. Rewinding to a message that was rewound away
-    brings it back; rewinding to one that a summary covers, or that a list has dropped, shows what was said up to it.
+    """The view ends with this message from now on, and is what led to it. Rewinding to a message
+    that was rewound away brings it back; rewinding to one that a summary covers, or that a list has
+    dropped, shows what was said up to it.
     """
     while True:
         state = yield from settle_if_dead(room)
@@ -42,19 +44,26 @@ def rewind(room: SessionLog, to_message: str) -> Plan[None]:
 
 def _back_to(room: SessionLog, log: Log, to_message: str) -> Rewound:
     if to_message in log.waiting:
-        problem = f"message `{to_message}` waits in its inbox, and no view has it before a turn has taken it"
+        problem = (
+            f"message `{to_message}` waits in its inbox, and no view has it before a turn "
+            "has taken it"
+        )
         raise Conflict(session_id=room.id, problem=problem)
     note = back_to(log, to_message)
     if note is None and to_message in log.elsewhere:
         hint = "it waited when this session was forked, and is answered in the one it comes from"
         raise NotFound(what="message to go back to", name=to_message, hint=hint)
     if note is None:
-        raise NotFound(what="message", name=to_message, hint="take the id from Session.transcript()")
+        raise NotFound(
+            what="message", name=to_message, hint="take the id from Session.transcript()"
+        )
     return note
 
 
 def _before_waiting(room: SessionLog, head: int) -> int:
-    """The seq up to which a fork shares the log: what was accepted last and waits is answered here, not there too."""
+    """The seq up to which a fork shares the log: what was accepted last and waits is answered here,
+    not there too.
+    """
     while True:
         last = room.page(head - 1, 1)[0]
         if last.kind != "message" or not note_of("message", last.note).inbox:
@@ -72,22 +81,42 @@ def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLo
         if found is None:
             raise NotFound(what="message", name=at, hint="take the id from Session.transcript()")
         head = found.seq
-    taken = (yield from read(lambda: room.engine.current(room.tenant, key))) if key is not None else None
+    taken = (
+        (yield from read(lambda: room.engine.current(room.tenant, key)))
+        if key is not None
+        else None
+    )
     if taken is not None and not taken.ended:
         raise Conflict(
-            session_id=taken.id, problem=f"the key `{key}` is bound to it; end it first, or fork without a key"
+            session_id=taken.id,
+            problem=f"the key `{key}` is bound to it; end it first, or fork without a key",
         )
     epoch = taken.epoch + 1 if taken is not None else 1
     new = SessionState(
-        id=mint_session(room.world), tenant=room.tenant, key=key, epoch=epoch, ended=False, head=head,
-        fence=state.fence, turn=None, holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0,
-        origin=head, parent=room.id,
-    )  # fmt: skip
+        id=mint_session(room.world),
+        tenant=room.tenant,
+        key=key,
+        epoch=epoch,
+        ended=False,
+        head=head,
+        fence=state.fence,
+        turn=None,
+        holder=None,
+        lease_left_s=None,
+        opened_at=0,
+        active_at=0,
+        last_at=0,
+        journal=0,
+        origin=head,
+        parent=room.id,
+    )
     branch = room.other(new)
     opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
     opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id)
     outcome = yield from wait_for(room.engine.submit((Write(new.id, (opened,), open=opening),)))
     if isinstance(outcome, Refused):
-        problem = f"the key `{key}` was bound to another session meanwhile; use another key, or none"
+        problem = (
+            f"the key `{key}` was bound to another session meanwhile; use another key, or none"
+        )
         raise Conflict(session_id=room.id, problem=problem)
     return branch

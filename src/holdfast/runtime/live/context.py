@@ -1,13 +1,15 @@
 """A context: the list that is sent to the model.
 
-The payloads of a long session are shared between one context and the next, so a context costs only what is new. It is
-still the caller's own: before any of its payloads is looked at from Python, it takes copies of them all, and what a
-caller changes in them changes nothing else. (Encoders written in C read a list directly; they change nothing.)
+The payloads of a long session are shared between one context and the next, so a context costs only
+what is new. It is still the caller's own: before any of its payloads is looked at from Python, it
+takes copies of them all, and what a caller changes in them changes nothing else. (Encoders written
+in C read a list directly; they change nothing.)
 
-A request whose last message is the model's own is refused by many providers, or asks the model to go on with that very
-message. So while a turn runs, a context has one more after such a message, from the user's side, that says to continue:
-in an agent's own turn, after an approval that came late, after an answer that was cut off. A caller who means the other
-thing asks for it (`prefill=True`), and gets the model's message last, as it was left. Between turns nothing is to be
+A request whose last message is the model's own is refused by many providers, or asks the model to
+go on with that very message. So while a turn runs, a context has one more after such a message,
+from the user's side, that says to continue: in an agent's own turn, after an approval that came
+late, after an answer that was cut off. A caller who means the other thing asks for it
+(`prefill=True`), and gets the model's message last, as it was left. Between turns nothing is to be
 answered, and a context is the history that the next message will follow.
 """
 
@@ -25,14 +27,17 @@ from holdfast.formats.shaping import is_plain_dialogue
 
 
 class Context(list[Any]):
-    """What the model sees: a list of payloads ready to send, and yours to change. `head` is the seq up to which the log
-    was read; `instructions` is the system prompt, for formats that want it beside the list (Anthropic's `system`).
+    """What the model sees: a list of payloads ready to send, and yours to change. `head` is the seq
+    up to which the log was read; `instructions` is the system prompt, for formats that want it
+    beside the list (Anthropic's `system`).
     """
 
     head: int
     instructions: str
 
-    def __init__(self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = "") -> None:
+    def __init__(
+        self, payloads: Iterable[Any] = (), *, head: int = 0, instructions: str = ""
+    ) -> None:
         super().__init__(payloads)
         self.head = head
         self.instructions = instructions
@@ -57,7 +62,9 @@ class Context(list[Any]):
             super().__setitem__(slice(None), [_copy(payload) for payload in super().__iter__()])
 
     def __radd__(self, other: list[Any]) -> list[Any]:
-        """`[extra] + context`: without this, the other list would take the shared payloads as they are."""
+        """`[extra] + context`: without this, the other list would take the shared payloads as they
+        are.
+        """
         return [*other, *self]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -102,8 +109,14 @@ for _name in (
 def _copy(value: Any) -> Any:
     """Payloads are JSON: dicts, lists and what can't change."""
     if type(value) is dict:
-        return {key: _copy(item) if type(item) in (dict, list) else item for key, item in value.items()}
-    return [_copy(item) if type(item) in (dict, list) else item for item in value] if type(value) is list else value
+        return {
+            key: _copy(item) if type(item) in (dict, list) else item for key, item in value.items()
+        }
+    return (
+        [_copy(item) if type(item) in (dict, list) else item for item in value]
+        if type(value) is list
+        else value
+    )
 
 
 class Contexts:
@@ -114,11 +127,15 @@ class Contexts:
         self._given: dict[str, tuple[int, _Kept, int, list[Shaped]]] = {}
 
     def make(self, log: Log, format: str, *, prefill: bool = False) -> Context:
-        """The context of this log, as of now. With `prefill` it may end with a message of the model's own."""
+        """The context of this log, as of now. With `prefill` it may end with a message of the
+        model's own.
+        """
         shape = registry.get(format)
         kept, tail = self._split(log, shape, prefill=prefill)
         self._given[format] = (log.head, kept, len(kept.payloads), tail)
-        context = Context(shape.close([], log.instructions), head=log.head, instructions=log.instructions or "")
+        context = Context(
+            shape.close([], log.instructions), head=log.head, instructions=log.instructions or ""
+        )
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
@@ -128,13 +145,16 @@ class Contexts:
         return context
 
     def shown(self, log: Log, shape: Format) -> list[Shaped]:
-        """The payloads of this log with the ids of the messages they show, instructions left aside."""
+        """The payloads of this log with the ids of the messages they show, instructions
+        left aside.
+        """
         kept, tail = self._split(log, shape)
         return _joined(kept, len(kept.payloads), tail)
 
     def given(self, log: Log, format: str) -> list[Shaped]:
-        """What the last context showed, if the log has grown since: `record` knows it again, whatever others have done
-        to the view meanwhile."""
+        """What the last context showed, if the log has grown since: `record` knows it again,
+        whatever others have done to the view meanwhile.
+        """
         head, kept, count, tail = self._given.get(format, (log.head, None, 0, []))
         if kept is None or head == log.head:
             return []
@@ -144,7 +164,9 @@ class Contexts:
         """A list was recorded since, and is what its handle remembers now."""
         self._given.pop(format, None)
 
-    def _split(self, log: Log, shape: Format, *, prefill: bool = False) -> tuple["_Kept", list[Shaped]]:
+    def _split(
+        self, log: Log, shape: Format, *, prefill: bool = False
+    ) -> tuple["_Kept", list[Shaped]]:
         order, running = log.order, log.running
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
@@ -169,8 +191,8 @@ _CONTENT = frozenset({str, list, type(None)})
 
 
 def _insist_on_messages(payloads: list[Any]) -> set[type]:
-    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain messages are passed on
-    unread, so this is all that is seen of them.
+    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain
+    messages are passed on unread, so this is all that is seen of them.
     """
     kinds = set(map(type, payloads))
     if kinds == {dict} and _are_usual(payloads):
@@ -186,7 +208,9 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
 
 
 def _are_usual(payloads: list[dict[str, Any]]) -> bool:
-    """Whether all have a role and content, as nearly all have: told without a look at each for itself."""
+    """Whether all have a role and content, as nearly all have: told without a look at each for
+    itself.
+    """
     try:
         roles = {type(payload["role"]) for payload in payloads}
         return roles == {str} and {type(payload["content"]) for payload in payloads} <= _CONTENT

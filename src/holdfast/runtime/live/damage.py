@@ -1,8 +1,9 @@
 """Entries that can't be read: each takes away nothing but itself (I-18, I-25).
 
-Nothing is looked at twice in a healthy store. Only when a reading fails is every entry of that session vetted, and one
-that can't be read is shown as a placeholder in its place: a message that says so, or, where the log needs the entry for
-its structure, an entry of the same kind that says nothing more.
+Nothing is looked at twice in a healthy store. Only when a reading fails is every entry of that
+session vetted, and one that can't be read is shown as a placeholder in its place: a message that
+says so, or, where the log needs the entry for its structure, an entry of the same kind that says
+nothing more.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,9 @@ _STRUCTURE = frozenset({"opened", "turn", "take", "end", "closed", "erased", "bl
 
 
 def readable(entry: Entry, *, bodies: bool = True) -> Entry:
-    """The entry, or a placeholder if it can't be read. Without `bodies` only its note is looked at."""
+    """The entry, or a placeholder if it can't be read. Without `bodies` only its note is
+    looked at.
+    """
     try:
         _read(entry, bodies=bodies)
     except Exception:  # whatever it is that a stranger's bytes cause
@@ -56,15 +59,21 @@ def _read(entry: Entry, *, bodies: bool) -> None:
         raise Damaged(where="instructions", problem="they are not text")
 
 
-def located(error: Damaged, where: str, session: str, page: Callable[[int], list[Entry]]) -> Damaged:
-    """The same error with its place in this session. `page` gives the log after a seq, page by page."""
+def located(
+    error: Damaged, where: str, session: str, page: Callable[[int], list[Entry]]
+) -> Damaged:
+    """The same error with its place in this session. `page` gives the log after a seq, page by
+    page.
+    """
     if error.where == where:
         return error
     after = 0
     while entries := page(after):
         for entry in entries:
             if readable(entry) is not entry:
-                problem = f"entry {entry.seq} of session `{session}` can't be read back: {error.problem}"
+                problem = (
+                    f"entry {entry.seq} of session `{session}` can't be read back: {error.problem}"
+                )
                 return Damaged(where=where, problem=problem, remedy=damage_remedy(where))
         after = entries[-1].seq
     problem = f"session `{session}` can't be read back: {error.problem}"

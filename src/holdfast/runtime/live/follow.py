@@ -4,15 +4,17 @@
     journal             ├ "Hel" ┤├ "lo" ┤
     events    1   2   3   "Hel"    "lo"    4, text ""
 
-A follower knows the last entry it has seen and, for each message still being spoken, how many characters of it. A chunk
-gives the characters beyond those; the finished message gives what is still missing of it. So it does not matter
-whether a message was followed as chunks, met when it was finished, or half and half over a reconnection: joined by
-message id, the texts are the message, once. Each pass reads entries before journal rows, and leaves rows of a turn
-whose start it has not seen yet for the next pass, so events come in an order that makes sense. The journal still holds
-rows of turns that are over: a turn begins after the one before it has ended, with all that it said in the log.
+A follower knows the last entry it has seen and, for each message still being spoken, how many
+characters of it. A chunk gives the characters beyond those; the finished message gives what is
+still missing of it. So it does not matter whether a message was followed as chunks, met when it was
+finished, or half and half over a reconnection: joined by message id, the texts are the message,
+once. Each pass reads entries before journal rows, and leaves rows of a turn whose start it has not
+seen yet for the next pass, so events come in an order that makes sense. The journal still holds
+rows of turns that are over: a turn begins after the one before it has ended, with all that it said
+in the log.
 
-A follower listens all the while, also while it reads, so nothing that an engine tells is missed. What engines are not
-told of (`Engine.look_s`) is found by looking.
+A follower listens all the while, also while it reads, so nothing that an engine tells is missed.
+What engines are not told of (`Engine.look_s`) is found by looking.
 """
 
 from collections.abc import Iterator
@@ -34,9 +36,10 @@ PAGE = 500
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened in a session that is followed. `kind` is "entry", with the entry in `entry`, or "chunk",
-    a piece of a message that is still being spoken. `text` are the words that it adds to message `message_id`: joined
-    by message id, the texts give each message once. `cursor` is a string to resume from, right after this event.
+    """Something that happened in a session that is followed. `kind` is "entry", with the entry in
+    `entry`, or "chunk", a piece of a message that is still being spoken. `text` are the words that
+    it adds to message `message_id`: joined by message id, the texts give each message once.
+    `cursor` is a string to resume from, right after this event.
     """
 
     cursor: str
@@ -55,7 +58,8 @@ class Follower:
         if after is not None:
             start = cursors.read(after, session_id=room.id, head=room.state().head)
         self._seq = start.seq
-        self._promised = dict(start.open)  # seen before the reconnection; the journal tells it again
+        # seen before the reconnection; the journal tells it again
+        self._promised = dict(start.open)
         self._seen: dict[str, int] = {}
         self._finished: set[bytes] = set()
         self._position = 0
@@ -63,7 +67,9 @@ class Follower:
         self._turn = self._latest_turn(start.seq)
 
     def _latest_turn(self, seq: int) -> int:
-        """The last turn that had begun at `seq`; what it had finished by then is noted on the way back to its start."""
+        """The last turn that had begun at `seq`; what it had finished by then is noted on the way
+        back to its start.
+        """
         while seq:
             after = max(0, seq - PAGE)
             for entry in reversed(self._room.page(after, seq - after, bodies=False)):
@@ -132,13 +138,17 @@ class Follower:
 
 
 def _said(entry: Entry) -> tuple[Entry, str]:
-    """A message's entry and its words; a placeholder and what that says where it can't be read (I-25)."""
+    """A message's entry and its words; a placeholder and what that says where it can't be read
+    (I-25).
+    """
     entry = readable(entry)
     return entry, text_of(parts_of(note_of("message", entry.note), entry.body))
 
 
 def _chunk_of(row: JournalRow) -> str:
-    """What a journal row says; nothing when it can't be read, and the message itself tells it (I-25)."""
+    """What a journal row says; nothing when it can't be read, and the message itself tells it
+    (I-25).
+    """
     try:
         return shown(unpack(row.body))
     except Exception:
@@ -161,8 +171,8 @@ def next_events(room: SessionLog, follower: Follower, news: News) -> Plan[list[E
 
 
 def follow(room: SessionLog, after: str | None) -> Iterator[Event]:
-    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not at the first
-    event.
+    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not
+    at the first event.
     """
     follower = run(following(room, after))
     return _events(room, follower)

@@ -1,11 +1,12 @@
-"""The keeper renews the leases of this process's running turns, so that a long tool call is not taken for a dead
-process, and takes care of what its owner has left: turns without an end, streams that nobody reads any more.
+"""The keeper renews the leases of this process's running turns, so that a long tool call is not
+taken for a dead process, and takes care of what its owner has left: turns without an end, streams
+that nobody reads any more.
 
-It knows them by weak references. Code of ours never runs when an object is dropped: Python swallows what is raised
-there, Ctrl-C included. A dropped object leaves a note (`WeakTurn`), made by C code alone, and the keeper deals with it
-on
-its own thread, where no signal arrives; a caller who looks at the session before that does it first. What is done about
-a note can be cut off anywhere and done again, and the note stays until it is done.
+It knows them by weak references. Code of ours never runs when an object is dropped: Python swallows
+what is raised there, Ctrl-C included. A dropped object leaves a note (`WeakTurn`), made by C code
+alone, and the keeper deals with it on its own thread, where no signal arrives; a caller who looks
+at the session before that does it first. What is done about a note can be cut off anywhere and done
+again, and the note stays until it is done.
 """
 
 import threading
@@ -53,7 +54,9 @@ class KeptTurn(Protocol):
 
 
 class WeakTurn(weakref.ref[Any]):
-    """A weak reference that puts itself on the keeper's list when its object is dropped. Forget it, and it won't."""
+    """A weak reference that puts itself on the keeper's list when its object is dropped. Forget it,
+    and it won't.
+    """
 
     __slots__ = ("key", "then", "wake")
     then: Callable[[], Any]
@@ -63,7 +66,9 @@ class WeakTurn(weakref.ref[Any]):
 
 
 class LeaseKeeper:
-    """One thread for all turns of one store; it starts with the first. `leases` has what is seen of those of others."""
+    """One thread for all turns of one store; it starts with the first. `leases` has what is seen of
+    those of others.
+    """
 
     def __init__(self, tick: Callable[[], float]) -> None:
         self._tick = tick
@@ -80,7 +85,9 @@ class LeaseKeeper:
         self._works = 0
 
     def tie(self, held: Any, then: Callable[[], Any]) -> WeakTurn:
-        """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold `held` itself."""
+        """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold
+        `held` itself.
+        """
         wake = weakref.ref(held, self._news.put)
         tie = WeakTurn(held, self._dropped.append)
         tie.key, tie.then, tie.wake = id(held), then, wake
@@ -95,7 +102,8 @@ class LeaseKeeper:
         """There is a turn with this lease: have rounds made in time for it."""
         if self._closed:
             return
-        if self._thread is None or not self._thread.is_alive():  # its start may have been interrupted
+        # its start may have been interrupted
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
             self._thread.start()
         elif lease_s < 3:
@@ -109,12 +117,15 @@ class LeaseKeeper:
         """Treats the turn as one that was forgotten, though somebody may hold it still."""
         tie, _ = self._turns.get(id(turn), (None, 0.0))
         if tie is not None:
-            self._dropped.append(tie)  # before it is let go of: an interrupt may come between any two steps
+            # before it is let go of: an interrupt may come between any two steps
+            self._dropped.append(tie)
             self._news.put(tie)
             self.drop(turn)
 
     def leave(self, name: tuple[str, int], turn: KeptTurn) -> None:
-        """Its owner has left this turn, and its end is not stored yet. `name` is its session and its number."""
+        """Its owner has left this turn, and its end is not stored yet. `name` is its session and
+        its number.
+        """
         self._left[name] = turn
         self.drop(turn)
 
@@ -139,7 +150,9 @@ class LeaseKeeper:
                 self._works += 1
 
     def give_up(self, seizure: tuple[str, int]) -> None:
-        """This process has seized a turn, by session and fence, and could neither end it nor let go of it."""
+        """This process has seized a turn, by session and fence, and could neither end it nor let go
+        of it.
+        """
         self._given_up.add(seizure)
 
     def gave_up(self, seizure: tuple[str, int]) -> bool:
@@ -159,7 +172,8 @@ class LeaseKeeper:
         self._news.put(None)
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()  # one whose start was interrupted may begin yet, and finds that it is over
+            # one whose start was interrupted may begin yet, and finds that it is over
+            thread.join()
         self.sweep()
 
     def _run(self) -> None:
@@ -195,7 +209,9 @@ class LeaseKeeper:
 
     @property
     def works(self) -> int:
-        """How often something was dealt with. A state that was read before this changed may be of before that."""
+        """How often something was dealt with. A state that was read before this changed may be of
+        before that.
+        """
         return self._works
 
     @property
@@ -208,7 +224,8 @@ class LeaseKeeper:
         with self._sweeping:
             while self._dropped:
                 tie = self._dropped[0]
-                with suppress(Exception):  # the next one who looks at the session finds what could not be done
+                # the next one who looks at the session finds what could not be done
+                with suppress(Exception):
                     tie.then()
                 self._works += 1
                 self._dropped.popleft()
@@ -217,7 +234,9 @@ class LeaseKeeper:
 
 
 class SharedKeeper(LeaseKeeper):
-    """The keeper of a store that shares the engine of another: the turns are kept there, and known here as its own."""
+    """The keeper of a store that shares the engine of another: the turns are kept there, and known
+    here as its own.
+    """
 
     def __init__(self, whole: LeaseKeeper) -> None:
         self._whole = whole

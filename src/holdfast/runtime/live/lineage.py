@@ -1,7 +1,8 @@
 """Lineage: which sessions the log of a fork is read from, its own and those whose past it shares.
 
-A fork of a fork of a fork is a chain. Each link is an immutable fact (the parent, and the seq at which they part), so a
-chain is walked once, in a loop, and remembered: a list of a hundred forks asks for no ancestor twice.
+A fork of a fork of a fork is a chain. Each link is an immutable fact (the parent, and the seq at
+which they part), so a chain is walked once, in a loop, and remembered: a list of a hundred forks
+asks for no ancestor twice.
 """
 
 from bisect import bisect_right
@@ -17,7 +18,9 @@ KNOWN_MAX = 100_000
 
 
 class Stretch(NamedTuple):
-    """The entries of session `session` with `after` < seq <= `upto`; with no `upto`, all that follow."""
+    """The entries of session `session` with `after` < seq <= `upto`; with no `upto`, all that
+    follow.
+    """
 
     session: str
     after: int
@@ -33,14 +36,17 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lineages:
-    """The lineages of a store's sessions. Safe to use from many threads: what it remembers never changes."""
+    """The lineages of a store's sessions. Safe to use from many threads: what it remembers never
+    changes.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._links: dict[str, Link] = {}
 
     def of(self, session: str, *, tenant: str, origin: int) -> tuple[Stretch, ...]:
-        """What the log of this session is read from, oldest first, each stretch beginning where the last one ends.
+        """What the log of this session is read from, oldest first, each stretch beginning where the
+        last one ends.
 
         Only sessions of the same tenant are followed (I-19), and none twice.
         """
@@ -72,7 +78,11 @@ class Lineages:
 
 
 def _no_parent(session: str) -> NotFound:
-    return NotFound(what="session", name=session, hint="another session shares its past; it may have been erased")
+    return NotFound(
+        what="session",
+        name=session,
+        hint="another session shares its past; it may have been erased",
+    )
 
 
 def stretch_of(lineage: tuple[Stretch, ...], after: int) -> int:

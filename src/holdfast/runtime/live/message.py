@@ -11,7 +11,9 @@ from holdfast.formats import registry
 
 
 class MessageCall(msgspec.Struct, frozen=True):
-    """A tool call in a message. `arguments` is JSON text, or a custom tool's input, as the model said it."""
+    """A tool call in a message. `arguments` is JSON text, or a custom tool's input, as the model
+    said it.
+    """
 
     call_id: str
     name: str
@@ -21,10 +23,11 @@ class MessageCall(msgspec.Struct, frozen=True):
 class Message:
     """One message of a transcript: who spoke, what, in which turn, and what became of it.
 
-    `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken it) or "erased" (its
-    words are gone). `late`: stored by a turn that had been superseded. `payload` is exactly what was stored, in
-    `format`; None when it is erased or damaged, and `text` says so then. `at` is in milliseconds since 1970; `event_id`
-    and `reply_to` are those it came in with; `finish` is why the model stopped, as the provider said it.
+    `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken
+    it) or "erased" (its words are gone). `late`: stored by a turn that had been superseded.
+    `payload` is exactly what was stored, in `format`; None when it is erased or damaged, and `text`
+    says so then. `at` is in milliseconds since 1970; `event_id` and `reply_to` are those it came in
+    with; `finish` is why the model stopped, as the provider said it.
     """
 
     id: str
@@ -42,7 +45,12 @@ class Message:
     model: str | None
 
     def __init__(
-        self, seen: StoredMessage, *, turn: str | None, pending: bool = False, labels: dict[str, Any] | None = None
+        self,
+        seen: StoredMessage,
+        *,
+        turn: str | None,
+        pending: bool = False,
+        labels: dict[str, Any] | None = None,
     ) -> None:
         self._seen = seen
         self.id = seen.id
@@ -67,11 +75,17 @@ class Message:
 
     @property
     def parts(self) -> list[Part]:
-        """A reading of the payload that is the same for all formats: texts, calls, results, images, thinking."""
-        return self._read(lambda body: parts_of(self._seen.note, body), [Text(unreadable(self.seq))])
+        """A reading of the payload that is the same for all formats: texts, calls, results, images,
+        thinking.
+        """
+        return self._read(
+            lambda body: parts_of(self._seen.note, body), [Text(unreadable(self.seq))]
+        )
 
     def _read(self, work: Callable[[bytes], Any], otherwise: Any) -> Any:
-        """What this makes of the payload. One that can't be read takes away nothing but itself (I-25)."""
+        """What this makes of the payload. One that can't be read takes away nothing but itself
+        (I-25).
+        """
         try:
             return work(self._seen.body)
         except Exception:  # whatever it is that damaged bytes cause
@@ -79,13 +93,21 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words of this message; of a tool's message, what the tool answered. Calls are in `calls`."""
+        """The words of this message; of a tool's message, what the tool answered. Calls are in
+        `calls`.
+        """
         return text_of(self.parts)
 
     @property
     def calls(self) -> list[MessageCall]:
-        """The tool calls that this message makes, in order; `Session.calls` tells what became of them."""
-        return [MessageCall(part.id, part.name, part.arguments) for part in self.parts if isinstance(part, Call)]
+        """The tool calls that this message makes, in order; `Session.calls` tells what became of
+        them.
+        """
+        return [
+            MessageCall(part.id, part.name, part.arguments)
+            for part in self.parts
+            if isinstance(part, Call)
+        ]
 
     @property
     def usage(self) -> Usage | None:
@@ -95,7 +117,9 @@ class Message:
     def __repr__(self) -> str:
         parts = self.parts
         said = [repr(_cut(text, 40))] if (text := text_of(parts)) else []
-        said += [f"{part.name}({_cut(part.arguments, 40)})" for part in parts if isinstance(part, Call)]
+        said += [
+            f"{part.name}({_cut(part.arguments, 40)})" for part in parts if isinstance(part, Call)
+        ]
         return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
 
 

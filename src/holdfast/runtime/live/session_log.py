@@ -1,7 +1,8 @@
 """A room: what everything that works on one session shares.
 
-It keeps the folded log, brought up to date before each use from whatever this or another process has written, and the
-shaped beginning of each context that was asked for, so that a long session costs its next turn only what is new.
+It keeps the folded log, brought up to date before each use from whatever this or another process
+has written, and the shaped beginning of each context that was asked for, so that a long session
+costs its next turn only what is new.
 """
 
 import threading
@@ -36,7 +37,12 @@ class SessionLog:
     """One session of one store."""
 
     def __init__(
-        self, engine: Engine, world: World, keeper: LeaseKeeper, lineages: Lineages, state: SessionState
+        self,
+        engine: Engine,
+        world: World,
+        keeper: LeaseKeeper,
+        lineages: Lineages,
+        state: SessionState,
     ) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
         self._lineages = lineages
@@ -48,7 +54,8 @@ class SessionLog:
         self._lineage: tuple[Stretch, ...] | None = None
         self._begun = self._whole = False
         self._erased: tuple[str, ...] = ()
-        self.learned = self.went_back = 0  # the seqs up to which its holder has seen the view, and has rewound it
+        # the seqs up to which its holder has seen the view, and has rewound it
+        self.learned = self.went_back = 0
         self._labels: dict[str, dict[str, Any]] | None = None
         self._labelled = 0
         self._is_vetting = False
@@ -77,18 +84,22 @@ class SessionLog:
         return self._scopes
 
     def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
-        """A page of the log after this seq, what it shares with its parent included; nothing at the end."""
+        """A page of the log after this seq, what it shares with its parent included; nothing at the
+        end.
+        """
         page = self._page(after, limit, bodies=bodies)
         return [readable(entry, bodies=bodies) for entry in page] if self._is_vetting else page
 
     def reading(self, work: Callable[[], T]) -> T:
-        """What this reads. If it fails on something in the log, it is done again with every entry vetted: one that
-        can't be read takes away nothing but itself (I-25).
+        """What this reads. If it fails on something in the log, it is done again with every entry
+        vetted: one that can't be read takes away nothing but itself (I-25).
         """
         try:
             return work()
         except Exception as error:
-            if self._is_vetting or (isinstance(error, HoldfastError) and not isinstance(error, Damaged)):
+            if self._is_vetting or (
+                isinstance(error, HoldfastError) and not isinstance(error, Damaged)
+            ):
                 raise
         with self.lock:
             self._is_vetting = True
@@ -114,8 +125,8 @@ class SessionLog:
         return self._lineage
 
     def log(self) -> Log:
-        """The log, up to date, from the last compaction on: what the context is made from. Held under `lock` by whoever
-        looks at more than one thing in it.
+        """The log, up to date, from the last compaction on: what the context is made from. Held
+        under `lock` by whoever looks at more than one thing in it.
         """
         with self.lock:
             try:
@@ -136,7 +147,9 @@ class SessionLog:
         return self._log
 
     def _forget_what_was_erased(self) -> None:
-        """A fork loses what any of those that it shares its past with has lost, though it was read before (I-21)."""
+        """A fork loses what any of those that it shares its past with has lost, though it was read
+        before (I-21).
+        """
         erased = self._erased_past()
         if erased != self._erased:
             self._erased = erased
@@ -147,20 +160,23 @@ class SessionLog:
             return ()
         states = [self.engine.state(stretch.session) for stretch in self.lineage()[:-1]]
         ended = [state for state in states if state is not None and state.ended]
-        return tuple(f"{state.id} {state.erased} {state.head}" for state in ended)  # entries of it may be blanked
+        # entries of it may be blanked
+        return tuple(f"{state.id} {state.erased} {state.head}" for state in ended)
 
     def _forget(self) -> None:
         self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()
         self.sums = None
 
     def _damaged(self, error: Damaged) -> Damaged:
-        """The error with its place; what was half read is forgotten, so that the next one who looks meets it too."""
+        """The error with its place; what was half read is forgotten, so that the next one who looks
+        meets it too.
+        """
         self._forget()
         return located(error, self.engine.where, self.id, self.page)
 
     def history(self) -> Log:
-        """The log, up to date, from its first entry on: what the transcript is told from. After a compaction it is
-        folded apart, without payloads.
+        """The log, up to date, from its first entry on: what the transcript is told from. After a
+        compaction it is folded apart, without payloads.
         """
         with self.lock:
             return self.reading(self._whole_history)
@@ -182,7 +198,8 @@ class SessionLog:
         self._whole = base == 0
         if base:
             [summary] = self.page(base - 1, 1)
-            if summary.kind != "compaction":  # which can't be read: then all of the history is shown
+            # which can't be read: then all of the history is shown
+            if summary.kind != "compaction":
                 self._whole = True
                 return
             note = note_of("compaction", summary.note)
@@ -217,7 +234,9 @@ class SessionLog:
         return self.contexts.make(log, format, prefill=prefill)
 
     def labels(self) -> dict[str, dict[str, Any]]:
-        """What is noted about each message that has labels. Not to be changed by the reader; it grows."""
+        """What is noted about each message that has labels. Not to be changed by the reader; it
+        grows.
+        """
         with self.lock:
             if self._labels is None:
                 self._labels, self._labelled = {}, self.origin
@@ -250,13 +269,23 @@ class SessionLog:
         if seen.body:
             return seen
         [entry] = self.page(seen.seq - 1, 1)
-        note = note_of("message", entry.note) if self._is_vetting and entry.kind == "message" else seen.note
+        note = (
+            note_of("message", entry.note)
+            if self._is_vetting and entry.kind == "message"
+            else seen.note
+        )
         return replace(seen, note=note, body=entry.body)
 
     def again(self, id: bytes) -> Draft | None:
-        """A message of this session, to be stored in the one that follows it; None when it no longer waits here."""
+        """A message of this session, to be stored in the one that follows it; None when it no
+        longer waits here.
+        """
         found = next((message for message in self.log().messages if message.id == id.hex()), None)
-        return None if found is None else Draft("message", None, id, found.at, noted(found.note), found.body)
+        return (
+            None
+            if found is None
+            else Draft("message", None, id, found.at, noted(found.note), found.body)
+        )
 
     def state(self) -> SessionState:
         state = self.engine.state(self.id)
@@ -272,13 +301,19 @@ class SessionLog:
         """What becomes of this one write."""
         return wait_for(self.engine.submit((write,)))
 
-    def draft(self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b"") -> Draft:
+    def draft(
+        self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b""
+    ) -> Draft:
         at = self.world.now()
-        return Draft(kind, turn, mint(self.world, at), at, noted(note) if note is not None else b"", body)
+        return Draft(
+            kind, turn, mint(self.world, at), at, noted(note) if note is not None else b"", body
+        )
 
     def message(self, spoken: Spoken, *, turn: int | None, id: bytes | None = None) -> Draft:
         at = self.world.now()
-        return Draft("message", turn, id or mint(self.world, at), at, noted(spoken.note), spoken.body)
+        return Draft(
+            "message", turn, id or mint(self.world, at), at, noted(spoken.note), spoken.body
+        )
 
     def ended(self, reason: str = "") -> SessionEnded:
         """The error for a handle whose session is over; it names the one to go on in (I-8)."""
@@ -307,8 +342,8 @@ def _is_full(page: list[Entry]) -> bool:
 
 
 def speak(message: Any, format: str, **facts: Any) -> Spoken:
-    """A caller's message, frozen and noted: text, a payload or an SDK object. Nothing waits before this is done
-    (I-3).
+    """A caller's message, frozen and noted: text, a payload or an SDK object. Nothing waits before
+    this is done (I-3).
     """
     shape = registry.get(format)
     role = facts.pop("role", "user")  # of words alone; a payload says its own
@@ -327,7 +362,10 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     except HoldfastError:
         raise
     except Exception as error:
-        problem = f"it is JSON, but not a message in the format `{format}` ({type(error).__name__} while it was read)"
+        problem = (
+            f"it is JSON, but not a message in the format `{format}` "
+            f"({type(error).__name__} while it was read)"
+        )
         raise InvalidMessage(problem=problem, place="the message") from error
     if facts:
         note = replace(note, **facts)

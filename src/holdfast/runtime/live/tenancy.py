@@ -1,8 +1,8 @@
 """Whose session it is: an id alone opens nothing.
 
-Ids of sessions reach us from outside too: in an export, in a store that is copied, in the note of a fork. Wherever a
-session is looked up by an id that this process did not get from the tenant's own lists, it is looked up here. Another
-tenant's session is as good as none.
+Ids of sessions reach us from outside too: in an export, in a store that is copied, in the note of a
+fork. Wherever a session is looked up by an id that this process did not get from the tenant's own
+lists, it is looked up here. Another tenant's session is as good as none.
 """
 
 from holdfast.engine.protocol import Engine, SessionState

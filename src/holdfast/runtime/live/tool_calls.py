@@ -10,7 +10,9 @@ from holdfast.runtime.live.session_log import SessionLog
 
 
 def calls(room: SessionLog) -> list[ToolCall]:
-    """Every call, in order. Arguments are read from the payloads, a page of the log at a time (I-24)."""
+    """Every call, in order. Arguments are read from the payloads, a page of the log at a time
+    (I-24).
+    """
     log = room.history()
     with room.lock:
         standing, running, asks = log.standing, log.running, log.asks
@@ -28,5 +30,7 @@ def _arguments(room: SessionLog, callers: list[StoredMessage]) -> Iterator[tuple
         try:
             parts = parts_of(seen.note, seen.body or bodies[seen.seq])
             yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]
-        except Exception:  # a payload that can't be read: what was called is noted, with what is not (I-25)
+        except (
+            Exception
+        ):  # a payload that can't be read: what was called is noted, with what is not (I-25)
             yield seen.id, ["" for _ in seen.note.calls]

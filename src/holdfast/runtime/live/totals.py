@@ -1,7 +1,7 @@
 """What a session comes to: counts, turns and usage, added up page by page (I-17, I-24).
 
-Sums are derived: nothing stores them. A handle remembers how far it has added, so that asking again costs only what is
-new.
+Sums are derived: nothing stores them. A handle remembers how far it has added, so that asking again
+costs only what is new.
 """
 
 from typing import Any
@@ -23,9 +23,10 @@ OPENING = 8
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """A session at a glance. `state` is "open", "running" or "ended"; `title` is its first words; `head` is the seq of
-    its last entry; `messages` and `turns` count what it has had, `pending` what waits in its inbox; `running` is the id
-    of the turn that runs; `usage` is the sum of all tokens. Times are in milliseconds since 1970.
+    """A session at a glance. `state` is "open", "running" or "ended"; `title` is its first words;
+    `head` is the seq of its last entry; `messages` and `turns` count what it has had, `pending`
+    what waits in its inbox; `running` is the id of the turn that runs; `usage` is the sum of all
+    tokens. Times are in milliseconds since 1970.
     """
 
     id: str
@@ -45,9 +46,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
-    """What became of a turn. `number` counts the turns of a session; `end` is None while it runs, `reason` and `error`
-    say why it ended; `messages` and `usage` are those of the turn. `reply_to` is whom it answers: its own, or that of
-    the first message it took that has one. Times are in milliseconds since 1970.
+    """What became of a turn. `number` counts the turns of a session; `end` is None while it runs,
+    `reason` and `error` say why it ended; `messages` and `usage` are those of the turn. `reply_to`
+    is whom it answers: its own, or that of the first message it took that has one. Times are in
+    milliseconds since 1970.
     """
 
     id: str
@@ -72,17 +74,27 @@ class RunningTotals(msgspec.Struct):
 
 
 def info(room: SessionLog, state: SessionState) -> SessionInfo:
-    """State, counts, title and usage; what a fork shares is counted as messages, and its usage only where it was
-    spent (FAULTS J3).
+    """State, counts, title and usage; what a fork shares is counted as messages, and its usage only
+    where it was spent (FAULTS J3).
     """
     with room.lock:
         sums = room.sums = _added_up(room, room.sums or RunningTotals())
     return SessionInfo(
-        id=room.id, key=room.key, epoch=room.epoch, tenant=room.tenant, state=state_of(state),
-        title="" if state.erased else title(room), head=state.head, messages=sums.messages, turns=sums.turns,
-        pending=len(room.engine.inbox(room.id)), running=room.turn_name(state.turn), usage=sums.usage,
-        opened_at=state.opened_at, active_at=state.last_at,
-    )  # fmt: skip
+        id=room.id,
+        key=room.key,
+        epoch=room.epoch,
+        tenant=room.tenant,
+        state=state_of(state),
+        title="" if state.erased else title(room),
+        head=state.head,
+        messages=sums.messages,
+        turns=sums.turns,
+        pending=len(room.engine.inbox(room.id)),
+        running=room.turn_name(state.turn),
+        usage=sums.usage,
+        opened_at=state.opened_at,
+        active_at=state.last_at,
+    )
 
 
 def turns(room: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
@@ -97,22 +109,31 @@ def turns(room: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
                 _part(found, entry)
             elif entry.turn is not None and entry.turn > after:
                 _tell_turn(room, found, entry, asked)
-            elif entry.kind == "message" and (address := note_of("message", entry.note).reply_to) is not None:
+            elif (
+                entry.kind == "message"
+                and (address := note_of("message", entry.note).reply_to) is not None
+            ):
                 asked[entry.id.hex()] = address
     ordered = [found[number] for number in sorted(found)]
     return ordered if limit is None else ordered[:limit]
 
 
 def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
-    """A session that shares the past of another begins: what was running there never goes on here."""
+    """A session that shares the past of another begins: what was running there never goes
+    on here.
+    """
     end, reason = FORKED
     for number, known in found.items():
         if known.end is None:
             found[number] = replace(known, end=end, reason=reason, ended_at=opened.at)
 
 
-def _tell_turn(room: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]) -> None:
-    """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside a turn."""
+def _tell_turn(
+    room: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]
+) -> None:
+    """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside
+    a turn.
+    """
     number = entry.turn
     assert number is not None
     if entry.kind == "turn":
@@ -120,7 +141,11 @@ def _tell_turn(room: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked
     known = found.get(number)
     if known is None:
         return
-    note: Any = note_of(entry.kind, entry.note) if entry.kind in ("message", "turn", "take", "end") else None
+    note: Any = (
+        note_of(entry.kind, entry.note)
+        if entry.kind in ("message", "turn", "take", "end")
+        else None
+    )
     if entry.kind == "message":
         reply_to = known.reply_to if known.reply_to is not None else note.reply_to
         usage = _sum(known.usage, note.usage)
@@ -153,7 +178,9 @@ def _added_up(room: SessionLog, sums: RunningTotals) -> RunningTotals:
 def _sum(one: Usage, other: Usage | None) -> Usage:
     if other is None:
         return one
-    return Usage(*(getattr(one, field) + getattr(other, field) for field in Usage.__struct_fields__))
+    return Usage(
+        *(getattr(one, field) + getattr(other, field) for field in Usage.__struct_fields__)
+    )
 
 
 def state_of(state: SessionState) -> str:
@@ -161,15 +188,17 @@ def state_of(state: SessionState) -> str:
 
 
 def title(room: SessionLog, beginning: list[Entry] | None = None) -> str:
-    """What the session is called: in the store that it comes from, or by the first thing that a user said. `beginning`
-    are its first entries, if they were read.
+    """What the session is called: in the store that it comes from, or by the first thing that a
+    user said. `beginning` are its first entries, if they were read.
     """
     page = room.page(0, OPENING) if beginning is None else beginning
     try:
         first = opening(room, page)
     except Damaged:
         first = opening(room, [readable(entry) for entry in page])
-    story: Any = next((message.labels["story"] for message in first if "story" in message.labels), {})
+    story: Any = next(
+        (message.labels["story"] for message in first if "story" in message.labels), {}
+    )
     named = story.get("title") if isinstance(story, dict) else None
     asked = next((message.text for message in first if message.role == "user"), "")
     return " ".join((named if isinstance(named, str) and named.strip() else asked).split())[:80]

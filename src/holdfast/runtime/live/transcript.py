@@ -1,7 +1,8 @@
 """The transcript, page by page, without folding the history: memory is bounded by the page (I-24).
 
-An entry says most of what a message is. What was said about it later is looked for where it can be: labels are few and
-have an index; who took a message from the inbox stands a little further on in the log.
+An entry says most of what a message is. What was said about it later is looked for where it can be:
+labels are few and have an index; who took a message from the inbox stands a little further on in
+the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,9 @@ _NEAR = 64
 """An id is looked for among the entries of its time and so many before them."""
 
 
-def messages(room: SessionLog, *, after: int = 0, limit: int = TELLING) -> tuple[list[Message], int]:
+def messages(
+    room: SessionLog, *, after: int = 0, limit: int = TELLING
+) -> tuple[list[Message], int]:
     """A page of the transcript, and the seq to go on after; the same seq again at the end."""
     page = room.page(after, limit)
     said = [(entry, note_of("message", entry.note)) for entry in page if entry.kind == "message"]
@@ -46,8 +49,9 @@ def opening(room: SessionLog, page: list[Entry]) -> list[Message]:
 def find(room: SessionLog, id: str) -> Entry | None:
     """The message with this id, without its payload.
 
-    An id begins with the time at which it was minted, and entries mostly lie in the order of their times: the message
-    is looked for where its time is, and only if it is not there, in the whole log.
+    An id begins with the time at which it was minted, and entries mostly lie in the order of their
+    times: the message is looked for where its time is, and only if it is not there, in the whole
+    log.
     """
     near = room.page(_begun_before(room, id), 4 * _NEAR, bodies=False)
     found = _with_id(near, id)
@@ -91,7 +95,9 @@ def _message(
     turn = entry.turn if entry.turn is not None else takers.get(id)
     seen = StoredMessage(id, entry.seq, turn, note, entry.body, False, (), entry.at)
     known = {} if note.erased else labels.get(id, {})
-    return Message(seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels={**known})
+    return Message(
+        seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels={**known}
+    )
 
 
 def _from(room: SessionLog, page: list[Entry]) -> Iterator[Entry]:
@@ -102,14 +108,18 @@ def _from(room: SessionLog, page: list[Entry]) -> Iterator[Entry]:
 
 
 def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | None]:
-    """Which turn took each of these messages from the inbox and kept it: what a turn gave back, another one took."""
+    """Which turn took each of these messages from the inbox and kept it: what a turn gave back,
+    another one took.
+    """
     takers: dict[str, int | None] = {}
     if not accepted:
         return takers
     unsettled = set(accepted)
     for entry in entries:
         if entry.kind in ("turn", "take"):
-            takers.update((id, entry.turn) for id in note_of(entry.kind, entry.note).takes if id in accepted)
+            takers.update(
+                (id, entry.turn) for id in note_of(entry.kind, entry.note).takes if id in accepted
+            )
         elif entry.kind == "end":
             for id in note_of("end", entry.note).returns:
                 takers.pop(id, None)

@@ -1,9 +1,9 @@
 """Where chunks come from: an iterator, read no faster than what is stored of it.
 
-In the beginning one chunk is read, stored and handed on before the next is asked for. When the source turns out to be
-faster than the disk, it is read ahead on a second thread, within bounds, and all that came in while the last row was
-being stored becomes the next row: the stream keeps up with its source, a slow disk slows it down, and memory stays
-bounded.
+In the beginning one chunk is read, stored and handed on before the next is asked for. When the
+source turns out to be faster than the disk, it is read ahead on a second thread, within bounds, and
+all that came in while the last row was being stored becomes the next row: the stream keeps up with
+its source, a slow disk slows it down, and memory stays bounded.
 """
 
 import contextvars
@@ -84,8 +84,8 @@ def _ahead(source: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 class _Pump:
-    """Reads ahead on a thread of its own. The two talk by queues made of C code: a reader that is interrupted leaves no
-    lock behind.
+    """Reads ahead on a thread of its own. The two talk by queues made of C code: a reader that is
+    interrupted leaves no lock behind.
     """
 
     def __init__(self, source: Iterator[Any]) -> None:
@@ -95,7 +95,9 @@ class _Pump:
         self._ended = self._stopped = False
         self.error: BaseException | None = None
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._run,), name="holdfast-source", daemon=True).start()
+        threading.Thread(
+            target=context.run, args=(self._run,), name="holdfast-source", daemon=True
+        ).start()
 
     def take(self) -> list[Any]:
         """All that has come, at least one chunk; nothing at the end."""
@@ -136,8 +138,9 @@ _END = object()
 
 
 def _close(*sources: Any) -> None:
-    """A source that is left before its end is closed, so that its connection is. One that another thread is reading
-    can't be: that thread closes it."""
+    """A source that is left before its end is closed, so that its connection is. One that another
+    thread is reading can't be: that thread closes it.
+    """
     for source in sources:
         close = getattr(source, "close", None)
         if callable(close):

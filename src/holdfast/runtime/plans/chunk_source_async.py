@@ -10,11 +10,13 @@ from holdfast.runtime.plans.chunk_source import AHEAD_MAX, Pace
 
 
 class AsyncSource:
-    """Chunks in batches, each asked for when the one before it has been dealt with. One task does all the reading, so
-    that what the source binds to its task stays bound.
+    """Chunks in batches, each asked for when the one before it has been dealt with. One task does
+    all the reading, so that what the source binds to its task stays bound.
     """
 
-    def __init__(self, chunks: AsyncIterable[Any] | Iterable[Any], tick: Callable[[], float]) -> None:
+    def __init__(
+        self, chunks: AsyncIterable[Any] | Iterable[Any], tick: Callable[[], float]
+    ) -> None:
         self._source = chunks
         self._pace = Pace(tick)
         self._chunks: deque[Any] = deque()
@@ -25,7 +27,9 @@ class AsyncSource:
         self._task = asyncio.ensure_future(self._run())
 
     async def batch(self) -> list[Any]:
-        """All that has come, at least one chunk; nothing at the end. Raises what the source has raised."""
+        """All that has come, at least one chunk; nothing at the end. Raises what the source has
+        raised.
+        """
         self._eager = self._eager or (self._given and self._pace.stored())
         self._pace.asking()
         self._go.set()

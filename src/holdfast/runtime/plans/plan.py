@@ -1,8 +1,8 @@
 """Plans, and the two ways to drive them.
 
-What a store does is written once, as generators that never block: a plan yields what it waits for and is sent the
-answer. `run` drives it on the calling thread, `arun` (in `loop`) on an event loop; the public classes, sync and
-async, are thin faces over plans.
+What a store does is written once, as generators that never block: a plan yields what it waits for
+and is sent the answer. `run` drives it on the calling thread, `arun` (in `loop`) on an event loop;
+the public classes, sync and async, are thin faces over plans.
 
     yield from wait_for(ticket)  a commit under way       → its outcome
     yield from read(work)        something to be read     → its value; on an event loop it is read on another thread
@@ -10,8 +10,9 @@ async, are thin faces over plans.
     yield Pause(…)               wait for news            → None
     yield Listen(news, …)        wait for news without missing any that come while one reads
 
-A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first sees the commit
-through and then raises at that `yield`, so a plan always knows whether what it asked for was done.
+A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first
+sees the commit through and then raises at that `yield`, so a plan always knows whether what it
+asked for was done.
 """
 
 import contextlib
@@ -27,7 +28,9 @@ Plan = Generator[Any, Any, T]
 
 
 class Read(NamedTuple):
-    """Something to be read from the store. What is `slow` may take a good while, and no other read waits for it."""
+    """Something to be read from the store. What is `slow` may take a good while, and no other read
+    waits for it.
+    """
 
     work: Callable[[], Any]
     slow: bool = False
@@ -65,8 +68,9 @@ def ask(work: Callable[[], Any]) -> Plan[Any]:
 
 
 class Signal:
-    """An event that can be waited for. Unlike `threading.Event` it is made of C code where it locks: whoever is
-    interrupted while it waits leaves no lock behind, for which the writer would then wait.
+    """An event that can be waited for. Unlike `threading.Event` it is made of C code where it
+    locks: whoever is interrupted while it waits leaves no lock behind, for which the writer would
+    then wait.
     """
 
     def __init__(self) -> None:
@@ -95,8 +99,9 @@ class Signal:
 
 
 class News:
-    """Whether a session has had news since this was last cleared. It is told from its making until it is closed, also
-    while its owner reads: who clears it, then reads and then listens hears of all that the reading has missed.
+    """Whether a session has had news since this was last cleared. It is told from its making until
+    it is closed, also while its owner reads: who clears it, then reads and then listens hears of
+    all that the reading has missed.
     """
 
     def __init__(self, engine: Engine, session: str) -> None:
@@ -126,8 +131,8 @@ class Listen(NamedTuple):
 
 
 def run(plan: Plan[T]) -> T:
-    """Drives a plan on this thread. An interrupt is raised in the plan, wherever it comes, so that the plan can clean
-    up; what it does then is driven to its end too.
+    """Drives a plan on this thread. An interrupt is raised in the plan, wherever it comes, so that
+    the plan can clean up; what it does then is driven to its end too.
     """
     try:
         return _drive(plan)
@@ -157,8 +162,9 @@ def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
 
 
 def bearable(error: BaseException) -> BaseException:
-    """The error as it may be thrown into a plan. A generator takes a StopIteration for a defect of its own, so one that
-    came out of the caller's own function, or out of ours, is told as what it is.
+    """The error as it may be thrown into a plan. A generator takes a StopIteration for a defect of
+    its own, so one that came out of the caller's own function, or out of ours, is told as what it
+    is.
     """
     if not isinstance(error, StopIteration | StopAsyncIteration):
         return error
@@ -184,7 +190,9 @@ def _wait(request: Any) -> Any:
 
 
 def outcome_of(ticket: Ticket) -> Outcome | None:
-    """What became of a commit whose caller was interrupted while it waited; None when the store could not say."""
+    """What became of a commit whose caller was interrupted while it waited; None when the store
+    could not say.
+    """
     with contextlib.suppress(HoldfastError):
         return ticket.result() if ticket.done else None
     return None

@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
 from holdfast.errors import BadArgument
-from holdfast.runtime.plans.plan import Await, Listen, News, Pause, Plan, Read, bearable, is_suspended
+from holdfast.runtime.plans.plan import (
+    Await,
+    Listen,
+    News,
+    Pause,
+    Plan,
+    Read,
+    bearable,
+    is_suspended,
+)
 from holdfast.runtime.plans.thread_pool import Job, Pool
 
 T = TypeVar("T")
@@ -22,8 +31,8 @@ LOOK_S = 0.05
 
 
 async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
-    """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it comes, so that the plan
-    can clean up; what it does then is driven to its end too.
+    """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it
+    comes, so that the plan can clean up; what it does then is driven to its end too.
     """
     try:
         request = next(plan) if error is None else plan.throw(error)
@@ -87,13 +96,16 @@ def insist_on_asyncio() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         other = "trio" if "trio" in sys.modules else "no event loop of asyncio"
-        takes = "asyncio (under trio, call holdfast.open and its sync methods in trio.to_thread.run_sync)"
+        takes = (
+            "asyncio (under trio, call holdfast.open and its sync methods in "
+            "trio.to_thread.run_sync)"
+        )
         raise BadArgument(parameter="open_async", takes=takes, given=other) from None
 
 
 async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
-    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it is there. That may
-    block as well, and must not be interrupted: it is another thread's to do.
+    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it
+    is there. That may block as well, and must not be interrupted: it is another thread's to do.
     """
     job = Job(work)
     try:
@@ -111,7 +123,9 @@ def _let_go(job: Job, let_go: Callable[[Any], Any]) -> None:
 
 
 async def seen_through(work: Callable[[], Any]) -> None:
-    """The same for what has to be done: it is, though the caller may be cancelled and not wait for it."""
+    """The same for what has to be done: it is, though the caller may be cancelled and not wait for
+    it.
+    """
     job = Job(work)
     await _handed_over(job, _readers())
     job.value()
@@ -122,9 +136,11 @@ async def _landed(ticket: Ticket) -> Any:
     try:
         await landing.expect(ticket)
     except asyncio.CancelledError:
-        while not ticket.done:  # a cancelled caller must know what became of its commit; commits are short
+        # a cancelled caller must know what became of its commit; commits are short
+        while not ticket.done:
             with contextlib.suppress(asyncio.CancelledError):
-                # Looked at now and then: nobody cancels it again if the call that would wake it is interrupted.
+                # Looked at now and then: nobody cancels it again if the call that would wake it is
+                # interrupted.
                 await asyncio.wait([landing.expect(ticket)], timeout=LOOK_S)
         raise
     return ticket.result()
@@ -135,8 +151,10 @@ async def _heard(news: News, seconds: float) -> None:
     here = asyncio.Event()
     news.then = lambda: _tell(loop, here.set)
     try:
-        if not news.told.is_set():  # looked at after saying how to tell: one of the two sees the other
-            async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the news
+        # looked at after saying how to tell: one of the two sees the other
+        if not news.told.is_set():
+            # `wait_for` swallows a cancellation that comes with the news
+            async with asyncio.timeout(seconds):
                 await here.wait()
     except TimeoutError:
         pass
@@ -175,7 +193,8 @@ class _BatchAnswers:
                 future = self._landed[0]
                 if not future.done():
                     future.set_result(None)
-                self._landed.popleft()  # not before it was told: an interrupt may come between any two steps
+                # not before it was told: an interrupt may come between any two steps
+                self._landed.popleft()
         except BaseException:
             self._loop.call_soon(self._drain)
             raise

@@ -1,9 +1,9 @@
 """Threads that do what may block, so that an event loop need not.
 
-Not Python's own executor: where that one locks, it is made of Python code. A signal handler that raises while work is
-handed over leaves such a lock locked, and none of its threads ever takes another piece of work: every store of the
-process waits for ever, and so does the end of the process. Here, what the caller shares with the threads is made of C
-code alone.
+Not Python's own executor: where that one locks, it is made of Python code. A signal handler that
+raises while work is handed over leaves such a lock locked, and none of its threads ever takes
+another piece of work: every store of the process waits for ever, and so does the end of the
+process. Here, what the caller shares with the threads is made of C code alone.
 """
 
 import atexit
@@ -98,7 +98,9 @@ class Pool:
             del job
 
     def _finish(self) -> None:
-        """At the end of the process: sees through what was submitted, a store that is being closed above all."""
+        """At the end of the process: sees through what was submitted, a store that is being closed
+        above all.
+        """
         self._jobs.put(None)
         for thread in self._threads:
             if thread.is_alive():

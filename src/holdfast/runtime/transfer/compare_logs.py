@@ -1,6 +1,8 @@
-"""Comparing two logs: is what is there a beginning of what is here, and is a whole log the same on both sides?
+"""Comparing two logs: is what is there a beginning of what is here, and is a whole log the same on
+both sides?
 
-A digest is of the entries alone, all that each of them is, so it is the same in every store and for pages of any size.
+A digest is of the entries alone, all that each of them is, so it is the same in every store and for
+pages of any size.
 """
 
 import hashlib
@@ -48,9 +50,13 @@ def summed(*digests: str) -> str:
 
 
 def differences(here: Sequence[Entry], there: Sequence[Entry]) -> Iterator[int]:
-    """The places of the entries that are not the same on both sides, whose pages are as long as each other."""
+    """The places of the entries that are not the same on both sides, whose pages are as long as
+    each other.
+    """
     if here != there:
-        yield from (at for at, (one, other) in enumerate(zip(here, there, strict=True)) if one != other)
+        yield from (
+            at for at, (one, other) in enumerate(zip(here, there, strict=True)) if one != other
+        )
 
 
 def is_same_place(one: Entry, other: Entry) -> bool:
@@ -60,7 +66,9 @@ def is_same_place(one: Entry, other: Entry) -> bool:
 
 
 def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[list[Entry]]:
-    """A session's own entries after one seq, up to another, page by page; `Damaged` where one is missing."""
+    """A session's own entries after one seq, up to another, page by page; `Damaged` where one is
+    missing.
+    """
     while after < upto:
         page = engine.entries(session, after=after, limit=min(PAGE, upto - after))
         if not page or page[0].seq != after + 1:
@@ -72,9 +80,10 @@ def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[li
 
 
 def closed(found: Iterable[list[Entry]], *, running: int | None) -> Iterator[list[Entry]]:
-    """The pages of a session as it stood at one moment, without the turn that was running then: what is under way is
-    not yet what happened, and is nobody's to end but its writer's. No page ends within a turn, unless that is very
-    long: whoever stops between two has a session that could have been so.
+    """The pages of a session as it stood at one moment, without the turn that was running then:
+    what is under way is not yet what happened, and is nobody's to end but its writer's. No page
+    ends within a turn, unless that is very long: whoever stops between two has a session that could
+    have been so.
     """
     held: list[Entry] = []
     for page in found:

@@ -1,7 +1,9 @@
-"""Events that were accepted: whatever the source knows of the sessions that were copied, the target knows too (I-2).
+"""Events that were accepted: whatever the source knows of the sessions that were copied, the target
+knows too (I-2).
 
-Entries bring their events along, but an erased session's entries don't tell them any more, and an id that JSON can't
-hold is not what it was. So at the end both stores are asked for all they know, in the same order, page by page.
+Entries bring their events along, but an erased session's entries don't tell them any more, and an
+id that JSON can't hold is not what it was. So at the end both stores are asked for all they know,
+in the same order, page by page.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,8 +25,13 @@ def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState]
             of_session.setdefault(event.session, []).append(event)
         for session, events in of_session.items():
             state = there.state(session)
-            # A store says of its own sessions alone what was accepted in them: not of somebody else's with that id.
-            if state is not None and is_copied(state) and owned(here, state.tenant, session) is not None:
+            # A store says of its own sessions alone what was accepted in them: not of somebody
+            # else's with that id.
+            if (
+                state is not None
+                and is_copied(state)
+                and owned(here, state.tenant, session) is not None
+            ):
                 _lay(there, state, [event for event in events if _is_there(there, event)])
 
 
@@ -57,13 +64,19 @@ def _pages(events: Iterator[AcceptedEvent]) -> Iterator[list[AcceptedEvent]]:
 
 def _is_there(there: Engine, event: AcceptedEvent) -> bool:
     """Whether the entry that it became is."""
-    return [entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)] == [event.message]
+    return [entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)] == [
+        event.message
+    ]
 
 
 def _lay(there: Engine, state: SessionState, events: list[AcceptedEvent]) -> None:
-    """If the session has news meanwhile, it is in use there: then it is no copy any more, and is left."""
+    """If the session has news meanwhile, it is in use there: then it is no copy any more, and is
+    left.
+    """
     if events:
         inbox = tuple(replace(waiting, waiter=None) for waiting in there.inbox(state.id))
         standing = Laid(state.fence, state.active_at, state.base, state.ended, state.erased, inbox)
         laid = replace(standing, outbox=tuple(there.debts(state.id)), events=tuple(events))
-        there.submit((Write(state.id, head=state.head, idle=True, ended_too=True, lay=laid),)).result()
+        there.submit(
+            (Write(state.id, head=state.head, idle=True, ended_too=True, lay=laid),)
+        ).result()

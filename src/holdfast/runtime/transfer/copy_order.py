@@ -1,7 +1,7 @@
 """The order in which the sessions of a store can be copied: each after those that it needs.
 
-A fork needs the session whose past it shares, and a session of a key the one that the key had before. Nearly all need
-nothing: of them only the names are kept.
+A fork needs the session whose past it shares, and a session of a key the one that the key had
+before. Nearly all need nothing: of them only the names are kept.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,9 @@ PAGE = 1000
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """What a session needs: its parent, up to the seq `origin`, and the earlier sessions of its key."""
+    """What a session needs: its parent, up to the seq `origin`, and the earlier sessions of its
+    key.
+    """
 
     key: tuple[str, str] | None
     epoch: int
@@ -39,7 +41,9 @@ class Order:
         self.entries = 0
         for tenant in tenants:
             while self._find(tenant):
-                pass  # a session that had news meanwhile has moved to the front, and may have been passed by
+                # a session that had news meanwhile has moved to the front, and may have been passed
+                # by
+                pass
 
     @property
     def sessions(self) -> int:
@@ -62,14 +66,21 @@ class Order:
             for id in ready:
                 del left[id]
         for id in left:
-            self.broken.setdefault(id, "it needs a session that needs it")  # as no store of ours does
+            # as no store of ours does
+            self.broken.setdefault(id, "it needs a session that needs it")
         yield list(left)
 
     def _find(self, tenant: str) -> bool:
-        """Reads the list of sessions until a page of it brings nothing new; whether the first one did."""
+        """Reads the list of sessions until a page of it brings nothing new; whether the first one
+        did.
+        """
         before: tuple[int, str] | None = None
         while states := self._engine.sessions(tenant, before=before, limit=PAGE):
-            new = [state for state in states if state.id not in self._free and state.id not in self.bound]
+            new = [
+                state
+                for state in states
+                if state.id not in self._free and state.id not in self.bound
+            ]
             for state in new:
                 self._add(state)
             if not new:
@@ -89,8 +100,8 @@ class Order:
         self.bound[state.id] = Bound(key, state.epoch, parent, state.origin)
 
     def _parent(self, state: SessionState) -> str | None:
-        """The session whose past this one shares: one of the same tenant, or none. If its first entry can't be read,
-        the store says beside the log which one it is.
+        """The session whose past this one shares: one of the same tenant, or none. If its first
+        entry can't be read, the store says beside the log which one it is.
         """
         try:
             [opened] = self._engine.entries(state.id, after=state.origin, limit=1)

@@ -1,7 +1,7 @@
 """Copying a store into another: every session, many at once, and what came of it.
 
-What many sessions send together is one transaction in the target. Memory is bounded by the pages under way (I-24), but
-for the names of the sessions.
+What many sessions send together is one transaction in the target. Memory is bounded by the pages
+under way (I-24), but for the names of the sessions.
 """
 
 import os
@@ -22,7 +22,13 @@ from holdfast.runtime.store import StoreWork
 from holdfast.runtime.transfer.compare_logs import summed
 from holdfast.runtime.transfer.copy_events import bring_events
 from holdfast.runtime.transfer.copy_order import Order
-from holdfast.runtime.transfer.copy_session import Carried, Difference, NotTheSameSession, Sent, carry
+from holdfast.runtime.transfer.copy_session import (
+    Carried,
+    Difference,
+    NotTheSameSession,
+    Sent,
+    carry,
+)
 from holdfast.runtime.transfer.vet import vet_state
 from holdfast.runtime.turns.recovery import settle_if_dead
 
@@ -32,8 +38,9 @@ BYTES_MAX = 16 << 20
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """A session of which some entries can't be read in the source, those at these `seqs`. The target has placeholders
-    in their places, and all else of it. `problem` is what is wrong with the first of them.
+    """A session of which some entries can't be read in the source, those at these `seqs`. The
+    target has placeholders in their places, and all else of it. `problem` is what is wrong with the
+    first of them.
     """
 
     session_id: str
@@ -44,11 +51,12 @@ class Salvaged(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What a copy did. `entries` are in the target as they are in the source, `added` of them by this copy; all
-    were read back and compared. `digest` is of all these sessions together, the same in both stores. `in_use`: sessions
-    in which a turn is running, copied up to there, and forks that wait for that turn; copy again when it is over.
-    `differences`: sessions that were left as they are. `salvaged`: sessions that were copied but for entries that can't
-    be read; the digest is then of the target, with its placeholders.
+    """What a copy did. `entries` are in the target as they are in the source, `added` of them by
+    this copy; all were read back and compared. `digest` is of all these sessions together, the same
+    in both stores. `in_use`: sessions in which a turn is running, copied up to there, and forks
+    that wait for that turn; copy again when it is over. `differences`: sessions that were left as
+    they are. `salvaged`: sessions that were copied but for entries that can't be read; the digest
+    is then of the target, with its placeholders.
     """
 
     sessions: int
@@ -61,7 +69,9 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a copy has come: the sessions and entries that are done, and how many there are in all."""
+    """How far a copy has come: the sessions and entries that are done, and how many there are in
+    all.
+    """
 
     sessions: int
     sessions_total: int
@@ -77,18 +87,22 @@ def copy(
     tenant: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Copied:
-    """Copies the sessions of one tenant, or of all, from one store into another, which is made if there is none.
+    """Copies the sessions of one tenant, or of all, from one store into another, which is made if
+    there is none.
 
-    Sessions come out the same: entries, inbox, outbox, keys and epochs, events that were accepted. Both stores may be
-    in use. Copying again brings over what is new, and resumes a copy that was cut short. What is in the target stays: a
-    session that has gone on there by itself is left as it is, and told in `Copied.differences`. In the place of an
-    entry that can't be read comes a placeholder, told in `Copied.salvaged`.
+    Sessions come out the same: entries, inbox, outbox, keys and epochs, events that were accepted.
+    Both stores may be in use. Copying again brings over what is new, and resumes a copy that was
+    cut short. What is in the target stays: a session that has gone on there by itself is left as it
+    is, and told in `Copied.differences`. In the place of an entry that can't be read comes a
+    placeholder, told in `Copied.salvaged`.
     """
     _insist(source)
     whose = "default" if tenant is None else tenant
     with ExitStack() as stack:
         here, there = (
-            stack.enter_context(closing(StoreWork(where, durability="power", tenant=whose, world=None)))
+            stack.enter_context(
+                closing(StoreWork(where, durability="power", tenant=whose, world=None))
+            )
             for where in (source, target)
         )
         tenants = [tenant] if tenant is not None else here.engine.tenants()
@@ -99,13 +113,17 @@ def _insist(where: str | os.PathLike[str]) -> None:
     """Looking for a store makes none."""
     name = os.fsdecode(where)
     if not is_postgres(name) and not os.path.exists(name.removeprefix("sqlite:///")):
-        raise StoreUnavailable(where=shown(name), problem="there is no store", remedy="Check the path")
+        raise StoreUnavailable(
+            where=shown(name), problem="there is no store", remedy="Check the path"
+        )
 
 
 class _Copy:
     """One copy under way."""
 
-    def __init__(self, here: StoreWork, there: Engine, tenants: list[str], tell: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, here: StoreWork, there: Engine, tenants: list[str], tell: Callable[[Progress], None]
+    ) -> None:
         self._here, self._there, self._tenants, self._tell = here, there, set(tenants), tell
         self._order = Order(here.engine, tenants)
         self._done = self._same = self._entries = self._added = self._advanced = 0
@@ -135,7 +153,9 @@ class _Copy:
         crowd.finish()
 
     def _carry(self, id: str) -> Plan[None]:
-        """Carries one session over and notes what came of it. What is wrong with one stops no other."""
+        """Carries one session over and notes what came of it. What is wrong with one stops no
+        other.
+        """
         state = self._here.engine.state(id)
         assert state is not None, "no session is ever taken out of a store"
         room = self._here.room(state)
@@ -155,12 +175,16 @@ class _Copy:
         except NotTheSameSession as apart:
             self._differences[id] = apart.difference
         except (Damaged, InvalidMessage) as error:
-            self._differences[id] = Difference(id, state.tenant, state.key, state.origin + 1, str(error))
+            self._differences[id] = Difference(
+                id, state.tenant, state.key, state.origin + 1, str(error)
+            )
         self._done += 1
         self._advance(0)
 
     def _is_ready(self, state: SessionState) -> bool:
-        """Whether what a session needs is in the target; a past that is in a turn that is running is not there yet."""
+        """Whether what a session needs is in the target; a past that is in a turn that is running
+        is not there yet.
+        """
         if state.id in self._order.broken:
             raise NotTheSameSession(state, state.origin + 1, self._order.broken[state.id])
         bound = self._order.bound.get(state.id)
@@ -169,18 +193,24 @@ class _Copy:
         current = self._there.current(*bound.key) if bound.key is not None else None
         if current is not None and current.id in self._differences:
             raise NotTheSameSession(
-                state, state.origin + 1, f"its key's session {current.id} is not the same there, and is kept"
+                state,
+                state.origin + 1,
+                f"its key's session {current.id} is not the same there, and is kept",
             )
         if bound.parent is None:
             return True
         apart = self._differences.get(bound.parent)
         if apart is not None and apart.seq <= bound.origin:
             raise NotTheSameSession(
-                state, apart.seq, f"the past that it shares with session {bound.parent} is not the same there"
+                state,
+                apart.seq,
+                f"the past that it shares with session {bound.parent} is not the same there",
             )
         parent = self._there.state(bound.parent)
         if parent is not None and parent.tenant != state.tenant:
-            raise NotTheSameSession(state, state.origin + 1, "the session whose past it shares is not there")
+            raise NotTheSameSession(
+                state, state.origin + 1, "the session whose past it shares is not there"
+            )
         return parent is not None and parent.head >= bound.origin
 
     def _is_copied(self, state: SessionState) -> bool:
@@ -196,7 +226,9 @@ class _Copy:
         if carried.lost:
             first = min(carried.lost)
             seqs = tuple(sorted(carried.lost))
-            self._salvaged.append(Salvaged(state.id, state.tenant, state.key, seqs, carried.lost[first]))
+            self._salvaged.append(
+                Salvaged(state.id, state.tenant, state.key, seqs, carried.lost[first])
+            )
 
     def _advance(self, entries: int) -> None:
         self._advanced += entries
@@ -204,7 +236,9 @@ class _Copy:
 
 
 def _settled(room: SessionLog, state: SessionState | None) -> SessionState:
-    """How a session stands, or stood just now; whoever looks at a turn whose writer is gone ends it."""
+    """How a session stands, or stood just now; whoever looks at a turn whose writer is gone ends
+    it.
+    """
     return state if state is not None and state.turn is None else run(settle_if_dead(room))
 
 

@@ -1,8 +1,9 @@
 """Landing: one story laid into one session, line by line, what is there already left as it is.
 
-Lines become messages under names derived from their origins, so a story that lands again adds what is new in it and
-nothing else (I-12), wherever the last landing stopped. Labels become entries of their own (I-13), a summary a
-compaction (I-11). Times are those of the story; no line is looked at twice, and no more than a page of them is held.
+Lines become messages under names derived from their origins, so a story that lands again adds what
+is new in it and nothing else (I-12), wherever the last landing stopped. Labels become entries of
+their own (I-13), a summary a compaction (I-11). Times are those of the story; no line is looked at
+twice, and no more than a page of them is held.
 """
 
 import hashlib
@@ -29,7 +30,9 @@ NAMED = ("message", "compaction", "closed")
 
 
 class ImportedSession(msgspec.Struct):
-    """What a landing added to its session; `opaque` lines no format could read, and they are kept hidden."""
+    """What a landing added to its session; `opaque` lines no format could read, and they are kept
+    hidden.
+    """
 
     messages: int = 0
     labels: int = 0
@@ -38,7 +41,9 @@ class ImportedSession(msgspec.Struct):
 
 
 class SessionImport:
-    """A story on its way into a session. `before` is what has to happen in the transaction that opens it."""
+    """A story on its way into a session. `before` is what has to happen in the transaction that
+    opens it.
+    """
 
     def __init__(
         self,
@@ -64,12 +69,16 @@ class SessionImport:
         head = self._room.origin
         while page := self._room.engine.entries(self._room.id, after=head, bodies=False):
             self._known.update((entry.id, entry.seq) for entry in page if entry.kind in NAMED)
-            self._origins.update((origin, entry.id) for entry in page if (origin := _origin_of(entry)) is not None)
+            self._origins.update(
+                (origin, entry.id) for entry in page if (origin := _origin_of(entry)) is not None
+            )
             head = page[-1].seq
         return head
 
     def land(self) -> ImportedSession:
-        """All of it. Raises `Conflict` when somebody wrote to the session meanwhile: then land anew."""
+        """All of it. Raises `Conflict` when somebody wrote to the session meanwhile: then land
+        anew.
+        """
         if self._story.instructions is not None:
             self._instruct(self._story.instructions)
         about: dict[str, Any] = {"story": _about(self._story)}
@@ -82,7 +91,11 @@ class SessionImport:
                 about = {}
             if len(self._drafts) >= PAGE_LINES or self._bytes >= PAGE_BYTES:
                 self._flush()
-        if self._story.key is not None and not self._story.current and self._story.ended is not None:
+        if (
+            self._story.key is not None
+            and not self._story.current
+            and self._story.ended is not None
+        ):
             self._close(self._story.ended)
         self._flush()
         return self.landed
@@ -94,7 +107,8 @@ class SessionImport:
         labels = {**line.labels, **about}
         if id in self._known:
             here = self._room.labels().get(id.hex(), {})
-            if here.get("left") is True and "left" not in labels:  # the program went back to this branch
+            # the program went back to this branch
+            if here.get("left") is True and "left" not in labels:
                 labels = {"left": False, "visible_to_model": True, **labels}
             labels = {name: value for name, value in labels.items() if here.get(name) != value}
         else:
@@ -122,11 +136,19 @@ class SessionImport:
         log = self._room.log()
         kept = {_origin(self._story.kind, origin) for origin in summary.keeps}
         with self._room.lock:
-            covered = [seen.id for seen in log.order if self._came_over(seen) and seen.note.origin not in kept]
+            covered = [
+                seen.id
+                for seen in log.order
+                if self._came_over(seen) and seen.note.origin not in kept
+            ]
             note = covering(log, covered) if covered else None
         if note is None:  # it stands for nothing that is here: then it is words like others
             line = ForeignMessage(
-                summary.origin, summary.place, "user", {"role": "user", "content": summary.text}, "openai.chat"
+                summary.origin,
+                summary.place,
+                "user",
+                {"role": "user", "content": summary.text},
+                "openai.chat",
             )
             self._say(line, {})
             return
@@ -138,13 +160,18 @@ class SessionImport:
             self._show(summary, log)
         self.landed.summaries += 1
         self._flush(base=True)
-        # A fresh room loads from the new summary on: the next one costs what came since, not the whole history.
+        # A fresh room loads from the new summary on: the next one costs what came since, not the
+        # whole history.
         self._room = self._room.other(self._room.state())
 
     def _show(self, summary: Summary, log: Log) -> None:
-        """The order in which the model sees a summary and what it keeps, where that is not the summary first."""
+        """The order in which the model sees a summary and what it keeps, where that is not the
+        summary first.
+        """
         with self._room.lock:
-            seqs = {seen.note.origin: seen.seq for seen in log.standing if seen.note.origin is not None}
+            seqs = {
+                seen.note.origin: seen.seq for seen in log.standing if seen.note.origin is not None
+            }
         seqs[_origin(self._story.kind, summary.origin)] = self._head + 1
         shown = [seqs.get(_origin(self._story.kind, origin)) for origin in summary.shows]
         shape = Shape(tuple((seq, seq) for seq in shown if seq is not None))
@@ -152,7 +179,9 @@ class SessionImport:
         self._drafts.append(Draft("view", None, name, self._at, noted(shape)))
 
     def _came_over(self, seen: StoredMessage) -> bool:
-        """Whether a message is of the store that the story comes from, or of the past that this session shares."""
+        """Whether a message is of the store that the story comes from, or of the past that this
+        session shares.
+        """
         return seen.seq <= self._room.origin or bytes.fromhex(seen.id) in self._known
 
     def _instruct(self, text: str) -> None:
@@ -180,16 +209,27 @@ class SessionImport:
         if not self._drafts:
             return
         head = None if self._opening is not None else self._head
-        write = Write(self._room.id, tuple(self._drafts), head=head, open=self._opening, ended_too=True, **effects)
+        write = Write(
+            self._room.id,
+            tuple(self._drafts),
+            head=head,
+            open=self._opening,
+            ended_too=True,
+            **effects,
+        )
         [outcome] = self._room.engine.commit([(*self._before, write)])
         if isinstance(outcome, Refused):
-            raise Conflict(session_id=self._room.id, problem="somebody else wrote to it meanwhile; try again")
+            raise Conflict(
+                session_id=self._room.id, problem="somebody else wrote to it meanwhile; try again"
+            )
         self._head += len(self._drafts)
         self._drafts, self._bytes, self._opening, self._before = [], 0, None, ()
 
 
 def _spoken(line: ForeignMessage, kind: str) -> tuple[Spoken, bool]:
-    """The line as a message, and whether its format can read it. What none can read is kept whole all the same."""
+    """The line as a message, and whether its format can read it. What none can read is kept whole
+    all the same.
+    """
     facts: dict[str, Any] = {"origin": _origin(kind, line.origin)}
     if line.usage is not None:
         facts["usage"] = line.usage
@@ -200,13 +240,19 @@ def _spoken(line: ForeignMessage, kind: str) -> tuple[Spoken, bool]:
     try:
         return speak(line.payload, line.format, **facts), True
     except InvalidMessage:
-        note = MessageNote(role="assistant" if line.role == "assistant" else "user", format="holdfast", plain=False)
-        body = freeze({"role": note.role, "parts": [], "found": line.payload, "format": line.format})
+        note = MessageNote(
+            role="assistant" if line.role == "assistant" else "user", format="holdfast", plain=False
+        )
+        body = freeze(
+            {"role": note.role, "parts": [], "found": line.payload, "format": line.format}
+        )
         return Spoken(replace(note, **facts), body), False
 
 
 def said_in(line: ForeignMessage | Summary) -> list[str]:
-    """Who said what in a line: its words alone, for what a program notes beside them changes as it goes on."""
+    """Who said what in a line: its words alone, for what a program notes beside them changes as it
+    goes on.
+    """
     if isinstance(line, Summary):
         return ["summary", line.text]
     try:
@@ -217,16 +263,21 @@ def said_in(line: ForeignMessage | Summary) -> list[str]:
 
 
 def agrees(room: SessionLog, story: ForeignSession) -> bool:
-    """Whether a story tells the same as this session, as far as both go: no message of it has other words here, or
-    another time. If one does, they are two conversations that happen to be called alike.
+    """Whether a story tells the same as this session, as far as both go: no message of it has other
+    words here, or another time. If one does, they are two conversations that happen to be called
+    alike.
     """
     here: dict[str, tuple[int, bytes]] = {}
     after = room.origin
     while page := room.engine.entries(room.id, after=after):
-        here.update((origin, _gist(entry)) for entry in page if (origin := _origin_of(entry)) is not None)
+        here.update(
+            (origin, _gist(entry)) for entry in page if (origin := _origin_of(entry)) is not None
+        )
         after = page[-1].seq
     for line in story.lines if here else ():
-        known = here.get(_origin(story.kind, line.origin)) if isinstance(line, ForeignMessage) else None
+        known = (
+            here.get(_origin(story.kind, line.origin)) if isinstance(line, ForeignMessage) else None
+        )
         if known is not None and isinstance(line, ForeignMessage):
             if line.at not in (None, known[0]) or _digest(said_in(line)[1]) != known[1]:
                 return False
@@ -236,7 +287,9 @@ def agrees(room: SessionLog, story: ForeignSession) -> bool:
 def _gist(entry: Entry) -> tuple[int, bytes]:
     """When an entry was said, and a digest of its words."""
     try:
-        return entry.at, _digest(shown_text_of(parts_of(note_of("message", entry.note), entry.body)))
+        return entry.at, _digest(
+            shown_text_of(parts_of(note_of("message", entry.note), entry.body))
+        )
     except (InvalidMessage, Damaged):
         return entry.at, _digest("")
 

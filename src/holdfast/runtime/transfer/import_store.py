@@ -1,10 +1,10 @@
 """Bringing over: the sessions of a foreign store, into this one.
 
-Each story lands in a session of its own, under an id derived from whose it is, where it comes from and what it is
-called there; one that goes on from another shares that one's past, as a fork does, without a copy. Two stories that
-would get the same id and do not agree on what was said are two sessions. A key that nobody has here gets the session
-that it means there. One that is in use here keeps the session it has: bringing something over never takes a name from
-somebody who uses it.
+Each story lands in a session of its own, under an id derived from whose it is, where it comes from
+and what it is called there; one that goes on from another shares that one's past, as a fork does,
+without a copy. Two stories that would get the same id and do not agree on what was said are two
+sessions. A key that nobody has here gets the session that it means there. One that is in use here
+keeps the session it has: bringing something over never takes a name from somebody who uses it.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,8 +38,9 @@ _BROUGHT = ("opened", "message", "label", "instructions", "compaction", "view", 
 
 
 class ImportedStore(msgspec.Struct):
-    """What came over: how many sessions were looked at, how many of them are new or have grown, and what was added.
-    `empty` sessions have no words, and nothing of them is brought. `notes` say what could not be as it was.
+    """What came over: how many sessions were looked at, how many of them are new or have grown, and
+    what was added. `empty` sessions have no words, and nothing of them is brought. `notes` say what
+    could not be as it was.
     """
 
     sessions: int = 0
@@ -60,8 +61,9 @@ def bring(
     source: str = "",
     tell: Callable[[ImportedStore], Any] = lambda so_far: None,
 ) -> ImportedStore:
-    """Brings stories over, parents before what follows from them; `tell` is called after each. `source` names the store
-    that they come from: the same one, if it has grown since, or another that calls its sessions alike.
+    """Brings stories over, parents before what follows from them; `tell` is called after each.
+    `source` names the store that they come from: the same one, if it has grown since, or another
+    that calls its sessions alike.
     """
     return _StoreImport(store, source).bring(stories, tell)
 
@@ -73,7 +75,9 @@ class _StoreImport:
         self._names: dict[tuple[str, str], str] = {}
         self._done = ImportedStore(notes=[])
 
-    def bring(self, stories: Iterable[ForeignSession], tell: Callable[[ImportedStore], Any]) -> ImportedStore:
+    def bring(
+        self, stories: Iterable[ForeignSession], tell: Callable[[ImportedStore], Any]
+    ) -> ImportedStore:
         for story in stories:
             self._one(story)
             tell(self._done)
@@ -89,7 +93,9 @@ class _StoreImport:
         id, known = self._place(story, said_in(first))
         self._names[story.kind, story.id] = id
         if known is not None and known.erased:
-            done.notes.append(f"session `{story.id}` was erased here, as session `{id}`: it was not brought back")
+            done.notes.append(
+                f"session `{story.id}` was erased here, as session `{id}`: it was not brought back"
+            )
             return
         if known is None and (hint := self._resemblance.hint(story, first)) is not None:
             done.notes.append(hint)
@@ -105,7 +111,9 @@ class _StoreImport:
         """The session in which this story goes on, or the id of one that is to be made."""
         tenant = self._work.tenant
         for number in count():
-            id = session_name(tenant, story.kind, story.id, first, source=self._source, number=number)
+            id = session_name(
+                tenant, story.kind, story.id, first, source=self._source, number=number
+            )
             state = owned(self._engine, tenant, id)
             if state is None or state.erased or agrees(self._work.room(state), story):
                 return id, state
@@ -115,7 +123,9 @@ class _StoreImport:
         for left in reversed(range(TRIES)):
             state = owned(self._engine, self._work.tenant, id)
             try:
-                landing = self._session_import(story, id) if state is None else self._again(story, state)
+                landing = (
+                    self._session_import(story, id) if state is None else self._again(story, state)
+                )
                 return landing.land(), state is None
             except Conflict:
                 if not left:
@@ -133,15 +143,32 @@ class _StoreImport:
         key, epoch, previous, before = self._key(story)
         head, fence = (shared, parent.state().fence) if parent is not None else (0, 0)
         state = SessionState(
-            id=id, tenant=self._work.tenant, key=key, epoch=epoch, ended=False, head=head, fence=fence, turn=None,
-            holder=None, lease_left_s=None, opened_at=0, active_at=0, last_at=0, journal=0, origin=head,
+            id=id,
+            tenant=self._work.tenant,
+            key=key,
+            epoch=epoch,
+            ended=False,
+            head=head,
+            fence=fence,
+            turn=None,
+            holder=None,
+            lease_left_s=None,
+            opened_at=0,
+            active_at=0,
+            last_at=0,
+            journal=0,
+            origin=head,
             parent=parent.id if parent is not None else None,
-        )  # fmt: skip
+        )
         past = {"parent": parent.id, "parent_seq": shared} if parent is not None else {}
         note = Opened(key, epoch, previous=previous, **past)  # type: ignore[arg-type]
         opened = Draft("opened", None, entry_name(id, "opened", at), at, noted(note))
-        opening = Opening(self._work.tenant, key, epoch, head=head, fence=fence, parent=state.parent)
-        return SessionImport(self._work.room(state), story, opened=opened, opening=opening, before=before)
+        opening = Opening(
+            self._work.tenant, key, epoch, head=head, fence=fence, parent=state.parent
+        )
+        return SessionImport(
+            self._work.room(state), story, opened=opened, opening=opening, before=before
+        )
 
     def _parent(self, story: ForeignSession) -> tuple[SessionLog | None, int]:
         """The session whose past this one shares, and up to which seq."""
@@ -149,7 +176,9 @@ class _StoreImport:
             return None, 0
         state = owned(self._engine, self._work.tenant, self._names.get((story.kind, story.parent)))
         if state is None:
-            self._done.notes.append(f"session `{story.id}` goes on from `{story.parent}`, which is not in this store")
+            self._done.notes.append(
+                f"session `{story.id}` goes on from `{story.parent}`, which is not in this store"
+            )
             return None, 0
         room = self._work.room(state)
         if story.parent_origin is None:
@@ -158,24 +187,38 @@ class _StoreImport:
         return (room, seq) if seq is not None else (room, state.head)
 
     def _key(self, story: ForeignSession) -> tuple[str | None, int, str | None, tuple[Write, ...]]:
-        """The key and the epoch this session gets, the session before it, and what ends that one."""
+        """The key and the epoch this session gets, the session before it, and what ends
+        that one.
+        """
         if story.key is None or not story.current:
             return None, 1, None, ()
         now = self._engine.current(self._work.tenant, story.key)
         if now is None:
             return story.key, 1, None, ()
         if not self._was_brought(now):
-            note = f"the key `{story.key}` is in use here, by session `{now.id}`: session `{story.id}` came without it"
+            note = (
+                f"the key `{story.key}` is in use here, by session `{now.id}`: session "
+                f"`{story.id}` came without it"
+            )
             self._done.notes.append(note)
             return None, 1, None, ()
         if now.ended:
             return story.key, now.epoch + 1, now.id, ()
         at = story.opened_at or now.last_at
-        closed = Draft("closed", None, entry_name(now.id, "closed", at), at, noted(Closed("replaced")))
-        return story.key, now.epoch + 1, now.id, (Write(now.id, (closed,), close=True, head=now.head, idle=True),)
+        closed = Draft(
+            "closed", None, entry_name(now.id, "closed", at), at, noted(Closed("replaced"))
+        )
+        return (
+            story.key,
+            now.epoch + 1,
+            now.id,
+            (Write(now.id, (closed,), close=True, head=now.head, idle=True),),
+        )
 
     def _was_brought(self, state: SessionState) -> bool:
-        """Whether a session was brought over and nobody has worked in it since: all that is in it came over."""
+        """Whether a session was brought over and nobody has worked in it since: all that is in it
+        came over.
+        """
         if state.fence or state.turn is not None:
             return False
         after = state.origin
@@ -197,7 +240,9 @@ def _came_over(session: str, entry: Entry) -> bool:
     except Damaged:
         return False
     if entry.kind == "message":
-        return note.origin is not None and entry.id == entry_name(session, note.origin.partition(":")[2], entry.at)
+        return note.origin is not None and entry.id == entry_name(
+            session, note.origin.partition(":")[2], entry.at
+        )
     if entry.kind == "label":
         return entry.id == label_name(session, note.message, entry.seq, entry.at)
     if entry.kind == "view":

@@ -1,8 +1,8 @@
 """Whether a story that would become a new session has come over before, from another path.
 
-A store is known again by its path. One that was moved, or copied, looks like a store that nobody has met: its sessions
-come in once more, beside those that are here. That can be right, for two programs may call their sessions alike and be
-greeted alike. So it is told, never decided.
+A store is known again by its path. One that was moved, or copied, looks like a store that nobody
+has met: its sessions come in once more, beside those that are here. That can be right, for two
+programs may call their sessions alike and be greeted alike. So it is told, never decided.
 """
 
 from holdfast.domain.origin import is_drawn
@@ -14,13 +14,16 @@ PROBES = 5
 """So many stories of a store are looked at; one that resembles a session is enough to tell."""
 WORDS_MAX = 200
 HINT = (
-    "session `{id}` begins like session `{twin}`, which came from another path under the same id. If this store has "
+    "session `{id}` begins like session `{twin}`, which came from another path under the same id. "
+    "If this store has "
     "moved, or is a copy, import it with --same-as and the path that it had then"
 )
 
 
 class Resemblance:
-    """Looks at the first stories of a store that are new here, until one of them resembles a session."""
+    """Looks at the first stories of a store that are new here, until one of them resembles a
+    session.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,12 +1,14 @@
-"""Restoring: a session that was written out entry by entry (`export --as holdfast`) is that session again.
+"""Restoring: a session that was written out entry by entry (`export --as holdfast`) is that session
+again.
 
-It comes back under its own id, each entry as it was; where another tenant has that id, under one derived from it. If it
-is here already, what was written out must be a beginning of it, or it a beginning of what was written out: then what is
-new is added. Anything else is two histories, and is left.
+It comes back under its own id, each entry as it was; where another tenant has that id, under one
+derived from it. If it is here already, what was written out must be a beginning of it, or it a
+beginning of what was written out: then what is new is added. Anything else is two histories, and is
+left.
 
-A file can say anything, so all of it is vetted before any of it is stored: what it says is what the log can tell, and
-counts no further. Replies that it claims are owed are owed again only if that is asked for, since a gateway would send
-them.
+A file can say anything, so all of it is vetted before any of it is stored: what it says is what the
+log can tell, and counts no further. Replies that it claims are owed are owed again only if that is
+asked for, since a gateway would send them.
 """
 
 import json
@@ -35,7 +37,10 @@ from holdfast.runtime.transfer.vet import vet_debt, vet_entry, vet_key, vet_log,
 
 VERSION = 1
 PAGE = 500
-REMEDY = "nothing of it was imported: take another copy of the file, or write it again with `holdfast export`"
+REMEDY = (
+    "nothing of it was imported: take another copy of the file, or write it again with "
+    "`holdfast export`"
+)
 
 
 class OwedLine(msgspec.Struct):
@@ -56,7 +61,9 @@ class SessionLine(msgspec.Struct):
 
 
 class ExportHeader(msgspec.Struct):
-    """The first line of a session that was written out. `session` is what `Session.info()` tells."""
+    """The first line of a session that was written out. `session` is what
+    `Session.info()` tells.
+    """
 
     holdfast: int
     session: dict[str, Any]
@@ -83,13 +90,17 @@ def standing_of(session: Session) -> SessionLine:
     """What is written out beside the log."""
     room = session._work.room
     state = room.state()
-    owed = [OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at) for debt in room.engine.debts(room.id)]
+    owed = [
+        OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at)
+        for debt in room.engine.debts(room.id)
+    ]
     return SessionLine(state.fence, state.base, owed)
 
 
 def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
-    """Brings the session back. `Conflict` when it went on differently here, `Damaged` when it can't be what was written
-    out; nothing is stored then. `outbox`: replies that were owed when it was written out are owed again.
+    """Brings the session back. `Conflict` when it went on differently here, `Damaged` when it can't
+    be what was written out; nothing is stored then. `outbox`: replies that were owed when it was
+    written out are owed again.
     """
     header = _read_header(path)
     _vet(path)
@@ -105,9 +116,14 @@ def _read_header(path: Path) -> ExportHeader:
         vet_key(header.session.get("key"))
     except (msgspec.ValidationError, Damaged) as error:
         why = problem or (error.problem if isinstance(error, Damaged) else error)
-        raise _damaged(f"{path}, line 1", f"this is no session that was written out ({why})") from None
+        raise _damaged(
+            f"{path}, line 1", f"this is no session that was written out ({why})"
+        ) from None
     if header.holdfast != VERSION:
-        problem, remedy = f"it was written in version {header.holdfast} of its format", "Update Holdfast"
+        problem, remedy = (
+            f"it was written in version {header.holdfast} of its format",
+            "Update Holdfast",
+        )
         raise StoreUnavailable(where=str(path), problem=problem, remedy=remedy)
     return header
 
@@ -123,7 +139,9 @@ def _vet(path: Path) -> None:
         ids.update(entry.id for entry in page)
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
-            raise _damaged(str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)")
+            raise _damaged(
+                str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)"
+            )
         try:
             vet_log(log, page, is_last=is_last)
         except Damaged as error:
@@ -135,7 +153,9 @@ def _entries(path: Path) -> Iterator[Entry]:
         if line.number == 1:
             continue
         try:
-            told = _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
+            told = (
+                _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
+            )
             id, note, body = bytes.fromhex(told.id), _of(told.note), _of(told.body)
             entry = Entry(told.seq, told.kind, told.turn, id, told.at, note, body)
             vet_entry(entry)
@@ -150,7 +170,9 @@ def _slowly(raw: bytes) -> EntryLine:
     """A line with halves of characters in it, which are frozen again as they were."""
     value = json.loads(raw)
     note, body = (msgspec.Raw(freeze(value[name])) for name in ("note", "body"))
-    return EntryLine(value["seq"], value["kind"], value["turn"], value["id"], value["at"], note, body)
+    return EntryLine(
+        value["seq"], value["kind"], value["turn"], value["id"], value["at"], note, body
+    )
 
 
 def _of(raw: msgspec.Raw) -> bytes:
@@ -183,14 +205,21 @@ class _Restoring:
                 self._lay(rest, first, opening if known is None and first == 0 else None, is_last)
         if known is not None and self._done.messages:
             self._done.grown = 1
-        if self._standing.outbox and not self._with_outbox and not (known is not None and known.head >= self._head):
+        if (
+            self._standing.outbox
+            and not self._with_outbox
+            and not (known is not None and known.head >= self._head)
+        ):
             count = len(self._standing.outbox)
-            self._done.notes.append(f"replies that were owed when it was written out are not owed here: {count}")
+            self._done.notes.append(
+                f"replies that were owed when it was written out are not owed here: {count}"
+            )
         return self._done
 
     def _place(self) -> SessionState | None:
-        """The session that it is here, if there is one. Where another tenant has its id, it goes under one of its own,
-        which is the same each time: nothing tells its importer that somebody else has it too (I-19).
+        """The session that it is here, if there is one. Where another tenant has its id, it goes
+        under one of its own, which is the same each time: nothing tells its importer that somebody
+        else has it too (I-19).
         """
         for number in count():
             known = owned(self._engine, self._tenant, self._id)
@@ -200,12 +229,14 @@ class _Restoring:
         raise AssertionError("there is always a next number")
 
     def _renamed(self, entry: Entry) -> Entry:
-        """An entry as it stands under the id that the session has here: a reply that its own turn confirmed is named by
-        the turn, and the turn by the session.
+        """An entry as it stands under the id that the session has here: a reply that its own turn
+        confirmed is named by the turn, and the turn by the session.
         """
         if entry.kind != "post" or self._id == self._written:
             return entry
-        return replace(entry, note=entry.note.replace(f'"{self._written}:'.encode(), f'"{self._id}:'.encode()))
+        return replace(
+            entry, note=entry.note.replace(f'"{self._written}:'.encode(), f'"{self._id}:'.encode())
+        )
 
     def _name(self) -> tuple[str | None, int]:
         """The key that it had, unless that means another session here."""
@@ -215,14 +246,17 @@ class _Restoring:
         if current is None or current.ended:
             return self._key, (current.epoch if current is not None else 0) + 1
         self._done.notes.append(
-            f"the key `{self._key}` is in use here, by session `{current.id}`: the session came without it"
+            f"the key `{self._key}` is in use here, by session `{current.id}`: the session came "
+            "without it"
         )
         return None, 1
 
     def _take_in(self, page: list[Entry], key: str | None) -> None:
         """What a page tells of how the session stands after it."""
         if [entry.seq for entry in page] != list(range(self._head + 1, self._head + 1 + len(page))):
-            raise _damaged(f"the entries after {self._head}", "some are missing, or out of order (I-1)")
+            raise _damaged(
+                f"the entries after {self._head}", "some are missing, or out of order (I-1)"
+            )
         self._head = page[-1].seq
         self._inbox.add(page)
         self._events = list(events_in(page, tenant=self._tenant, key=key, session=self._id))
@@ -237,7 +271,9 @@ class _Restoring:
                 self._owe(entry)
 
     def _owe(self, entry: Entry) -> None:
-        """What the log tells of replies: who asked for one, which turns are over, which replies were sent."""
+        """What the log tells of replies: who asked for one, which turns are over, which replies
+        were sent.
+        """
         note = note_of(entry.kind, entry.note)
         if entry.kind == "post" and note.end == "sent":
             self._sent.add(note.owed)
@@ -253,7 +289,9 @@ class _Restoring:
         here = self._engine.entries(self._id, after=page[0].seq - 1, limit=len(page))
         for ours, theirs in zip(page, here, strict=False):
             if ours != theirs:
-                problem = f"from entry {ours.seq} on it went on differently here, and is kept as it is"
+                problem = (
+                    f"from entry {ours.seq} on it went on differently here, and is kept as it is"
+                )
                 raise Conflict(session_id=self._id, problem=problem)
         return page[len(here) :]
 
@@ -265,12 +303,18 @@ class _Restoring:
             base=self._base if is_last and standing.base == self._base else 0,
             ended=is_last and (self._ended or self._erased),
             erased=is_last and self._erased,
-            inbox=tuple(Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()),
+            inbox=tuple(
+                Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()
+            ),
             outbox=tuple(self._owed(is_last)),
             events=tuple(self._events),
         )
-        drafts = tuple(Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries)
-        write = Write(self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid)
+        drafts = tuple(
+            Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries
+        )
+        write = Write(
+            self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid
+        )
         [outcome] = self._engine.commit([(write,)])
         if isinstance(outcome, Refused):
             problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
@@ -280,8 +324,8 @@ class _Restoring:
         self._done.summaries += sum(entry.kind == "compaction" for entry in entries)
 
     def _owed(self, is_last: bool) -> Iterator[OwedReply]:
-        """Replies that are owed: those that are owed here, and if that was asked for those that the file tells of, as
-        far as the log bears them out.
+        """Replies that are owed: those that are owed here, and if that was asked for those that the
+        file tells of, as far as the log bears them out.
         """
         here = [debt for debt in self._engine.debts(self._id) if debt.id.hex() not in self._sent]
         yield from here
@@ -289,7 +333,11 @@ class _Restoring:
         for owed in self._standing.outbox if is_last and self._with_outbox else ():
             if owed.id in known:
                 continue
-            if owed.id not in self._sent and owed.turn in self._over and owed.reply_to in self._addresses:
+            if (
+                owed.id not in self._sent
+                and owed.turn in self._over
+                and owed.reply_to in self._addresses
+            ):
                 debt = OwedReply(_bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
                 vet_debt(debt)
                 yield debt

@@ -1,7 +1,9 @@
-"""Salvaging: a session's log as a copy carries it, with a placeholder wherever an entry can't be read (I-25).
+"""Salvaging: a session's log as a copy carries it, with a placeholder wherever an entry can't be
+read (I-25).
 
-A placeholder has the seq of the entry, and says what a reader of the source is shown in its place. The same damage
-gives the same placeholder, so copying again finds it where the first copy put it. An entry that is missing has one too.
+A placeholder has the seq of the entry, and says what a reader of the source is shown in its place.
+The same damage gives the same placeholder, so copying again finds it where the first copy put it.
+An entry that is missing has one too.
 """
 
 from collections.abc import Iterator
@@ -16,8 +18,8 @@ from holdfast.runtime.transfer.vet import TIME_MAX, vet_entry
 
 
 class Salvage:
-    """The own entries of one session, as it stood at one moment. `lost` tells by seq what can't be read, and why, as
-    far as the pages were read.
+    """The own entries of one session, as it stood at one moment. `lost` tells by seq what can't be
+    read, and why, as far as the pages were read.
     """
 
     def __init__(self, engine: Engine, state: SessionState) -> None:
@@ -36,7 +38,9 @@ class Salvage:
             after = upto
 
     def _found(self, after: int, upto: int) -> dict[int, Entry]:
-        """The entries after one seq and up to another that are there; one by one where they can't be read together."""
+        """The entries after one seq and up to another that are there; one by one where they can't
+        be read together.
+        """
         try:
             page = self._engine.entries(self._state.id, after=after, limit=upto - after)
         except Damaged:
@@ -62,7 +66,9 @@ class Salvage:
         return entry
 
     def _instead(self, seq: int, entry: Entry | None) -> Entry:
-        """The placeholder. What of an entry's own names and numbers can't be one is that of its place."""
+        """The placeholder. What of an entry's own names and numbers can't be one is that of its
+        place.
+        """
         kind, turn, id, at, note = (
             (entry.kind, entry.turn, entry.id, entry.at, entry.note)
             if entry is not None
@@ -77,6 +83,10 @@ class Salvage:
         return placeholder(Entry(seq, kind, turn, id, at, note, b""))
 
     def _opened(self) -> bytes:
-        """The note of the first entry: all but where the session came from is known beside the log."""
+        """The note of the first entry: all but where the session came from is known
+        beside the log.
+        """
         state = self._state
-        return noted(Opened(state.key, state.epoch, parent=state.parent, parent_seq=state.origin or None))
+        return noted(
+            Opened(state.key, state.epoch, parent=state.parent, parent_seq=state.origin or None)
+        )

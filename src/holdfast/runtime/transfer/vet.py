@@ -1,8 +1,10 @@
-"""Vetting: what comes out of somebody's file is looked at as if a stranger had written it, before any of it is stored.
+"""Vetting: what comes out of somebody's file is looked at as if a stranger had written it, before
+any of it is stored.
 
-An export or a store that is copied says of itself what it holds, and whoever can write a file can make it say anything.
-So each entry is read here once by the decoders that will read it later: one that they can't read, that names what can't
-be a name or counts beyond what can be counted is refused, with its place, and nothing is written.
+An export or a store that is copied says of itself what it holds, and whoever can write a file can
+make it say anything. So each entry is read here once by the decoders that will read it later: one
+that they can't read, that names what can't be a name or counts beyond what can be counted is
+refused, with its place, and nothing is written.
 """
 
 import re
@@ -40,8 +42,12 @@ def vet_entry(entry: Entry) -> None:
     _insist(entry.turn is None or _is_count(entry.turn, 1), "its turn is not a number that counts")
     _insist(type(entry.id) is bytes and len(entry.id) == 16, "its id is not one of sixteen bytes")
     _insist(type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is not a time")
-    _insist(type(entry.note) is bytes and type(entry.body) is bytes, "its note or its body is not bytes")
-    note = _read(lambda: note_of(entry.kind, entry.note), "its note") if entry.kind in NOTES else None
+    _insist(
+        type(entry.note) is bytes and type(entry.body) is bytes, "its note or its body is not bytes"
+    )
+    note = (
+        _read(lambda: note_of(entry.kind, entry.note), "its note") if entry.kind in NOTES else None
+    )
     _insist(entry.kind in NOTES or not entry.note, "its kind has no note")
     if note is not None:
         _vet_names(entry.kind, note)
@@ -55,20 +61,34 @@ def vet_state(state: SessionState) -> None:
     vet_key(state.key)
     vet_session_id(state.parent) if state.parent is not None else None
     counts = (state.epoch, 1), (state.head, 0), (state.fence, 0), (state.base, 0), (state.origin, 0)
-    _insist(all(_is_count(number, least) for number, least in counts), "it counts beyond what can be counted")
+    _insist(
+        all(_is_count(number, least) for number, least in counts),
+        "it counts beyond what can be counted",
+    )
     _insist(state.origin <= state.head and state.base <= state.head, "it begins behind its own end")
-    _insist(state.fence <= 2 * state.head + 1000, "its fence is beyond all turns that it can have had")
+    _insist(
+        state.fence <= 2 * state.head + 1000, "its fence is beyond all turns that it can have had"
+    )
 
 
 def vet_debt(debt: OwedReply) -> None:
     """The same for a reply that is owed."""
-    _insist(type(debt.id) is bytes and len(debt.id) == 16, "a reply that is owed has no id of sixteen bytes")
+    _insist(
+        type(debt.id) is bytes and len(debt.id) == 16,
+        "a reply that is owed has no id of sixteen bytes",
+    )
     _insist(_is_name(debt.reply_to), "a reply is owed to nobody that can be named")
-    _insist(_is_count(debt.turn, 1) and type(debt.at) is int and 0 <= debt.at <= TIME_MAX, "a reply is owed of no turn")
+    _insist(
+        _is_count(debt.turn, 1) and type(debt.at) is int and 0 <= debt.at <= TIME_MAX,
+        "a reply is owed of no turn",
+    )
 
 
 def vet_session_id(id: Any) -> None:
-    _insist(isinstance(id, str) and bool(_SESSION.fullmatch(id)), f"{id!r:.60} is not the id of a session")
+    _insist(
+        isinstance(id, str) and bool(_SESSION.fullmatch(id)),
+        f"{id!r:.60} is not the id of a session",
+    )
 
 
 def vet_key(key: Any) -> None:
@@ -85,7 +105,10 @@ def _vet_names(kind: str, note: Any) -> None:
         vet_key(note.key)
         for session in filter(None, (note.previous, note.parent)):
             vet_session_id(session)
-    _insist(all(_MESSAGE.fullmatch(name) for name in names), "it names a message by what is no id of one")
+    _insist(
+        all(_MESSAGE.fullmatch(name) for name in names),
+        "it names a message by what is no id of one",
+    )
 
 
 def _vet_places(entry: Entry, note: Any) -> None:
@@ -94,12 +117,16 @@ def _vet_places(entry: Entry, note: Any) -> None:
     for name in ("ranges", "covers", "gone", "turns"):
         places = [seq for span in getattr(note, name, ()) for seq in span]
         _insist(all(0 <= seq <= upto for seq in places), f"its {name} are not places before it")
-    # Ranges go by the order of the messages: what waited in the inbox stands behind what was said meanwhile.
+    # Ranges go by the order of the messages: what waited in the inbox stands behind what was said
+    # meanwhile.
     for name in ("gone", "turns"):
         spans = getattr(note, name, ())
         _insist(all(first <= last for first, last in spans), f"its {name} are not places before it")
     for name in ("restored", "aside", "cut", "edits", "seqs"):
-        _insist(all(0 <= seq <= upto for seq in getattr(note, name, ())), f"its {name} are not places before it")
+        _insist(
+            all(0 <= seq <= upto for seq in getattr(note, name, ())),
+            f"its {name} are not places before it",
+        )
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
         number = getattr(note, name, 0)
         _insist(number is None or _is_count(number, 0), f"its {name} is not a number that counts")
@@ -114,7 +141,10 @@ def _read_edit(edit: Edit) -> None:
 
 def _vet_body(entry: Entry, note: Any) -> None:
     if entry.kind == "instructions":
-        _insist(not entry.body or isinstance(_read(lambda: thaw(entry.body), "its body"), str), "its body is no text")
+        _insist(
+            not entry.body or isinstance(_read(lambda: thaw(entry.body), "its body"), str),
+            "its body is no text",
+        )
     elif entry.kind not in _WORDS:
         _insist(not entry.body, "its kind has no body")
     elif entry.body:
@@ -131,10 +161,16 @@ def _vet_body(entry: Entry, note: Any) -> None:
 
 
 def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
-    """Folds a page of a log that is vetted entry by entry, so that what its entries say together can be read too. What
-    they arrange is looked at once, after the last page: arranging takes as long as the log is.
+    """Folds a page of a log that is vetted entry by entry, so that what its entries say together
+    can be read too. What they arrange is looked at once, after the last page: arranging takes as
+    long as the log is.
     """
-    _read(lambda: log.add([replace(entry, body=b"") for entry in page if entry.kind != "instructions"]), "the log")
+    _read(
+        lambda: log.add(
+            [replace(entry, body=b"") for entry in page if entry.kind != "instructions"]
+        ),
+        "the log",
+    )
     if is_last:
         _read(lambda: log.order, "the log")
 
@@ -143,7 +179,15 @@ def _read(work: Callable[[], Any], what: str) -> Any:
     """What a decoder makes of something. Whatever it raises means that the thing can't be read."""
     try:
         return work()
-    except (HoldfastError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+    except (
+        HoldfastError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
         raise Damaged(where="an entry", problem=f"{what} can't be read ({error})") from error
     except RecursionError as error:
         raise Damaged(where="an entry", problem=f"{what} is nested too deep") from error

@@ -1,7 +1,8 @@
 """A delivery: the text of a streamed message, each piece handed on after it is durable (I-5).
 
-It is an object and no generator: a generator that is dropped runs its last lines where Python swallows what is raised,
-Ctrl-C included. A delivery that is dropped runs nothing; the keeper closes its stream (`TurnWork.attend`).
+It is an object and no generator: a generator that is dropped runs its last lines where Python
+swallows what is raised, Ctrl-C included. A delivery that is dropped runs nothing; the keeper closes
+its stream (`TurnWork.attend`).
 """
 
 import threading
@@ -16,7 +17,9 @@ from holdfast.runtime.turns.running_turn import TurnWork
 
 
 class Delivery(Iterator[str]):
-    """The pieces of one message; `close` leaves it before its end, and what was said so far is stored as partial."""
+    """The pieces of one message; `close` leaves it before its end, and what was said so far is
+    stored as partial.
+    """
 
     def __init__(self, work: TurnWork, chunks: Iterable[Any], format: str) -> None:
         self._work = work
@@ -62,7 +65,9 @@ class Delivery(Iterator[str]):
         return f"<Delivery of turn {self._work.id}, {'over' if self._over else 'open'}>"
 
     def close(self) -> None:
-        """Leaves the stream before its end. Its source is closed, and what was handed on is stored."""
+        """Leaves the stream before its end. Its source is closed, and what was handed on
+        is stored.
+        """
         if not self._over:
             self._leave()
 

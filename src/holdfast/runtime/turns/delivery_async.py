@@ -9,9 +9,13 @@ from holdfast.runtime.turns.running_turn import TurnWork
 
 
 class AsyncDelivery(AsyncIterator[str]):
-    """The pieces of one message; `aclose` leaves it before its end, and what was said so far is stored as partial."""
+    """The pieces of one message; `aclose` leaves it before its end, and what was said so far is
+    stored as partial.
+    """
 
-    def __init__(self, work: TurnWork, chunks: AsyncIterable[Any] | Iterable[Any], format: str) -> None:
+    def __init__(
+        self, work: TurnWork, chunks: AsyncIterable[Any] | Iterable[Any], format: str
+    ) -> None:
         self._work, self._chunks = work, chunks
         self._stream = work.open_stream(format)
         self._source: AsyncSource | None = None
@@ -44,7 +48,8 @@ class AsyncDelivery(AsyncIterator[str]):
             text = await arun(work.tell(stream, batch))
             if text:
                 return text
-        if work.ended:  # its source was let go of because the turn is over: that is no end of the stream
+        # its source was let go of because the turn is over: that is no end of the stream
+        if work.ended:
             await arun(work.refuse())
         stream.finish()
         await arun(work.close_stream(stream))
@@ -55,7 +60,9 @@ class AsyncDelivery(AsyncIterator[str]):
         return f"<AsyncDelivery of turn {self._work.id}, {'over' if self._over else 'open'}>"
 
     async def aclose(self) -> None:
-        """Leaves the stream before its end. Its source is closed, and what was handed on is stored."""
+        """Leaves the stream before its end. Its source is closed, and what was handed on
+        is stored.
+        """
         if not self._over:
             await self._leave()
 
@@ -67,5 +74,6 @@ class AsyncDelivery(AsyncIterator[str]):
             if self._source is not None:
                 await self._source.close()
         finally:
-            with self._work.untold():  # what is on its way out is re-raised, a cancellation above all
+            # what is on its way out is re-raised, a cancellation above all
+            with self._work.untold():
                 await arun(self._work.close_stream(self._stream))

@@ -1,12 +1,13 @@
 """A stream: one message while it is being spoken, from its first chunk to its entry in the log.
 
-The message's id is minted before its first chunk. Chunks are read into deltas and stored as journal rows; when the
-stream ends, the message is one entry, whole if the stream said its end and partial if not. A message rebuilt from the
-journal after a crash is folded by the same code (I-5, I-6).
+The message's id is minted before its first chunk. Chunks are read into deltas and stored as journal
+rows; when the stream ends, the message is one entry, whole if the stream said its end and partial
+if not. A message rebuilt from the journal after a crash is folded by the same code (I-5, I-6).
 
-Shown words outlive whatever a provider sends. A chunk that its format can't read is kept in the journal as it came, and
-the stream goes on. A message that can't be put together is stored as its text was shown, marked partial, in the neutral
-format, with all that the journal holds of it in a part of type `unread`.
+Shown words outlive whatever a provider sends. A chunk that its format can't read is kept in the
+journal as it came, and the stream goes on. A message that can't be put together is stored as its
+text was shown, marked partial, in the neutral format, with all that the journal holds of it in a
+part of type `unread`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,8 +35,9 @@ class UnreadableStream(Exception):
 class Stream:
     """One message being spoken, and how far its entry has come.
 
-    `draft`, `submitted` and `ticket` are filled in this order, so that storing it can be cut off anywhere and taken up
-    again: one that is `submitted` without a ticket may or may not be in the log.
+    `draft`, `submitted` and `ticket` are filled in this order, so that storing it can be cut off
+    anywhere and taken up again: one that is `submitted` without a ticket may or may not be in the
+    log.
     """
 
     def __init__(self, id: bytes, *, format: str, into: str) -> None:
@@ -66,7 +68,9 @@ class Stream:
         return self.closed or (self.tie is not None and self.tie() is None)
 
     def take(self, chunks: Iterable[Any]) -> tuple[Chunk | None, str]:
-        """Provider chunks as the journal row to store next and the text to hand on once it is stored."""
+        """Provider chunks as the journal row to store next and the text to hand on once it is
+        stored.
+        """
         deltas = self._read(chunks)
         if not deltas:
             return None, ""
@@ -90,7 +94,8 @@ class Stream:
                 deltas += take(chunk)
             except Exception as error:
                 if self._format == "text" and isinstance(error, InvalidMessage):
-                    raise  # these are no words: the caller has named the wrong format, and it says so
+                    # these are no words: the caller has named the wrong format, and it says so
+                    raise
                 self.unread = True
                 deltas.append(("raw", 0, _kept(chunk)))
         return deltas
@@ -105,7 +110,9 @@ class Stream:
         self.unread = self.unread or any(delta[0] == "raw" for delta in deltas)
 
     def finish(self) -> None:
-        """The iterator has ended. For plain text that is its end; other formats must have said theirs."""
+        """The iterator has ended. For plain text that is its end; other formats must have said
+        theirs.
+        """
         if self._format == "text":
             self._assembly.fold([("done", 0, None)])
 
@@ -114,8 +121,8 @@ class Stream:
         return self._assembly.complete and not self.unread
 
     def message(self) -> Spoken | None:
-        """The message, marked partial unless it is complete. Any exception tells that it can't be put together, or
-        only with less than was shown; `as_shown` makes one then.
+        """The message, marked partial unless it is complete. Any exception tells that it can't be
+        put together, or only with less than was shown; `as_shown` makes one then.
         """
         if self.unread:
             raise UnreadableStream
@@ -132,8 +139,9 @@ class Stream:
 
 
 def rebuild(rows: Sequence[JournalRow], *, known: set[bytes]) -> list[tuple[bytes, Spoken]]:
-    """The partial messages in these journal rows, those of `known` messages left out: what was stored of them is all
-    that anybody can have seen."""
+    """The partial messages in these journal rows, those of `known` messages left out: what was
+    stored of them is all that anybody can have seen.
+    """
     streams: dict[bytes, list[JournalRow]] = {}
     for row in rows:
         if row.message not in known:
@@ -160,8 +168,9 @@ def _rebuilt(rows: Sequence[JournalRow]) -> Spoken | None:
 
 
 def as_shown(rows: Sequence[JournalRow]) -> Spoken | None:
-    """The message of these rows as its text was handed on, with all that they hold beside it; a row that can't be read
-    any more takes only itself along."""
+    """The message of these rows as its text was handed on, with all that they hold beside it; a row
+    that can't be read any more takes only itself along.
+    """
     deltas: list[Delta] = []
     for row in rows:
         try:
@@ -174,7 +183,9 @@ def as_shown(rows: Sequence[JournalRow]) -> Spoken | None:
     text = shown(deltas)
     parts: list[Any] = [{"type": "text", "text": text}] if text else []
     payload = {"role": "assistant", "parts": [*parts, {"type": UNREAD, "chunks": deltas}]}
-    note = MessageNote(role="assistant", format="holdfast", plain=False, partial=True, finish=UNREAD)
+    note = MessageNote(
+        role="assistant", format="holdfast", plain=False, partial=True, finish=UNREAD
+    )
     return Spoken(note, freeze(payload))
 
 

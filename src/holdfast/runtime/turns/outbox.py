@@ -1,9 +1,10 @@
 """What comes in and what is owed: the inbox of a key, and the outbox of a store.
 
-Accepting is a durable receipt and nothing more (I-4): the next turn takes the message. A reply that was asked for with
-`reply_to` is in the outbox from the transaction that ends its turn until its sending is confirmed (I-23); every try
-carries the same key. What is owed is what stands: not what the turn has retracted, nor what it has confirmed itself.
-A sender that claims replies has each of them alone, until its claim runs out or it gives the reply back.
+Accepting is a durable receipt and nothing more (I-4): the next turn takes the message. A reply that
+was asked for with `reply_to` is in the outbox from the transaction that ends its turn until its
+sending is confirmed (I-23); every try carries the same key. What is owed is what stands: not what
+the turn has retracted, nor what it has confirmed itself. A sender that claims replies has each of
+them alone, until its claim runs out or it gives the reply back.
 """
 
 from functools import partial
@@ -25,7 +26,9 @@ from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A message was accepted: now, or earlier if `again` says so, when the same event came for the first time."""
+    """A message was accepted: now, or earlier if `again` says so, when the same event came for the
+    first time.
+    """
 
     session_id: str
     message_id: str
@@ -40,15 +43,21 @@ class OwedWork:
         self._token: bytes | None = None
 
     def claim(self, claim_s: float) -> Ticket:
-        """Asks to have this reply alone for so long; refused when it is owed no more, or another sender has it."""
+        """Asks to have this reply alone for so long; refused when it is owed no more, or another
+        sender has it.
+        """
         self._token = mint(self.room.world, self.room.world.now())
         return self.room.submit(
-            Write(self.room.id, claim=OutboxClaim(self.debt.id, self._token, claim_s), ended_too=True)
+            Write(
+                self.room.id, claim=OutboxClaim(self.debt.id, self._token, claim_s), ended_too=True
+            )
         )
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
-        yield from self._note(Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id)
+        yield from self._note(
+            Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id
+        )
 
     def failed(self, reason: str) -> Plan[None]:
         """A try did not go through; the reply stays owed, and is given back if it was claimed."""
@@ -56,10 +65,16 @@ class OwedWork:
         if self._token is not None:
             back = OutboxClaim(self.debt.id, self._token, 0.0)
             outcome = yield from self.room.commit(
-                Write(self.room.id, drafts=(self.room.draft("post", note),), claim=back, ended_too=True)
+                Write(
+                    self.room.id,
+                    drafts=(self.room.draft("post", note),),
+                    claim=back,
+                    ended_too=True,
+                )
             )
             if not isinstance(outcome, Refused):
-                return  # else the claim had run out, and another sender has it: then only the try is noted
+                # else the claim had run out, and another sender has it: then only the try is noted
+                return
         yield from self._note(note)
 
     def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
@@ -73,8 +88,8 @@ class OwedWork:
 
 @bordered
 class Owed:
-    """A reply that is stored and owed to somebody. `id` is the key to send it with, the same at every try; `made_at` is
-    in milliseconds since 1970.
+    """A reply that is stored and owed to somebody. `id` is the key to send it with, the same at
+    every try; `made_at` is in milliseconds since 1970.
     """
 
     id: str
@@ -95,15 +110,21 @@ class Owed:
         self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
 
     def sent(self, platform_id: str | int | None = None) -> None:
-        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes nothing."""
+        """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes
+        nothing.
+        """
         run(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> None:
-        """Records that a try did not go through: the reply stays owed, and another sender may claim it."""
+        """Records that a try did not go through: the reply stays owed, and another sender may claim
+        it.
+        """
         run(self._work.failed(reason))
 
     def __repr__(self) -> str:
-        return f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: {self.text[:40]!r}>"
+        return (
+            f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: {self.text[:40]!r}>"
+        )
 
 
 def said_in(room: SessionLog, log: Log, turn: int) -> str:
@@ -111,17 +132,22 @@ def said_in(room: SessionLog, log: Log, turn: int) -> str:
     with room.lock:
         record = log.turns.get(turn)
         confirmed = record.sent_seq if record is not None else 0
-        stands = [seen for seen in log.of_turn(turn) if seen.seq > confirmed and seen.id not in log.retracted]
+        stands = [
+            seen
+            for seen in log.of_turn(turn)
+            if seen.seq > confirmed and seen.id not in log.retracted
+        ]
     said = [seen for seen in stands if seen.note.role == "assistant"]
-    said = said or [seen for seen in stands if seen.note.origin == "unreadable"]  # it may have been the answer
+    # it may have been the answer
+    said = said or [seen for seen in stands if seen.note.origin == "unreadable"]
     whole = [room.told(seen) for seen in said]
     texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
     return "\n\n".join(text for text in texts if text.strip())
 
 
 def owed(room: SessionLog, debt: OwedReply) -> OwedWork:
-    """A debt with the words that are owed. In the place of those that can't be read stands that they can't: a reply
-    that is owed is never left out in silence (I-23, I-25).
+    """A debt with the words that are owed. In the place of those that can't be read stands that
+    they can't: a reply that is owed is never left out in silence (I-23, I-25).
     """
     return room.reading(lambda: _owed(room, debt))
 
@@ -133,15 +159,19 @@ def _owed(room: SessionLog, debt: OwedReply) -> OwedWork:
     return OwedWork(room, debt, said_in(room, log, debt.turn))
 
 
-def outbox(engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
-    """Replies to send, oldest first; `rooms` gives the room of a session. Of those that are claimed, each is this
-    caller's alone.
+def outbox(
+    engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: float | None
+) -> Plan[list[OwedWork]]:
+    """Replies to send, oldest first; `rooms` gives the room of a session. Of those that are
+    claimed, each is this caller's alone.
     """
     found: list[OwedWork] = []
     after: OwedReply | None = None
     while len(found) < limit:
         size = limit - len(found)
-        page = yield from read(partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None))
+        page = yield from read(
+            partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None)
+        )
         works = yield from read(partial(_worded, rooms, page))
         # All claims of a page are under way at once: they share a sync.
         claims = [None if claim_s is None else work.claim(claim_s) for work in works]

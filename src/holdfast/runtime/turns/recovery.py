@@ -1,9 +1,10 @@
 """Recovery: settling a turn whose writer is gone, stopped or overtaken (I-6, I-7).
 
-Two commits. The first raises the fence: from then on the writer can store nothing more, so what is in the journal is
-all that was ever delivered. The second makes partial messages of it and writes the turn's one end. The seizer of a
-living writer's turn has a short lease for that, so that others let it finish; whoever finds a turn seized and left (its
-seizer was killed between the two) does the same again.
+Two commits. The first raises the fence: from then on the writer can store nothing more, so what is
+in the journal is all that was ever delivered. The second makes partial messages of it and writes
+the turn's one end. The seizer of a living writer's turn has a short lease for that, so that others
+let it finish; whoever finds a turn seized and left (its seizer was killed between the two) does the
+same again.
 """
 
 import contextlib
@@ -11,7 +12,15 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.domain.entry import End, TurnEnded
-from holdfast.engine.protocol import Commit, JournalRow, Refused, SessionState, Waiting, Write, Written
+from holdfast.engine.protocol import (
+    Commit,
+    JournalRow,
+    Refused,
+    SessionState,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import Pause, Plan, outcome_of, read, wait_for
@@ -20,7 +29,9 @@ from holdfast.runtime.turns.message_stream import rebuild
 from holdfast.runtime.turns.turn_owner import DESERTED, is_deserted
 
 SETTLE_S = 5.0
-"""How long whoever stops a living writer's turn has to write what is left of it, before others do."""
+"""How long whoever stops a living writer's turn has to write what is left of it, before
+others do.
+"""
 AGAIN_S = 0.02
 
 
@@ -45,15 +56,19 @@ def settle_if_dead(room: SessionLog) -> Plan[SessionState]:
                 yield from left.leave_again()
         elif is_dead(room, state) or keeper.gave_up((room.id, state.fence)):
             yield from settle(room, state, end="abandoned", reason=_cause(state))
-        elif state.turn is not None and state.fence == state.turn and is_deserted(room.id, state.turn):
+        elif (
+            state.turn is not None
+            and state.fence == state.turn
+            and is_deserted(room.id, state.turn)
+        ):
             yield from settle(room, state, end="interrupted", reason=DESERTED)
         elif state.turn is None or (keeper.works == works and not keeper.is_at_work):
             return state
 
 
 def settle_to_read(room: SessionLog) -> Plan[SessionState]:
-    """The same for one who only reads: what can't be settled now, on a full disk or behind a lock, is settled later,
-    and what is stored can be read (I-18).
+    """The same for one who only reads: what can't be settled now, on a full disk or behind a lock,
+    is settled later, and what is stored can be read (I-18).
     """
     try:
         return (yield from settle_if_dead(room))
@@ -70,28 +85,35 @@ def settle(
     gives_back: bool = False,
     also: Callable[[Write], Plan[Commit]] | None = None,
 ) -> Plan[bool]:
-    """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody else meanwhile.
+    """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody
+    else meanwhile.
 
-    An abandoned turn gives back what it has not used; others do if `gives_back`. `also` makes more of the last write,
-    in the same commit: nothing can happen between the turn's end and that.
+    An abandoned turn gives back what it has not used; others do if `gives_back`. `also` makes more
+    of the last write, in the same commit: nothing can happen between the turn's end and that.
     """
     assert state.turn is not None
-    # An end that somebody asked for is written with the seizure: if its seizer is killed before the second commit, the
-    # next one carries this end on, and does not take the turn for one that was left.
+    # An end that somebody asked for is written with the seizure: if its seizer is killed before the
+    # second commit, the next one carries this end on, and does not take the turn for one that was
+    # left.
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
     asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
     lease_s = SETTLE_S if is_asked else None
-    ticket = room.submit(Write(room.id, drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True))
+    ticket = room.submit(
+        Write(room.id, drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
+    )
     try:
         outcome = yield from wait_for(ticket)
         if isinstance(outcome, Refused):
             return False
         while True:
             last = yield from _last_write(room, state, end, reason)
-            outcome = yield from wait_for(room.engine.submit((last,) if also is None else (yield from also(last))))
+            outcome = yield from wait_for(
+                room.engine.submit((last,) if also is None else (yield from also(last)))
+            )
             if not isinstance(outcome, Refused) or outcome.why != "moved":
                 break
-            yield Pause(room.engine, room.id, AGAIN_S)  # something came in late, or an old server was asked
+            # something came in late, or an old server was asked
+            yield Pause(room.engine, room.id, AGAIN_S)
     except BaseException as cut:
         if isinstance(outcome_of(ticket), Written):
             yield from _leave(room, state.fence + 1, cut)
@@ -100,7 +122,9 @@ def settle(
 
 
 def _last_write(room: SessionLog, state: SessionState, end: End, reason: str) -> Plan[Write]:
-    """The write that ends a seized turn: its one end, what it had delivered, and what it gives back."""
+    """The write that ends a seized turn: its one end, what it had delivered, and what it gives
+    back.
+    """
     assert state.turn is not None
     rows = yield from read(partial(journal, room, state.journal))
     log = yield from read(room.log)
@@ -126,12 +150,16 @@ def _last_write(room: SessionLog, state: SessionState, end: End, reason: str) ->
         position=rows[-1].position if rows else state.journal,
         finish=True,
         ended_too=True,
-        admits=tuple(Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back),
+        admits=tuple(
+            Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back
+        ),
     )
 
 
 def _leave(room: SessionLog, fence: int, cut: BaseException) -> Plan[None]:
-    """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for the lease."""
+    """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for
+    the lease.
+    """
     try:
         left = room.submit(Write(room.id, fence=fence, renew_s=0, ended_too=True))
         if not isinstance(cut, GeneratorExit):

@@ -1,8 +1,9 @@
 """A turn at work.
 
-Everything a turn stores carries its fence, judged inside the transaction: once another has taken over, nothing more
-of it is delivered and no state of it changes. What it had done before it knew (a tool's outcome, a finished message)
-is stored all the same, under its own turn and marked late, and the caller is told (I-7).
+Everything a turn stores carries its fence, judged inside the transaction: once another has taken
+over, nothing more of it is delivered and no state of it changes. What it had done before it knew (a
+tool's outcome, a finished message) is stored all the same, under its own turn and marked late, and
+the caller is told (I-7).
 """
 
 import contextlib
@@ -15,7 +16,16 @@ from msgspec.structs import replace
 
 from holdfast.domain.approval import Verdict, digests_of, judge_call
 from holdfast.domain.arguments import Checked
-from holdfast.domain.entry import Asked, CallStarted, Draft, End, Posted, Retracted, Taken, TurnEnded
+from holdfast.domain.entry import (
+    Asked,
+    CallStarted,
+    Draft,
+    End,
+    Posted,
+    Retracted,
+    Taken,
+    TurnEnded,
+)
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.reset_policy import asking_scope
 from holdfast.domain.turn import Ask, CallId, CallToRun, addresses
@@ -55,7 +65,8 @@ class TurnWork(Speaking):
         self._leaving: tuple[End, str | None, str | None] = UNLEFT
         self._block: WeakTurn | None = None
         self._asked_on = current_loop()
-        # Before it is started: from then on it may be running, and whoever has asked for it may be interrupted.
+        # Before it is started: from then on it may be running, and whoever has asked for it may be
+        # interrupted.
         room.keeper.hold(self, self._claim.release)
 
     def begin(self, number: int) -> None:
@@ -65,12 +76,14 @@ class TurnWork(Speaking):
     # What every write goes through.
 
     def _write(self, *drafts: Draft, event: tuple[str, str] | None = None) -> Plan[Written]:
-        """Stores under this turn's fence, after what its left streams have said; or tells that the turn is over. With
-        an `event`, the last draft is what it was accepted as.
+        """Stores under this turn's fence, after what its left streams have said; or tells that the
+        turn is over. With an `event`, the last draft is what it was accepted as.
         """
         if self._streams:
             yield from self.close_left()
-        write = Write(self.room.id, drafts, fence=self.number, event=event, event_draft=len(drafts) - 1)
+        write = Write(
+            self.room.id, drafts, fence=self.number, event=event, event_draft=len(drafts) - 1
+        )
         return (yield from self._store(write))
 
     def _over(self) -> None:
@@ -86,7 +99,11 @@ class TurnWork(Speaking):
         except TurnInterrupted:
             late = Spoken(replace(spoken.note, late=True), spoken.body)
             yield from self.room.commit(
-                Write(self.room.id, drafts=(self.room.message(late, turn=self.number, id=draft.id),), ended_too=True)
+                Write(
+                    self.room.id,
+                    drafts=(self.room.message(late, turn=self.number, id=draft.id),),
+                    ended_too=True,
+                )
             )
             raise
         self._calls.note(draft.id.hex(), spoken.note)
@@ -120,7 +137,9 @@ class TurnWork(Speaking):
         return self._add_all(spoken)
 
     def _add_all(self, spoken: list[Spoken]) -> Plan[list[str]]:
-        """Several messages at once: all of them are stored, or none; late, if the turn is over by now."""
+        """Several messages at once: all of them are stored, or none; late, if the turn is over by
+        now.
+        """
         if not spoken:
             return []
         drafts = tuple(self.room.message(each, turn=self.number) for each in spoken)
@@ -128,7 +147,9 @@ class TurnWork(Speaking):
             yield from self._write(*drafts)
         except TurnInterrupted:
             late = tuple(
-                self.room.message(Spoken(replace(each.note, late=True), each.body), turn=self.number, id=draft.id)
+                self.room.message(
+                    Spoken(replace(each.note, late=True), each.body), turn=self.number, id=draft.id
+                )
                 for each, draft in zip(spoken, drafts, strict=True)
             )
             yield from self.room.commit(Write(self.room.id, drafts=late, ended_too=True))
@@ -140,11 +161,17 @@ class TurnWork(Speaking):
 
     # Tools.
 
-    def call(self, name: str, arguments: Any, *, call_id: Checked = None, needs_approval: bool = False) -> Plan[CallId]:
-        """Stores that this call is about to be run, or that it waits for approval and must not be (I-22)."""
+    def call(
+        self, name: str, arguments: Any, *, call_id: Checked = None, needs_approval: bool = False
+    ) -> Plan[CallId]:
+        """Stores that this call is about to be run, or that it waits for approval and must not be
+        (I-22).
+        """
         return self._call(name, _frozen(arguments), call_id or None, needs_approval)
 
-    def _call(self, name: str, text: str, call_id: str | None, needs_approval: bool) -> Plan[CallId]:
+    def _call(
+        self, name: str, text: str, call_id: str | None, needs_approval: bool
+    ) -> Plan[CallId]:
         digests = digests_of(name, text)
         if call_id is None:
             id = "call_" + self.room.world.chance(12).hex()
@@ -157,9 +184,15 @@ class TurnWork(Speaking):
         if verdict.ask is not None:
             return (yield from self._use_approval(verdict.ask))
         asks = verdict.act == "ask"
-        return (yield from self._begin(call_id, name, text, asks=asks, digest=digests[0], bind=not was_bound))
+        return (
+            yield from self._begin(
+                call_id, name, text, asks=asks, digest=digests[0], bind=not was_bound
+            )
+        )
 
-    def _judged(self, call_id: str, digests: tuple[str, str], needs_approval: bool) -> Plan[tuple[Verdict, bool]]:
+    def _judged(
+        self, call_id: str, digests: tuple[str, str], needs_approval: bool
+    ) -> Plan[tuple[Verdict, bool]]:
         """What is to be done about this call, and whether its id was bound before."""
         log = yield from read(self.room.log)
         with self.room.lock:
@@ -167,7 +200,8 @@ class TurnWork(Speaking):
         is_bound = bool(asks) or (yield from read(partial(was_asked, self.room, call_id)))
         done: set[tuple[str, int]] = set()
         if is_bound:
-            log = yield from read(self.room.history)  # what was asked before the last compaction counts, too
+            # what was asked before the last compaction counts, too
+            log = yield from read(self.room.history)
             with self.room.lock:
                 asks, done = log.asks_of(call_id), answered(log, call_id)
         verdict = judge_call(
@@ -181,10 +215,17 @@ class TurnWork(Speaking):
         )
         return verdict, is_bound
 
-    def _begin(self, id: str, name: str, text: str, *, asks: bool, digest: str, bind: bool = True) -> Plan[CallId]:
+    def _begin(
+        self, id: str, name: str, text: str, *, asks: bool, digest: str, bind: bool = True
+    ) -> Plan[CallId]:
         """Stores that a call is started, or asked about; `bind`: for the first time."""
-        payload = {"role": "assistant", "parts": [{"type": "call", "id": id, "name": name, "arguments": text}]}
-        note = MessageNote(role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),))
+        payload = {
+            "role": "assistant",
+            "parts": [{"type": "call", "id": id, "name": name, "arguments": text}],
+        }
+        note = MessageNote(
+            role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),)
+        )
         message = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
         begun = self._calls.begin(id, message.id.hex(), asks=asks)
         if begun is None:
@@ -239,12 +280,27 @@ class TurnWork(Speaking):
     def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
         known = self._calls.answer(call_id)
         if known is None and not (yield from self._called_elsewhere(call_id)):
-            raise NotFound(what="tool call", name=call_id, hint="store it with Turn.call before the tool runs")
-        part = {"type": "result", "call_id": call_id, "content": text} | ({"error": True} if error else {})
+            raise NotFound(
+                what="tool call", name=call_id, hint="store it with Turn.call before the tool runs"
+            )
+        part = {"type": "result", "call_id": call_id, "content": text} | (
+            {"error": True} if error else {}
+        )
         target = target_of(known.message, known.index) if known is not None else None
-        note = MessageNote(role="tool", format="holdfast", plain=False, answers=(call_id,), target=target, failed=error)
+        note = MessageNote(
+            role="tool",
+            format="holdfast",
+            plain=False,
+            answers=(call_id,),
+            target=target,
+            failed=error,
+        )
         try:
-            return (yield from self._write_message(Spoken(note, freeze({"role": "tool", "parts": [part]}))))
+            return (
+                yield from self._write_message(
+                    Spoken(note, freeze({"role": "tool", "parts": [part]}))
+                )
+            )
         except OperatorNeeded:
             if known is not None:
                 known.answered = False  # so that it can be answered again
@@ -253,7 +309,9 @@ class TurnWork(Speaking):
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
         log = yield from read(self.room.history)
         with self.room.lock:
-            return any(call.id == call_id for message in log.messages for call in message.note.calls)
+            return any(
+                call.id == call_id for message in log.messages for call in message.note.calls
+            )
 
     # Steering and taking back.
 
@@ -262,15 +320,21 @@ class TurnWork(Speaking):
         yield from self.close_left()
         while True:
             waiting = yield from read(lambda: self.room.engine.inbox(self.room.id))
-            free = tuple(w.message for w in waiting if self.room.keeper.leases.is_free(self.room.id, w))
+            free = tuple(
+                w.message for w in waiting if self.room.keeper.leases.is_free(self.room.id, w)
+            )
             if not free:
                 if (yield from self.stopped()):
                     raise (yield from self.interrupted())
                 return []
             ids = tuple(message.hex() for message in free)
             draft = self.room.draft("take", Taken(ids), turn=self.number)
-            self._took = True  # before it is known: a caller that is cancelled here has taken them, and owes the answer
-            outcome = yield from self.room.commit(Write(self.room.id, fence=self.number, drafts=(draft,), takes=free))
+            # before it is known: a caller that is cancelled here has taken them, and owes the
+            # answer
+            self._took = True
+            outcome = yield from self.room.commit(
+                Write(self.room.id, fence=self.number, drafts=(draft,), takes=free)
+            )
             if isinstance(outcome, Written):
                 return (yield from read(partial(self.room.pick, ids)))
             if outcome.why != "taken":
@@ -278,11 +342,15 @@ class TurnWork(Speaking):
                 raise (yield from self.interrupted())
 
     def retract(self, reason: str = "retried") -> Plan[None]:
-        """Takes this turn's answer out of the model's view; the user did see it, and the transcript keeps it."""
+        """Takes this turn's answer out of the model's view; the user did see it, and the transcript
+        keeps it.
+        """
         yield from self.close_left()
         log = yield from read(self.room.log)
         with self.room.lock:
-            ids = tuple(message.id for message in log.of_turn(self.number) if message.note.role != "user")
+            ids = tuple(
+                message.id for message in log.of_turn(self.number) if message.note.role != "user"
+            )
         yield from self._write(self.room.draft("retract", Retracted(ids, reason), turn=self.number))
 
     def sent(self, platform_id: Checked) -> Plan[None]:
@@ -300,16 +368,17 @@ class TurnWork(Speaking):
 
     @property
     def clean_end(self) -> tuple[End, str | None]:
-        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said after, cuts it
-        off.
+        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said
+        after, cuts it off.
         """
         reasons = [self._cut_off, *map(cut_off, self._streams)]
         reason = next((reason for reason in reasons if reason is not None), None)
         return ("completed", None) if reason is None else ("interrupted", reason)
 
     def finish(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
-        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it was over before and
-        its owner does not know: then what it was asked for may not have been done, and nothing is owed for it (I-23).
+        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it
+        was over before and its owner does not know: then what it was asked for may not have been
+        done, and nothing is owed for it (I-23).
         """
         if not self.number or (self.ended and self.owner_knows):
             return
@@ -320,11 +389,14 @@ class TurnWork(Speaking):
         except BaseException as cut:
             if not isinstance(cut, Exception | GeneratorExit):
                 with contextlib.suppress(HoldfastError):
-                    yield from self._finish(*ending_of(cut))  # its caller is leaving: nobody else would end it
+                    # its caller is leaving: nobody else would end it
+                    yield from self._finish(*ending_of(cut))
             raise
         yield from self._finish(end, reason, error, owes)
 
-    def _finish(self, end: End, reason: str | None, error: str | None, owes: tuple[Owing, ...] = ()) -> Plan[None]:
+    def _finish(
+        self, end: End, reason: str | None, error: str | None, owes: tuple[Owing, ...] = ()
+    ) -> Plan[None]:
         if self.ended:
             raise (yield from self.interrupted())
         last = self.room.draft("end", TurnEnded(end, reason=reason, error=error), turn=self.number)
@@ -344,8 +416,8 @@ class TurnWork(Speaking):
             stream.let_go()
 
     def _submit_end(self, last: Draft, owes: tuple[Owing, ...]) -> Ticket | None:
-        """Submits the turn's end with what its open streams have said; None when somebody else is storing one of them:
-        the end waits for that.
+        """Submits the turn's end with what its open streams have said; None when somebody else is
+        storing one of them: the end waits for that.
         """
         with self._lock:
             streams = [stream for stream in self._streams if stream.draft is not None]
@@ -355,15 +427,18 @@ class TurnWork(Speaking):
             for stream in streams:
                 stream.submitted = True
             ticket = self.room.submit(
-                Write(self.room.id, fence=self.number, drafts=(*drafts, last), finish=True, owes=owes)
+                Write(
+                    self.room.id, fence=self.number, drafts=(*drafts, last), finish=True, owes=owes
+                )
             )
             for stream in streams:
                 stream.ticket = ticket
         return ticket
 
     def leave(self, end: End, reason: str | None = None, error: str | None = None) -> Plan[None]:
-        """The block is left: `finish`. If the store can't take the turn's end now, it is stored as soon as it can, by
-        whoever looks next or by the keeper: nobody works on the turn any more, so nobody should wait for it.
+        """The block is left: `finish`. If the store can't take the turn's end now, it is stored as
+        soon as it can, by whoever looks next or by the keeper: nobody works on the turn any more,
+        so nobody should wait for it.
         """
         self._leaving = (end, reason, error)
         try:
@@ -379,10 +454,14 @@ class TurnWork(Speaking):
 
     def leave_block(self, error: BaseException | None) -> Plan[None]:
         """The turn's block is left, by this exception or cleanly."""
-        return (yield from self.leave(*((*self.clean_end, None) if error is None else ending_of(error))))
+        return (
+            yield from self.leave(*((*self.clean_end, None) if error is None else ending_of(error)))
+        )
 
     def hand_over(self) -> None:
-        """Whoever ends this turn was interrupted: the keeper does it, and at once, for the store is well."""
+        """Whoever ends this turn was interrupted: the keeper does it, and at once, for the store is
+        well.
+        """
         if not self.number:
             self.room.keeper.forsake(self)  # whether it was started at all is not known
         elif not self.ended:
@@ -397,18 +476,27 @@ class TurnWork(Speaking):
 
     @property
     def is_deserted(self) -> bool:
-        """Whether the task that asks for this turn, or is in its block, will never go on; see `own_turns`."""
-        return self.hold.is_deserted if self.number else self._asked_on is not None and self._asked_on.is_closed()
+        """Whether the task that asks for this turn, or is in its block, will never go on; see
+        `own_turns`.
+        """
+        return (
+            self.hold.is_deserted
+            if self.number
+            else self._asked_on is not None and self._asked_on.is_closed()
+        )
 
     def desert(self) -> None:
-        """Nobody will ever go on with this turn: the keeper ends it, as it was being left if it was."""
+        """Nobody will ever go on with this turn: the keeper ends it, as it was being left if it
+        was.
+        """
         if self._leaving is UNLEFT:
             self._leaving = ("interrupted", DESERTED, None)
         self.hand_over()
 
     def is_cut_loose(self, error: BaseException | None) -> bool:
-        """Whether the block is left because its coroutine is dropped, wherever Python happens to be: nothing can be
-        waited for there. A generator that is closed on its own event loop can wait.
+        """Whether the block is left because its coroutine is dropped, wherever Python happens to
+        be: nothing can be waited for there. A generator that is closed on its own event loop can
+        wait.
         """
         return isinstance(error, GeneratorExit) and not self.hold.is_on_its_loop
 
@@ -429,12 +517,15 @@ class TurnWork(Speaking):
 
     def _debts(self) -> tuple[Owing, ...]:
         log = self.room.log()
-        if not any(stream.said for stream in self._streams) and not said_in(self.room, log, self.number):
+        if not any(stream.said for stream in self._streams) and not said_in(
+            self.room, log, self.number
+        ):
             return ()
         with self.room.lock:
             asked = addresses(log.of_turn(self.number), self._reply_to)
         now = self.room.world.now()
-        ids = sorted(mint(self.room.world, now) for _ in asked)  # they are sent in the order of their ids
+        # they are sent in the order of their ids
+        ids = sorted(mint(self.room.world, now) for _ in asked)
         return tuple(map(Owing, ids, asked))
 
     def stopped(self) -> Plan[bool]:
@@ -448,7 +539,9 @@ class TurnWork(Speaking):
 
 
 def _frozen(value: Any) -> str:
-    """Arguments or an outcome as the text that is stored; taken when the call is made, before anything waits (I-3)."""
+    """Arguments or an outcome as the text that is stored; taken when the call is made, before
+    anything waits (I-3).
+    """
     data = registry.plain(value)
     return data if type(data) is str else freeze(data).decode()
 
@@ -461,7 +554,9 @@ def ending_of(error: BaseException) -> tuple[End, str | None, str | None]:
 
 
 def words_of(error: BaseException | str) -> str:
-    """An error as it is recorded: its class and what it says. One that can't say it keeps no turn from ending."""
+    """An error as it is recorded: its class and what it says. One that can't say it keeps no turn
+    from ending.
+    """
     if isinstance(error, str):
         return error
     name = type(error).__name__

@@ -1,8 +1,8 @@
 """Starting a turn: taking what waits, and what to do when another turn is running.
 
-Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over. The inbound
-message is durable before any of this returns (I-4): in the turn's own first transaction, or in the inbox while it
-waits for its turn.
+Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over.
+The inbound message is durable before any of this returns (I-4): in the turn's own first
+transaction, or in the inbox while it waits for its turn.
 """
 
 import contextlib
@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
-from holdfast.engine.protocol import Accepted, Commit, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.engine.protocol import (
+    Accepted,
+    Commit,
+    Refused,
+    SessionState,
+    Start,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.leases import WAITER_S
@@ -45,7 +54,12 @@ class TurnRequest:
         reply_to: str | None,
         lease_s: float,
     ) -> None:
-        self.format, self.event_id, self.on_busy, self.reply_to = format, event_id, on_busy, reply_to
+        self.format, self.event_id, self.on_busy, self.reply_to = (
+            format,
+            event_id,
+            on_busy,
+            reply_to,
+        )
         self.lease_s = lease_s
         self.spoken: Spoken | None = None
         if message is not None:
@@ -62,13 +76,19 @@ class TurnRequest:
         return (room.message(self.spoken, turn=None, id=self.id),)
 
     def event(self, room: SessionLog) -> tuple[str, str] | None:
-        return (room.scope, self.event_id) if self.event_id is not None and not self.accepted else None
+        return (
+            (room.scope, self.event_id) if self.event_id is not None and not self.accepted else None
+        )
 
 
 def start(
-    room: SessionLog, wish: TurnRequest, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None = None
+    room: SessionLog,
+    wish: TurnRequest,
+    on_ended: Callable[[SessionLog], Plan[SessionLog]] | None = None,
 ) -> Plan[TurnWork]:
-    """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this session is over."""
+    """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this
+    session is over.
+    """
     try:
         while True:
             state = yield from settle_if_dead(room)
@@ -92,7 +112,9 @@ def start(
 
 
 def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> Write:
-    """The write that starts this wish's turn and takes what waits, but for what others wait with."""
+    """The write that starts this wish's turn and takes what waits, but for what others
+    wait with.
+    """
     own = wish.draft(room)
     mine = {wish.id}
     is_free = partial(room.keeper.leases.is_free, room.id)
@@ -113,12 +135,20 @@ def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> 
     )
 
 
-def commit_start(room: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool) -> Plan[TurnWork | Refused]:
-    """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the commit and the turn
-    in its hands, the keeper finds out whether it was started, and lets go of it.
+def commit_start(
+    room: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool
+) -> Plan[TurnWork | Refused]:
+    """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the
+    commit and the turn in its hands, the keeper finds out whether it was started, and lets go of
+    it.
     """
     work = TurnWork(
-        room, holder=wish.waiter, format=wish.format, lease_s=wish.lease_s, reply_to=wish.reply_to, took=took
+        room,
+        holder=wish.waiter,
+        format=wish.format,
+        lease_s=wish.lease_s,
+        reply_to=wish.reply_to,
+        took=took,
     )
     try:
         outcome = yield from wait_for(room.engine.submit(commit))
@@ -131,7 +161,8 @@ def commit_start(room: SessionLog, wish: TurnRequest, commit: Commit, *, took: b
     except BaseException as cut:
         room.keeper.forsake(work)
         if not isinstance(cut, GeneratorExit):
-            yield from read(room.keeper.sweep)  # the caller's own next turn is to find the session free
+            # the caller's own next turn is to find the session free
+            yield from read(room.keeper.sweep)
         raise
     room.keeper.drop(work)
     return outcome
@@ -148,7 +179,10 @@ def _meet(room: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None
         yield from settle(room, state, end="interrupted", reason="a new turn took over")
         return
     if state.fence == state.turn and is_held_here(room.id, state.turn or 0):
-        takes = f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, and would wait for ever'
+        takes = (
+            f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, '
+            "and would wait for ever"
+        )
         raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
     if wish.spoken is not None and not wish.accepted:
         outcome = yield from room.commit(
@@ -174,19 +208,26 @@ def _go_on_waiting(room: SessionLog, wish: TurnRequest) -> Plan[None]:
     for waiting in (yield from read(partial(room.engine.inbox, room.id))):
         if waiting.message == wish.id:
             mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
-            yield from wait_for(room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),)))
+            yield from wait_for(
+                room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),))
+            )
 
 
 def _waited_for(session: str, waiting: Waiting) -> Write:
-    """A message in the inbox has this waiter from now on; refused, `taken`, when a turn has it by now."""
+    """A message in the inbox has this waiter from now on; refused, `taken`, when a turn has it by
+    now.
+    """
     return Write(session, takes=(waiting.message,), admits=(waiting,), ended_too=True)
 
 
 def _stop_waiting(room: SessionLog, wish: TurnRequest, cut: BaseException) -> Plan[None]:
-    """The caller no longer waits; its message was accepted and stays, for whichever turn comes next. After a reset it
-    waits in the key's new session."""
+    """The caller no longer waits; its message was accepted and stays, for whichever turn comes
+    next. After a reset it waits in the key's new session.
+    """
     if wish.spoken is None:
-        return  # not asked by `accepted`: the caller may have been cancelled while its message was being accepted
+        # not asked by `accepted`: the caller may have been cancelled while its message was being
+        # accepted
+        return
     with contextlib.suppress(HoldfastError):
         current = room.engine.current(room.tenant, room.key) if room.key is not None else None
         for place in {room.id, current.id if current is not None else room.id}:
@@ -199,14 +240,17 @@ def _stop_waiting(room: SessionLog, wish: TurnRequest, cut: BaseException) -> Pl
 
 
 def _missed(room: SessionLog, wish: TurnRequest) -> Plan[None]:
-    """The wish's own message no longer waits here. Returns when a reset has taken it along, since the state was looked
-    at: then it is to be looked for where it waits now."""
+    """The wish's own message no longer waits here. Returns when a reset has taken it along, since
+    the state was looked at: then it is to be looked for where it waits now.
+    """
     state = yield from read(room.state)
     if not state.ended:
         raise (yield from read(partial(_taken, room, wish)))
 
 
-def _elsewhere(room: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None) -> Plan[SessionLog]:
+def _elsewhere(
+    room: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None
+) -> Plan[SessionLog]:
     if on_ended is None:
         raise (yield from read(room.ended))
     return (yield from on_ended(room))
@@ -218,15 +262,18 @@ def _refused(room: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None
         raise (yield from read(lambda: already(room, wish.event_id or "", refused.detail)))
     if refused.why == "taken" and wish.accepted:
         waiting = yield from read(partial(room.engine.inbox, room.id))
-        if not any(each.message == wish.id for each in waiting):  # else it was another message that a turn took
+        # else it was another message that a turn took
+        if not any(each.message == wish.id for each in waiting):
             yield from _missed(room, wish)
     if refused.why == "missing":
         raise NotFound(what="session", name=room.id, hint="it may have been erased")
 
 
 def _taken(room: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
-    """Somebody else's turn took the message of a caller that seemed gone, and its work is done there; or it was erased
-    while it waited. A turn never starts without the message it was asked for with."""
+    """Somebody else's turn took the message of a caller that seemed gone, and its work is done
+    there; or it was erased while it waited. A turn never starts without the message it was asked
+    for with.
+    """
     return already(room, wish.event_id or wish.id.hex(), Accepted(room.id, 0, wish.id))
 
 
@@ -256,17 +303,24 @@ def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted
         if taker is not None
         else "it waits in the inbox for the next turn: start one without a message"
     )
-    return AlreadyAccepted(event_id=event_id, message_id=id, turn_id=taker, session_id=other.id, standing=standing)
+    return AlreadyAccepted(
+        event_id=event_id, message_id=id, turn_id=taker, session_id=other.id, standing=standing
+    )
 
 
 def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
-    """Where an accepted message is now: where it was accepted, or where resets have carried it while it waited."""
+    """Where an accepted message is now: where it was accepted, or where resets have carried it
+    while it waited.
+    """
     state = room.engine.current(room.tenant, room.key) if room.key is not None else None
     while state is not None and state.id != known.session:
         carried = room.other(state)
         if any(message.id == known.message.hex() for message in carried.history().messages):
             return carried
-        opened = next((entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"), None)
+        opened = next(
+            (entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"),
+            None,
+        )
         previous = opened_of(opened).previous if opened is not None else None
         state = owned(room.engine, room.tenant, previous)
     if known.session == room.id:

@@ -1,8 +1,10 @@
-"""A `with` block and its turn: a block that is left without reaching `__exit__` ends its turn all the same.
+"""A `with` block and its turn: a block that is left without reaching `__exit__` ends its turn all
+the same.
 
-Ctrl-C may arrive as `__exit__` is entered, before its first line. A `with` statement alone holds what it is going to
-call at its end; so that is an object of its own here, made for each block, and the keeper watches it. When it is gone
-and the turn still runs, the block is over, whoever holds the turn.
+Ctrl-C may arrive as `__exit__` is entered, before its first line. A `with` statement alone holds
+what it is going to call at its end; so that is an object of its own here, made for each block, and
+the keeper watches it. When it is gone and the turn still runs, the block is over, whoever holds the
+turn.
 """
 
 import weakref
@@ -25,7 +27,9 @@ class Block:
 
 
 class AsyncBlock(Block):
-    """What an `async with` statement calls and awaits at its end; it lets go of what it has called before it awaits."""
+    """What an `async with` statement calls and awaits at its end; it lets go of what it has called
+    before it awaits.
+    """
 
     __slots__ = ()
 
@@ -48,8 +52,8 @@ class Leaving:
 
 
 def enter(owner: Any, work: TurnWork) -> None:
-    """The block is entered. A `with` statement has looked up its end just before; others may have none. If this is
-    interrupted, no block will ever end the turn.
+    """The block is entered. A `with` statement has looked up its end just before; others may have
+    none. If this is interrupted, no block will ever end the turn.
     """
     try:
         work.hold.take()

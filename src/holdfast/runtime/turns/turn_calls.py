@@ -1,7 +1,8 @@
-"""The calls of a running turn: which were made, started, answered, and which are to be run now (I-22).
+"""The calls of a running turn: which were made, started, answered, and which are to be run now
+(I-22).
 
-A turn has one writer, so what it has started it knows by itself; what was asked, decided and answered is in the log.
-All of it is safe to use from several threads: tools run side by side.
+A turn has one writer, so what it has started it knows by itself; what was asked, decided and
+answered is in the log. All of it is safe to use from several threads: tools run side by side.
 """
 
 import threading
@@ -40,7 +41,9 @@ class CallBook:
         with self._lock:
             if any(call.message == message for call in self._calls):
                 return  # it was noted before: somebody was interrupted
-            self._calls += [OpenCall(call.id, message, index) for index, call in enumerate(note.calls)]
+            self._calls += [
+                OpenCall(call.id, message, index) for index, call in enumerate(note.calls)
+            ]
         for call_id in note.answers if note.target is None else ():
             self.answer(call_id)
 
@@ -48,7 +51,9 @@ class CallBook:
         """The call that an outcome for this id belongs to; it has one from now on."""
         with self._lock:
             fitting = [
-                call for call in self._calls if call.call_id == call_id and not call.answered and not call.waiting
+                call
+                for call in self._calls
+                if call.call_id == call_id and not call.answered and not call.waiting
             ]
             if not fitting:
                 return None
@@ -63,7 +68,10 @@ class CallBook:
             return self._made(call_id) is not None
 
     def _made(self, call_id: str) -> OpenCall | None:
-        return next((c for c in self._calls if c.call_id == call_id and not c.started and not c.answered), None)
+        return next(
+            (c for c in self._calls if c.call_id == call_id and not c.started and not c.answered),
+            None,
+        )
 
     def here(self, call_id: str) -> Here | None:
         """What became of this id in this turn."""
@@ -74,8 +82,9 @@ class CallBook:
         return "done" if mine[-1].answered else "started"
 
     def begin(self, call_id: str, message: str, *, asks: bool) -> tuple[OpenCall, bool] | None:
-        """The call to be started or asked about, the model's own or a new one in `message`, and whether it is new. None
-        when another thread has begun it just now: of several, one starts a call.
+        """The call to be started or asked about, the model's own or a new one in `message`, and
+        whether it is new. None when another thread has begun it just now: of several, one starts a
+        call.
         """
         with self._lock:
             call = self._made(call_id)
@@ -118,18 +127,32 @@ class CallBook:
     def begun(self) -> set[tuple[str, int]]:
         """The places of the calls that were started or have an outcome."""
         with self._lock:
-            return {(c.message, c.index) for c in self._calls if c.answered or (c.started and not c.waiting)}
+            return {
+                (c.message, c.index)
+                for c in self._calls
+                if c.answered or (c.started and not c.waiting)
+            }
 
 
 def was_asked(room: SessionLog, call_id: str) -> bool:
-    """Whether anybody was ever asked about this call id: in any session of the key, or of those it was forked from."""
-    return any(room.engine.accepted(asking_scope(scope), call_id) is not None for scope in dict.fromkeys(room.scopes()))
+    """Whether anybody was ever asked about this call id: in any session of the key, or of those it
+    was forked from.
+    """
+    return any(
+        room.engine.accepted(asking_scope(scope), call_id) is not None
+        for scope in dict.fromkeys(room.scopes())
+    )
 
 
 def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
     """The places of the calls of this id that have an outcome."""
     standing = log.standing
-    places = {(seen.id, index) for seen in standing for index, call in enumerate(calls_of(seen)) if call.id == call_id}
+    places = {
+        (seen.id, index)
+        for seen in standing
+        for index, call in enumerate(calls_of(seen))
+        if call.id == call_id
+    }
     if not places:
         return set()
     pairs = pair(standing)
@@ -137,7 +160,9 @@ def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
 
 
 def to_run(room: SessionLog, number: int, begun: Iterable[tuple[str, int]]) -> list[CallToRun]:
-    """The calls that are to be run now: those made in this turn, and those that were approved since they were made."""
+    """The calls that are to be run now: those made in this turn, and those that were approved since
+    they were made.
+    """
     log = room.log()
     with room.lock:
         since = log.since_turn(number)
@@ -146,8 +171,14 @@ def to_run(room: SessionLog, number: int, begun: Iterable[tuple[str, int]]) -> l
         for seen in since:
             if seen.turn == number and seen.id not in log.retracted:
                 said = enumerate(calls_of(seen))
-                places += [(seen.id, index) for index, call in said if call.whole or not seen.note.partial]
-        due = [p for p in dict.fromkeys(places) if p not in done and (p not in log.asks or log.asks[p].may_start)]
+                places += [
+                    (seen.id, index) for index, call in said if call.whole or not seen.note.partial
+                ]
+        due = [
+            p
+            for p in dict.fromkeys(places)
+            if p not in done and (p not in log.asks or log.asks[p].may_start)
+        ]
         names = {id for id, _ in due}
         makers = {seen.id: seen for seen in log.standing if seen.id in names}
         return [_to_run(room, makers[id], index) for id, index in due if id in makers]

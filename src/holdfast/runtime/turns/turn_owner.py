@@ -1,11 +1,12 @@
 """Whose turn is running: which thread or task holds it, so that nobody waits for itself.
 
-A turn is held by the thread, or on an event loop the task, that entered its block; before that, by the one that started
-it. Turns of all stores of this process are known here, by session and number: two handles on one store are two ways to
-wait for the same turn.
+A turn is held by the thread, or on an event loop the task, that entered its block; before that, by
+the one that started it. Turns of all stores of this process are known here, by session and number:
+two handles on one store are two ways to wait for the same turn.
 
-A task whose event loop is closed never goes on: a second Ctrl-C cuts off what asyncio does for the first, and leaves
-tasks behind in the middle of their blocks. A turn that is held so is deserted, and need not be waited for.
+A task whose event loop is closed never goes on: a second Ctrl-C cuts off what asyncio does for the
+first, and leaves tasks behind in the middle of their blocks. A turn that is held so is deserted,
+and need not be waited for.
 """
 
 import os
@@ -17,8 +18,8 @@ from typing import Any
 
 _held: "dict[tuple[str, int], weakref.ref[Hold]]" = {}
 _held_max = 256
-"""At so many, those that are gone are taken out. Not as each one goes, as in a weak dictionary: there Python swallows
-Ctrl-C.
+"""At so many, those that are gone are taken out. Not as each one goes, as in a weak dictionary:
+there Python swallows Ctrl-C.
 """
 _around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar("holdfast_turns", default=())
 """The turns that this task, or one that has started it, has begun."""
@@ -43,7 +44,9 @@ class Hold:
         self._task = None if task is None else weakref.ref(task)
         self._loop = None if task is None else task.get_loop()
         if task is not None and self not in _inherited():
-            _around.set((*(each for each in _around.get() if each() is not None), weakref.ref(self)))
+            _around.set(
+                (*(each for each in _around.get() if each() is not None), weakref.ref(self))
+            )
 
     def is_here(self) -> bool:
         """Whether the calling thread or task holds the turn."""
@@ -75,9 +78,13 @@ def is_held_here(session: str, number: int) -> bool:
 
 
 def is_around(session: str, number: int) -> bool:
-    """Whether the caller works inside this turn: it holds it, or is a task that was started by one that does."""
+    """Whether the caller works inside this turn: it holds it, or is a task that was started by one
+    that does.
+    """
     hold = _hold_of(session, number)
-    return hold is not None and (hold.is_here() or (hold._process == os.getpid() and hold in _inherited()))
+    return hold is not None and (
+        hold.is_here() or (hold._process == os.getpid() and hold in _inherited())
+    )
 
 
 def _hold_of(session: str, number: int) -> Hold | None:

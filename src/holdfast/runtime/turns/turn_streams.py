@@ -1,9 +1,11 @@
-"""The part of a turn that speaks: its streams, from their first chunk until their messages are stored (I-5).
+"""The part of a turn that speaks: its streams, from their first chunk until their messages are
+stored (I-5).
 
-A stream is on its turn's list from its first chunk until its entry is known to be in the log. What stores it can be cut
-off at any point and is done again: by whatever the turn stores next, by the turn's end, or by the keeper when nobody
-reads the stream any more. It is submitted once, under the turn's lock; one whose submission was interrupted is looked
-for in the log, behind a commit that comes after it.
+A stream is on its turn's list from its first chunk until its entry is known to be in the log. What
+stores it can be cut off at any point and is done again: by whatever the turn stores next, by the
+turn's end, or by the keeper when nobody reads the stream any more. It is submitted once, under the
+turn's lock; one whose submission was interrupted is looked for in the log, behind a commit that
+comes after it.
 """
 
 import threading
@@ -54,7 +56,9 @@ class Speaking:
         return outcome
 
     def interrupted(self) -> Plan[TurnInterrupted]:
-        """The error that tells why this turn is over. Who raises it tells the turn's owner; see `untold`."""
+        """The error that tells why this turn is over. Who raises it tells the turn's owner; see
+        `untold`.
+        """
         log = yield from read(self.room.log)
         turn = log.turns.get(self.number)
         if log.closed == "erased":
@@ -68,8 +72,8 @@ class Speaking:
 
     @contextmanager
     def untold(self) -> Iterator[None]:
-        """What goes wrong in here is told to nobody. That the turn is over then is told when its block is left: nobody
-        who has lost a turn takes it for completed.
+        """What goes wrong in here is told to nobody. That the turn is over then is told when its
+        block is left: nobody who has lost a turn takes it for completed.
         """
         knew = self.owner_knows
         try:
@@ -89,7 +93,9 @@ class Speaking:
     def renew(self) -> bool:
         """Asks for more time; the keeper calls this and does not wait."""
         if not self.ended and self.number:
-            ticket = self.room.submit(Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True))
+            ticket = self.room.submit(
+                Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True)
+            )
             ticket.then(lambda _: self._renewed(ticket))
         return not self.ended
 
@@ -107,7 +113,9 @@ class Speaking:
         return Stream(mint(room.world, room.world.now()), format=format, into=self.format)
 
     def attend(self, stream: Stream, reader: Any, let_go: Callable[[], None]) -> None:
-        """The stream begins. When its reader is dropped, `let_go` is called and the stream is closed."""
+        """The stream begins. When its reader is dropped, `let_go` is called and the stream is
+        closed.
+        """
         stream.let_go = let_go
         with self._lock:
             self._streams.append(stream)
@@ -121,10 +129,11 @@ class Speaking:
         return text
 
     def close_stream(self, stream: Stream) -> Plan[None]:
-        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has made it already.
+        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has
+        made it already.
 
-        The stream is on the turn's list until its entry is known to be stored: cut off at any point, this is done again
-        by whatever the turn stores next, and by its end at the latest.
+        The stream is on the turn's list until its entry is known to be stored: cut off at any
+        point, this is done again by whatever the turn stores next, and by its end at the latest.
         """
         stream.closed = True
         yield from self.close_left(but=stream)
@@ -136,21 +145,27 @@ class Speaking:
         yield from self._is_entered(stream)
 
     def close_left(self, but: Stream | None = None) -> Plan[None]:
-        """Closes the streams that nobody reads any more, so that what is said next stands after them."""
+        """Closes the streams that nobody reads any more, so that what is said next stands after
+        them.
+        """
         for stream in [] if self.ended else list(self._streams):
             if stream is not but and stream.is_left:
                 yield from self.enter(stream)
                 yield from self._is_entered(stream)
 
     def enter(self, stream: Stream) -> Plan[None]:
-        """Submits the stream's message, if it has one and was not submitted yet; does not wait for it."""
+        """Submits the stream's message, if it has one and was not submitted yet; does not wait for
+        it.
+        """
         if (yield from self._is_entered(stream)):
             return
         yield from self._drafted(stream)
         with self._lock:
             if stream in self._streams and stream.draft is not None and not stream.submitted:
                 stream.submitted = True
-                stream.ticket = self.room.submit(Write(self.room.id, fence=self.number, drafts=(stream.draft,)))
+                stream.ticket = self.room.submit(
+                    Write(self.room.id, fence=self.number, drafts=(stream.draft,))
+                )
 
     def _drafted(self, stream: Stream) -> Plan[None]:
         """The stream's message, put together; as it was shown, where it can't be."""
@@ -161,21 +176,30 @@ class Speaking:
                 stream.unread = True
                 rows = yield from read(partial(journal, self.room))
                 spoken = as_shown([row for row in rows if row.message == stream.id])
-            stream.draft = None if spoken is None else self.room.message(spoken, turn=self.number, id=stream.id)
+            stream.draft = (
+                None
+                if spoken is None
+                else self.room.message(spoken, turn=self.number, id=stream.id)
+            )
             self._cut_off = cut_off(stream)
             if stream.draft is None:
                 self._forget(stream)
 
     def _is_entered(self, stream: Stream) -> Plan[bool]:
-        """Whether the stream's message is in the log, if it was submitted at all. Takes it off the list then."""
+        """Whether the stream's message is in the log, if it was submitted at all. Takes it off the
+        list then.
+        """
         with self._lock:
             if stream not in self._streams:
                 return True
             submitted, ticket = stream.submitted, stream.ticket
         if not submitted:
             return False
-        if ticket is None or not ticket.done:  # behind it, if it is on its way: a ticket is waited for by one alone
-            yield from self.room.commit(Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True))
+        # behind it, if it is on its way: a ticket is waited for by one alone
+        if ticket is None or not ticket.done:
+            yield from self.room.commit(
+                Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True)
+            )
         try:
             outcome = ticket.result() if ticket is not None else None
         except OperatorNeeded:
@@ -210,26 +234,42 @@ class Speaking:
 
 
 class TurnClaim:
-    """A turn by the name under which it was asked for, so that it can be let go of though nobody knows its number."""
+    """A turn by the name under which it was asked for, so that it can be let go of though nobody
+    knows its number.
+    """
 
     def __init__(self, room: SessionLog, holder: str) -> None:
         self.room, self.holder = room, holder
         self.number = 0
 
     def release(self) -> None:
-        """Nobody holds this turn any more: it is ended, and gives back what it has not used. Where it is not known
-        whether the turn was started, that is waited for.
+        """Nobody holds this turn any more: it is ended, and gives back what it has not used. Where
+        it is not known whether the turn was started, that is waited for.
         """
         if not self.number:
-            # Behind the commit that starts it, if that was submitted at all; what this asks for is always refused.
+            # Behind the commit that starts it, if that was submitted at all; what this asks for is
+            # always refused.
             self.room.engine.submit((Write(self.room.id, fence=-1, fleeting=True),)).result()
         state = self.room.engine.state(self.room.id)
-        if state is None or state.turn is None or state.fence != state.turn or state.holder != self.holder:
+        if (
+            state is None
+            or state.turn is None
+            or state.fence != state.turn
+            or state.holder != self.holder
+        ):
             return  # it was never started, or somebody else has seen to it
         if self.number:
             run(settle(self.room, state, end="abandoned", reason="it was dropped"))
         else:
-            run(settle(self.room, state, end="interrupted", reason="its start was interrupted", gives_back=True))
+            run(
+                settle(
+                    self.room,
+                    state,
+                    end="interrupted",
+                    reason="its start was interrupted",
+                    gives_back=True,
+                )
+            )
 
 
 def cut_off(stream: Stream) -> str | None:

@@ -1,6 +1,8 @@
-"""The words in which the laws of engines are told: small stories of commits, without a clock and without chance.
+"""The words in which the laws of engines are told: small stories of commits, without a clock and
+without chance.
 
-Used by the families of laws beside this file, and by an engine's own tests. Ids are counted, so that no two are alike.
+Used by the families of laws beside this file, and by an engine's own tests. Ids are counted, so
+that no two are alike.
 """
 
 import itertools
@@ -8,7 +10,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.domain.entry import STARTING, Draft, Entry
-from holdfast.engine.protocol import Accepted, Engine, Opening, Outcome, Refused, SessionState, Start, Write, Written
+from holdfast.engine.protocol import (
+    Accepted,
+    Engine,
+    Opening,
+    Outcome,
+    Refused,
+    SessionState,
+    Start,
+    Write,
+    Written,
+)
 
 PATIENCE_S = 30.0
 """How long a case waits for a signal before it says that none came."""
@@ -19,7 +31,9 @@ _minted = itertools.count(1)
 
 
 class Laws(dict[str, Case]):
-    """A family of laws: each sentence and the case that shows it. Decorates a case whose name is the sentence."""
+    """A family of laws: each sentence and the case that shows it. Decorates a case whose name is
+    the sentence.
+    """
 
     def __call__(self, case: Case) -> Case:
         self[case.__name__.replace("_", " ")] = case
@@ -42,7 +56,9 @@ def drafts(count: int = 1, *, at: int = 1_000, turn: int | None = None) -> tuple
 
 
 def as_entries(given: tuple[Draft, ...], *, first: int, turn: int | None = None) -> list[Entry]:
-    """What the log should hold of these drafts from seq `first` on, `turn` standing where they said STARTING."""
+    """What the log should hold of these drafts from seq `first` on, `turn` standing where they said
+    STARTING.
+    """
 
     def kept(seq: int, draft: Draft) -> Entry:
         number = turn if draft.turn == STARTING else draft.turn
@@ -70,12 +86,20 @@ def refusal(engine: Engine, write: Write) -> str:
 
 
 def answers(outcomes: Iterable[Outcome]) -> list[Written | str]:
-    """What came of commits; of a refused one the reason alone, for its detail is the engine's own affair."""
+    """What came of commits; of a refused one the reason alone, for its detail is the engine's own
+    affair.
+    """
     return [outcome if isinstance(outcome, Written) else outcome.why for outcome in outcomes]
 
 
 def opened(
-    engine: Engine, number: int, *, tenant: str = "t", key: str | None = None, epoch: int = 1, at: int = 1
+    engine: Engine,
+    number: int,
+    *,
+    tenant: str = "t",
+    key: str | None = None,
+    epoch: int = 1,
+    at: int = 1,
 ) -> str:
     """A session is made, with one entry in its log."""
     asked = Opening(tenant, key, epoch)
@@ -83,7 +107,9 @@ def opened(
     return named(number)
 
 
-def started(engine: Engine, session: str, *, holder: str = "me", lease_s: float = 600.0, at: int = 2) -> int:
+def started(
+    engine: Engine, session: str, *, holder: str = "me", lease_s: float = 600.0, at: int = 2
+) -> int:
     """A turn is started, with one entry; its number."""
     turn = Draft("turn", STARTING, mint(), at)
     return did(engine, Write(session, drafts=(turn,), idle=True, start=Start(holder, lease_s))).turn
@@ -108,4 +134,8 @@ def _timeless(read: tuple[SessionState | None, Any, Any]) -> Any:
     known, *rest = read
     if known is None:
         return None, rest
-    return {name: getattr(known, name) for name in known.__struct_fields__ if not name.startswith("lease")}, rest
+    return {
+        name: getattr(known, name)
+        for name in known.__struct_fields__
+        if not name.startswith("lease")
+    }, rest

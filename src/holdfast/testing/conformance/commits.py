@@ -1,4 +1,6 @@
-"""Laws of commits: what becomes of their drafts, how they are all or nothing, and what refuses them."""
+"""Laws of commits: what becomes of their drafts, how they are all or nothing, and what refuses
+them.
+"""
 
 from holdfast.domain.entry import STARTING, Draft, Entry
 from holdfast.engine.protocol import (
@@ -44,8 +46,17 @@ def seqs_are_dense_from_one_in_each_session(engine: Engine) -> None:
 
 @LAWS
 def entries_come_back_byte_for_byte(engine: Engine) -> None:
-    """Note and body may be any bytes, empty too; ids, kinds, turns and times are as they were given."""
-    blobs = (b"", b"\x00", b"null", bytes(range(256)), "\u00e9\U0001f642".encode(), b"\xff" * 70_000)
+    """Note and body may be any bytes, empty too; ids, kinds, turns and times are as they were
+    given.
+    """
+    blobs = (
+        b"",
+        b"\x00",
+        b"null",
+        bytes(range(256)),
+        "\u00e9\U0001f642".encode(),
+        b"\xff" * 70_000,
+    )
     given = tuple(
         Draft("message", turn, mint(), 1_700_000_000_000 + at, note, body)
         for at, note in enumerate(blobs)
@@ -59,7 +70,19 @@ def entries_come_back_byte_for_byte(engine: Engine) -> None:
 
 @LAWS
 def every_kind_of_entry_is_kept(engine: Engine) -> None:
-    kinds = ("opened", "message", "turn", "take", "call", "end", "instructions", "view", "label", "retract", "closed")
+    kinds = (
+        "opened",
+        "message",
+        "turn",
+        "take",
+        "call",
+        "end",
+        "instructions",
+        "view",
+        "label",
+        "retract",
+        "closed",
+    )
     given = tuple(Draft(kind, None, mint(), 5, kind.encode(), kind.encode()) for kind in kinds)
     session = opened(engine, 1)
     did(engine, Write(session, drafts=given))
@@ -68,7 +91,9 @@ def every_kind_of_entry_is_kept(engine: Engine) -> None:
 
 @LAWS
 def entries_made_in_the_same_instant_keep_their_order(engine: Engine) -> None:
-    """Times are data for people: neither equal ones nor ones that run backwards change the order of the log."""
+    """Times are data for people: neither equal ones nor ones that run backwards change the order of
+    the log.
+    """
     session = opened(engine, 1)
     given = tuple(drafts(1, at=at)[0] for at in (5, 5, 5, 9, 2, 2))
     for draft in reversed(given):
@@ -97,7 +122,11 @@ def what_is_not_there_reads_as_nothing(engine: Engine) -> None:
     assert engine.current("t", "k") is None
     assert engine.accepted("s", "e") is None
     assert (engine.find("t", ""), engine.sessions("t")) == ([], [])
-    assert (engine.entries(named(1)), engine.inbox(named(1)), engine.journal(named(1))) == ([], [], [])
+    assert (engine.entries(named(1)), engine.inbox(named(1)), engine.journal(named(1))) == (
+        [],
+        [],
+        [],
+    )
 
 
 # Commits
@@ -105,7 +134,9 @@ def what_is_not_there_reads_as_nothing(engine: Engine) -> None:
 
 @LAWS
 def the_writes_of_a_commit_happen_together(engine: Engine) -> None:
-    """A commit has one write for each session; `Written` speaks of the last: the seq of its first draft, 0 if none."""
+    """A commit has one write for each session; `Written` speaks of the last: the seq of its first
+    draft, 0 if none.
+    """
     one, two = opened(engine, 1), opened(engine, 2)
     assert did(engine, Write(one, drafts=drafts(3)), Write(two, drafts=drafts(2))) == Written(seq=2)
     assert (state(engine, one).head, state(engine, two).head) == (4, 3)
@@ -131,7 +162,11 @@ def one_refused_write_undoes_the_whole_commit(engine: Engine) -> None:
     [outcome] = engine.commit([(first, second, Write(two, drafts=drafts(), head=99))])
     assert isinstance(outcome, Refused) and (outcome.why, outcome.session) == ("moved", two)
     assert (state(engine, one), state(engine, two)) == before
-    assert (engine.state(named(3)), engine.current("t", "key"), engine.accepted("scope", "event")) == (None, None, None)
+    assert (
+        engine.state(named(3)),
+        engine.current("t", "key"),
+        engine.accepted("scope", "event"),
+    ) == (None, None, None)
     assert (engine.inbox(one), engine.journal(one), len(engine.entries(one))) == ([], [], 1)
     did(engine, first)
     assert (state(engine, one).head, len(engine.inbox(one)), len(engine.journal(one))) == (3, 1, 1)
@@ -144,7 +179,14 @@ def a_refused_commit_never_fails_its_neighbours(engine: Engine) -> None:
     bad = (Write(session, drafts=drafts(), fence=1),)
     one, two, three = ((Write(session, drafts=(draft,)),) for draft in good)
     outcomes = engine.commit([one, bad, two, (Write(stranger),), three, bad])
-    assert answers(outcomes) == [Written(2), "superseded", Written(3), "missing", Written(4), "superseded"]
+    assert answers(outcomes) == [
+        Written(2),
+        "superseded",
+        Written(3),
+        "missing",
+        Written(4),
+        "superseded",
+    ]
     assert engine.entries(session, after=1) == as_entries(good, first=2)
 
 

@@ -1,4 +1,6 @@
-"""Laws of keeping: sessions are listed, payloads come back whole whatever their size, and what is erased is gone."""
+"""Laws of keeping: sessions are listed, payloads come back whole whatever their size, and what is
+erased is gone.
+"""
 
 from msgspec.structs import replace
 
@@ -15,7 +17,17 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.testing.conformance.builders import Laws, as_entries, did, drafts, mint, opened, refusal, started, state
+from holdfast.testing.conformance.builders import (
+    Laws,
+    as_entries,
+    did,
+    drafts,
+    mint,
+    opened,
+    refusal,
+    started,
+    state,
+)
 
 LAWS = Laws()
 
@@ -26,12 +38,16 @@ LONG = b"x" * 40_000
 
 
 @LAWS
-def sessions_are_listed_newest_first_and_pages_of_any_size_join_to_the_whole(engine: Engine) -> None:
+def sessions_are_listed_newest_first_and_pages_of_any_size_join_to_the_whole(
+    engine: Engine,
+) -> None:
     """Also where times are equal: the id of the last one seen says where to go on."""
     ids = [opened(engine, n, at=100 * (n // 3)) for n in range(1, 9)]
     whole = engine.sessions("t")
     assert {known.id for known in whole} == set(ids)
-    assert [known.active_at for known in whole] == sorted((known.active_at for known in whole), reverse=True)
+    assert [known.active_at for known in whole] == sorted(
+        (known.active_at for known in whole), reverse=True
+    )
     for size in range(1, 10):
         joined: list[SessionState] = []
         while page := engine.sessions("t", before=_mark(joined), limit=size):
@@ -113,7 +129,15 @@ def a_large_part_comes_back_whole_in_every_session_that_said_it(engine: Engine) 
     one, two = opened(engine, 1), opened(engine, 2)
     said = [
         b'{"role":"user","content":"' + LONG + b'"}',
-        b'{"a":"' + LONG + b'","b":["' + LONG + b'\\\\","' + LONG + b'"],"c":"' + LONG[:-1] + b'y"}',
+        b'{"a":"'
+        + LONG
+        + b'","b":["'
+        + LONG
+        + b'\\\\","'
+        + LONG
+        + b'"],"c":"'
+        + LONG[:-1]
+        + b'y"}',
         b'"' + b'\\"' * 30_000 + b'"',
         LONG,
         b'"' + LONG,
@@ -128,7 +152,10 @@ def a_large_part_comes_back_whole_in_every_session_that_said_it(engine: Engine) 
 def a_page_can_be_read_without_the_payloads_of_its_messages(engine: Engine) -> None:
     session = opened(engine, 1)
     spoken = Draft("message", None, mint(), 5, b"{}", b'"' + LONG + b'"')
-    did(engine, Write(session, drafts=(spoken, Draft("instructions", None, mint(), 6, b"", b'"be kind"'))))
+    did(
+        engine,
+        Write(session, drafts=(spoken, Draft("instructions", None, mint(), 6, b"", b'"be kind"'))),
+    )
     _, message, instructions = engine.entries(session, bodies=False)
     assert (message.id, message.note, message.body) == (spoken.id, b"{}", b"")
     assert instructions.body == b'"be kind"'
@@ -139,7 +166,9 @@ def a_page_can_be_read_without_the_payloads_of_its_messages(engine: Engine) -> N
 
 @LAWS
 def what_is_erased_is_gone_and_the_log_keeps_its_places(engine: Engine) -> None:
-    """Entries stay where they are, with the notes they are given and no body; inbox, outbox and journal are empty."""
+    """Entries stay where they are, with the notes they are given and no body; inbox, outbox and
+    journal are empty.
+    """
     session = _full(engine)
     before = engine.entries(session)
     _erase(engine, session)
@@ -178,7 +207,9 @@ def erasing_one_session_takes_nothing_from_another(engine: Engine) -> None:
 
 @LAWS
 def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine) -> None:
-    """Large parts go with the last entry of the session that has them; inbox, outbox and turns are as they were."""
+    """Large parts go with the last entry of the session that has them; inbox, outbox and turns are
+    as they were.
+    """
     session, large = _full(engine), b'{"role":"user","content":"' + LONG + b'"}'
     did(engine, Write(session, drafts=(Draft("message", None, mint(), 9, b"", large),)))
     before, weight = engine.entries(session), engine.weigh([session])[session].bytes
@@ -193,13 +224,17 @@ def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine
     ]
     blank = [entry for entry in after if entry.seq in gone]
     assert {(entry.note, entry.body) for entry in blank} == {(b'{"role":"user"}', b"")}
-    assert [(e.kind, e.id, e.at) for e in blank] == [(e.kind, e.id, e.at) for e in (before[1], before[-1])]
+    assert [(e.kind, e.id, e.at) for e in blank] == [
+        (e.kind, e.id, e.at) for e in (before[1], before[-1])
+    ]
     assert (engine.inbox(session), engine.outbox("t"), state(engine, session)) == stood
 
 
 @LAWS
 def an_erasure_and_what_it_blanks_elsewhere_are_one_commit(engine: Engine) -> None:
-    """If one of the two is refused, neither is done; an ended session takes it, an erased one does not."""
+    """If one of the two is refused, neither is done; an ended session takes it, an erased one does
+    not.
+    """
     session, other = _full(engine), opened(engine, 2)
     did(engine, Write(other, drafts=drafts(2)))
     did(engine, Write(other, drafts=(Draft("closed", None, mint(), 9),), close=True))
@@ -236,7 +271,12 @@ def _full(engine: Engine) -> str:
     number = did(engine, Write(session, drafts=(turn,), start=Start("me", 600.0))).turn
     did(engine, Write(session, fence=number, chunk=Chunk(mint(), 0, b"spoken")))
     owed = Draft("end", number, mint(), 7, b"{}")
-    did(engine, Write(session, drafts=(owed,), fence=number, finish=True, owes=(Owing(mint(), "somebody"),)))
+    did(
+        engine,
+        Write(
+            session, drafts=(owed,), fence=number, finish=True, owes=(Owing(mint(), "somebody"),)
+        ),
+    )
     [waiting] = drafts(1, at=8)
     did(engine, Write(session, drafts=(waiting,), admits=(Waiting(waiting.id),)))
     return session

@@ -1,8 +1,19 @@
-"""Laws of what waits and what is owed, in all sessions together: found by age, and claimed by one sender at a time."""
+"""Laws of what waits and what is owed, in all sessions together: found by age, and claimed by one
+sender at a time.
+"""
 
 from holdfast.domain.entry import Draft
 from holdfast.engine.protocol import Engine, OutboxClaim, OwedReply, Owing, Waiting, Write
-from holdfast.testing.conformance.builders import Laws, as_entries, did, drafts, mint, opened, refusal, started
+from holdfast.testing.conformance.builders import (
+    Laws,
+    as_entries,
+    did,
+    drafts,
+    mint,
+    opened,
+    refusal,
+    started,
+)
 
 LAWS = Laws()
 
@@ -17,7 +28,9 @@ def what_waits_in_all_sessions_is_found_by_age_a_page_at_a_time(engine: Engine) 
     other = _at(1)
     did(engine, Write(elsewhere, drafts=(other,), admits=(Waiting(other.id),)))
     found = engine.pending("t")
-    assert [(each.session, each.entry.id) for each in found] == [(session, draft.id) for session, draft in said]
+    assert [(each.session, each.entry.id) for each in found] == [
+        (session, draft.id) for session, draft in said
+    ]
     assert [each.key for each in found] == ["k3", "k1", "k2"] * 2
     assert [found[0].entry] == as_entries((said[0][1],), first=2)
     paged = []
@@ -33,7 +46,9 @@ def what_waits_in_all_sessions_is_found_by_age_a_page_at_a_time(engine: Engine) 
 @LAWS
 def what_waits_is_found_with_its_large_parts(engine: Engine) -> None:
     session = opened(engine, 1)
-    large = Draft("message", None, mint(), 5, b"", b'{"role":"user","content":"' + b"x" * 100_000 + b'"}')
+    large = Draft(
+        "message", None, mint(), 5, b"", b'{"role":"user","content":"' + b"x" * 100_000 + b'"}'
+    )
     did(engine, Write(session, drafts=(large,), admits=(Waiting(large.id),)))
     [found] = engine.pending("t")
     assert (found.key, found.entry.body) == (None, large.body)
@@ -54,7 +69,10 @@ def the_sessions_in_which_a_turn_runs_are_found(engine: Engine) -> None:
 @LAWS
 def replies_that_are_owed_are_found_by_age_a_page_at_a_time(engine: Engine) -> None:
     one, two = opened(engine, 1), opened(engine, 2)
-    debts = [_owe(engine, session, f"to {at}", at=at) for at, session in enumerate((two, one, two, one), 10)]
+    debts = [
+        _owe(engine, session, f"to {at}", at=at)
+        for at, session in enumerate((two, one, two, one), 10)
+    ]
     _owe(engine, opened(engine, 3, tenant="another"), "theirs", at=1)
     assert engine.outbox("t") == debts
     assert engine.outbox("t", limit=2) == debts[:2]
@@ -105,7 +123,10 @@ def a_claim_that_has_run_out_holds_nobody_off(engine: Engine) -> None:
 def of_two_claims_in_one_batch_one_is_done(engine: Engine) -> None:
     session = opened(engine, 1)
     debt = _owe(engine, session, "somebody", at=10)
-    tickets = [engine.submit((Write(session, claim=OutboxClaim(debt.id, token, 600.0)),)) for token in (b"one", b"two")]
+    tickets = [
+        engine.submit((Write(session, claim=OutboxClaim(debt.id, token, 600.0)),))
+        for token in (b"one", b"two")
+    ]
     assert [getattr(ticket.result(), "why", "done") for ticket in tickets] == ["done", "taken"]
 
 
@@ -123,12 +144,17 @@ def a_claim_stays_while_another_session_is_erased(engine: Engine) -> None:
 def _at(time: int) -> Draft:
     """A message whose id begins with this time."""
     [draft] = drafts(1, at=time)
-    return Draft("message", None, time.to_bytes(6, "big") + draft.id[6:], time, draft.note, draft.body)
+    return Draft(
+        "message", None, time.to_bytes(6, "big") + draft.id[6:], time, draft.note, draft.body
+    )
 
 
 def _owe(engine: Engine, session: str, reply_to: str, *, at: int, id: bytes = b"") -> OwedReply:
     """A turn ends and owes a reply."""
     number, id = started(engine, session), id or mint()
     end = Draft("end", number, mint(), at, b"{}")
-    did(engine, Write(session, drafts=(end,), fence=number, finish=True, owes=(Owing(id, reply_to),)))
+    did(
+        engine,
+        Write(session, drafts=(end,), fence=number, finish=True, owes=(Owing(id, reply_to),)),
+    )
     return OwedReply(id, session, number, reply_to, at)

@@ -1,4 +1,6 @@
-"""Laws of laying: a session that another store keeps is laid down as it stands there, and nothing is lost here."""
+"""Laws of laying: a session that another store keeps is laid down as it stands there, and nothing
+is lost here.
+"""
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Draft
@@ -24,16 +26,42 @@ BEGUN = Laid(fence=0, active_at=1)
 
 @LAWS
 def a_session_that_is_laid_down_stands_as_it_was_given(engine: Engine) -> None:
-    """Its entries keep their turns and times; nothing runs in it, and the next turn gets the next number."""
+    """Its entries keep their turns and times; nothing runs in it, and the next turn gets the next
+    number.
+    """
     given = (Draft("opened", None, mint(), 5), *drafts(2, at=6), *drafts(2, at=7, turn=3))
-    waiting, debt = Waiting(given[1].id, None, 2), OwedReply(mint(), named(1), 3, "somebody \ud800", 7)
+    waiting, debt = (
+        Waiting(given[1].id, None, 2),
+        OwedReply(mint(), named(1), 3, "somebody \ud800", 7),
+    )
     laid = Laid(fence=4, active_at=900, base=3, inbox=(waiting,), outbox=(debt,))
-    did(engine, Write(named(1), drafts=given, open=Opening("t", "k", 1, fence=4), head=0, idle=True, lay=laid))
+    did(
+        engine,
+        Write(
+            named(1), drafts=given, open=Opening("t", "k", 1, fence=4), head=0, idle=True, lay=laid
+        ),
+    )
     assert engine.entries(named(1)) == as_entries(given, first=1)
     known = state(engine, named(1))
-    assert (known.head, known.fence, known.base, known.active_at, known.opened_at) == (5, 4, 3, 900, 5)
-    assert (known.ended, known.erased, known.turn, known.key, known.epoch) == (False, False, None, "k", 1)
-    assert (engine.inbox(named(1)), engine.outbox("t"), engine.debts(named(1))) == ([waiting], [debt], [debt])
+    assert (known.head, known.fence, known.base, known.active_at, known.opened_at) == (
+        5,
+        4,
+        3,
+        900,
+        5,
+    )
+    assert (known.ended, known.erased, known.turn, known.key, known.epoch) == (
+        False,
+        False,
+        None,
+        "k",
+        1,
+    )
+    assert (engine.inbox(named(1)), engine.outbox("t"), engine.debts(named(1))) == (
+        [waiting],
+        [debt],
+        [debt],
+    )
     assert started(engine, named(1)) == 5
 
 
@@ -88,7 +116,10 @@ def an_erasure_is_laid_down_with_what_it_leaves(engine: Engine) -> None:
     audit = Draft("erased", None, mint(), 9, b"{}")
     erased = Laid(fence=0, active_at=2, ended=True, erased=True)
     left = tuple((seq, b"left") for seq in (1, 2, 3))
-    did(engine, Write(session, drafts=(audit,), head=3, idle=True, ended_too=True, erase=left, lay=erased))
+    did(
+        engine,
+        Write(session, drafts=(audit,), head=3, idle=True, ended_too=True, erase=left, lay=erased),
+    )
     kept = engine.entries(session)
     assert [(entry.note, entry.body) for entry in kept[:3]] == [(b"left", b"")] * 3
     assert (kept[3].kind, kept[3].id) == ("erased", audit.id)
@@ -96,7 +127,9 @@ def an_erasure_is_laid_down_with_what_it_leaves(engine: Engine) -> None:
 
 
 @LAWS
-def an_event_that_is_laid_down_is_known_and_one_that_is_known_stays_as_it_is(engine: Engine) -> None:
+def an_event_that_is_laid_down_is_known_and_one_that_is_known_stays_as_it_is(
+    engine: Engine,
+) -> None:
     ours = opened(engine, 1)
     did(engine, Write(ours, drafts=drafts(), event=("scope", "ours")))
     before = acceptance(engine, "scope", "ours")
@@ -120,7 +153,9 @@ def all_events_are_told_page_by_page_in_the_order_of_their_names(engine: Engine)
     for number in range(7):
         did(engine, Write(sessions[number % 2], drafts=drafts(), event=("scope", str(number))))
     whole = engine.events()
-    assert [event.name for event in whole] == sorted(event_name("scope", str(number)) for number in range(7))
+    assert [event.name for event in whole] == sorted(
+        event_name("scope", str(number)) for number in range(7)
+    )
     assert {event.session for event in whole} == set(sessions)
     for size in range(1, 9):
         joined: list[AcceptedEvent] = []

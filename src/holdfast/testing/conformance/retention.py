@@ -1,8 +1,20 @@
-"""Laws of retaining: many sessions are asked about and erased at once, and it comes to the same as one by one."""
+"""Laws of retaining: many sessions are asked about and erased at once, and it comes to the same as
+one by one.
+"""
 
 from holdfast.domain.entry import Draft
 from holdfast.engine.protocol import Chunk, Engine, Laid, Opening, OwedReply, Owing, Refused, Write
-from holdfast.testing.conformance.builders import Laws, did, drafts, mint, named, opened, refusal, started, state
+from holdfast.testing.conformance.builders import (
+    Laws,
+    did,
+    drafts,
+    mint,
+    named,
+    opened,
+    refusal,
+    started,
+    state,
+)
 
 LAWS = Laws()
 
@@ -15,7 +27,10 @@ def the_forks_of_a_session_are_its_own_children_alone(engine: Engine) -> None:
     """Not those that their children have, and not another tenant's. They are told oldest first."""
     root = opened(engine, 1)
     first, second = _fork(engine, 2, root, at=5), _fork(engine, 3, root, at=4)
-    grandchild, stranger = _fork(engine, 4, first, at=6), _fork(engine, 5, root, at=7, tenant="another")
+    grandchild, stranger = (
+        _fork(engine, 4, first, at=6),
+        _fork(engine, 5, root, at=7, tenant="another"),
+    )
     assert [known.id for known in engine.forks("t", [root])] == [second, first]
     assert [known.id for known in engine.forks("t", [root, first])] == [second, first, grandchild]
     assert [known.parent for known in engine.forks("t", [root, first])] == [root, root, first]
@@ -36,7 +51,9 @@ def a_fork_is_one_as_long_as_its_parent_is_a_session(engine: Engine) -> None:
 @LAWS
 def what_is_kept_is_listed_without_what_was_erased(engine: Engine) -> None:
     """By time, in pages; lists of all sessions have the erased ones among those that have ended."""
-    first, second, third, fourth = (opened(engine, number, at=5000 * number) for number in (1, 2, 3, 4))
+    first, second, third, fourth = (
+        opened(engine, number, at=5000 * number) for number in (1, 2, 3, 4)
+    )
     opened(engine, 5, tenant="another")
     for session in (second, third):
         did(engine, _erasing(engine, session))
@@ -45,8 +62,14 @@ def what_is_kept_is_listed_without_what_was_erased(engine: Engine) -> None:
     assert [known.id for known in engine.kept("t", before=(far, ""), limit=9)] == [fourth, first]
     assert [known.id for known in engine.kept("t", before=(far, ""), limit=1)] == [fourth]
     last = state(engine, fourth)
-    assert [known.id for known in engine.kept("t", before=(last.active_at, fourth), limit=9)] == [first]
-    assert engine.kept("t", before=(5000, ""), limit=9) == engine.kept("nobody", before=(far, ""), limit=9) == []
+    assert [known.id for known in engine.kept("t", before=(last.active_at, fourth), limit=9)] == [
+        first
+    ]
+    assert (
+        engine.kept("t", before=(5000, ""), limit=9)
+        == engine.kept("nobody", before=(far, ""), limit=9)
+        == []
+    )
     assert [known.id for known in engine.sessions("t", state="ended")] == [fourth, third, second]
     assert len(engine.sessions("t")) == 4
 
@@ -62,13 +85,17 @@ def an_event_is_forgotten_with_its_session_if_that_is_asked_for(engine: Engine) 
     did(engine, _erasing(engine, erased))
     assert {event.session for event in engine.events()} == {erased, other}
     assert engine.accepted("scope", f"{forgotten} 1") is None
-    assert refusal(engine, Write(other, drafts=drafts(), event=("scope", f"{erased} 1"))) == "accepted"
+    assert (
+        refusal(engine, Write(other, drafts=drafts(), event=("scope", f"{erased} 1"))) == "accepted"
+    )
     did(engine, Write(other, drafts=drafts(), event=("scope", f"{forgotten} 1")))
 
 
 @LAWS
 def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> None:
-    """One that is refused is refused alone. What others owe, say and have in common with them stays theirs."""
+    """One that is refused is refused alone. What others owe, say and have in common with them stays
+    theirs.
+    """
     doomed = [_full(engine, number) for number in range(1, MANY)]
     kept = _full(engine, MANY)
     turn = started(engine, kept, at=9)
@@ -82,7 +109,9 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
     assert [debt.session for debt in engine.outbox("t")] == [kept]
     for session in doomed:
         assert {entry.body for entry in engine.entries(session)} == {b""}
-        assert state(engine, session).erased and engine.journal(session) == engine.inbox(session) == []
+        assert (
+            state(engine, session).erased and engine.journal(session) == engine.inbox(session) == []
+        )
     assert {event.session for event in engine.events()} == {kept}
     assert engine.check() == []
 
@@ -96,7 +125,9 @@ def an_untold_entry_of_an_erased_session_keeps_nothing(engine: Engine) -> None:
     audit = Draft("erased", None, mint(), 9, b"{}")
     did(engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=some))
     left = engine.entries(session)
-    assert [(entry.seq, entry.id) for entry in left[:-1]] == [(entry.seq, entry.id) for entry in entries]
+    assert [(entry.seq, entry.id) for entry in left[:-1]] == [
+        (entry.seq, entry.id) for entry in entries
+    ]
     assert {entry.body for entry in left} == {b""}
     assert {entry.note for entry in left[:-1] if entry.kind not in ("turn", "end")} == {b""}
 
@@ -107,7 +138,9 @@ def what_is_laid_down_beside_an_erasure_stays(engine: Engine) -> None:
     one, other = _full(engine, 1), _full(engine, 2)
     head = state(engine, one).head
     [owed] = [debt for debt in engine.outbox("t") if debt.session == one]
-    laid = Laid(fence=3, active_at=9, ended=True, outbox=(OwedReply(mint(), one, owed.turn, "somebody", 9),))
+    laid = Laid(
+        fence=3, active_at=9, ended=True, outbox=(OwedReply(mint(), one, owed.turn, "somebody", 9),)
+    )
     lay = Write(one, head=head + 1, idle=True, ended_too=True, lay=laid)
     outcomes = engine.commit([(_erasing(engine, one),), (lay,), (_erasing(engine, other),)])
     assert not any(isinstance(outcome, Refused) for outcome in outcomes)
@@ -141,17 +174,24 @@ def _fork(engine: Engine, number: int, parent: str, *, at: int = 2, tenant: str 
 
 
 def _full(engine: Engine, number: int) -> str:
-    """A session with entries of some length, an event, a large part that all have said, and a debt."""
+    """A session with entries of some length, an event, a large part that all have said,
+    and a debt.
+    """
     session = opened(engine, number)
     turn = started(engine, session)
     large = Draft("message", turn, mint(), 3, b"", b'{"role":"user","content":"' + LONG + b'"}')
     did(engine, Write(session, drafts=(large, *drafts(number)), event=("scope", session)))
     end = Draft("end", turn, mint(), 4, b'{"end":"completed"}')
-    did(engine, Write(session, drafts=(end,), fence=turn, finish=True, owes=(Owing(mint(), "somebody"),)))
+    did(
+        engine,
+        Write(session, drafts=(end,), fence=turn, finish=True, owes=(Owing(mint(), "somebody"),)),
+    )
     return session
 
 
-def _erasing(engine: Engine, session: str, *, head: int | None = None, forget_events: bool = False) -> Write:
+def _erasing(
+    engine: Engine, session: str, *, head: int | None = None, forget_events: bool = False
+) -> Write:
     entries = engine.entries(session)
     kept = {entry.seq: entry.note if entry.kind in ("turn", "end") else b"" for entry in entries}
     audit = Draft("erased", None, mint(), 9, b"{}")
@@ -163,4 +203,10 @@ def _erasing(engine: Engine, session: str, *, head: int | None = None, forget_ev
 
 def _seen(engine: Engine, session: str) -> object:
     known = state(engine, session)
-    return engine.entries(session), engine.journal(session), engine.debts(session), known.head, known.fence
+    return (
+        engine.entries(session),
+        engine.journal(session),
+        engine.debts(session),
+        known.head,
+        known.fence,
+    )

@@ -1,7 +1,8 @@
 """Laws of searching: what was said is found, as of this moment, by whoever may see it (I-17, I-19).
 
-The engine is opened with a `words_of` that reads messages, such as `holdfast.runtime.catalog.search.words_of`. Here the
-times of messages grow as they arrive: which of two is newer when clocks step back is the engine's own affair.
+The engine is opened with a `words_of` that reads messages, such as
+`holdfast.runtime.catalog.search.words_of`. Here the times of messages grow as they arrive: which of
+two is newer when clocks step back is the engine's own affair.
 """
 
 import itertools
@@ -15,7 +16,20 @@ from holdfast.testing.conformance.builders import Laws, did, mint, named, opened
 
 LAWS = Laws()
 
-SCRIPTS = ["Crème", "мир", "κόσμος", "机器", "学习", "タワー", "서울", "สวัสดี", "سلام", "שלום", "हिन्दी", "👍🏽"]
+SCRIPTS = [
+    "Crème",
+    "мир",
+    "κόσμος",
+    "机器",
+    "学习",
+    "タワー",
+    "서울",
+    "สวัสดี",
+    "سلام",
+    "שלום",
+    "हिन्दी",
+    "👍🏽",
+]
 _times = itertools.count(1_000)
 
 
@@ -30,7 +44,9 @@ def say(engine: Engine, session: str, *texts: str, role: str = "user") -> None:
     did(engine, Write(session, drafts=tuple(said(text, role=role) for text in texts)))
 
 
-def look(engine: Engine, text: str, *, tenant: str = "t", limit: int = 1000, **filters: Any) -> list[str]:
+def look(
+    engine: Engine, text: str, *, tenant: str = "t", limit: int = 1000, **filters: Any
+) -> list[str]:
     """The texts that answer, newest first."""
     found = engine.search(SearchScope(tenant, asked(text), **filters), limit=limit)
     return [one.words.text for one in found]
@@ -40,7 +56,16 @@ def erased(engine: Engine, session: str) -> None:
     """A session is erased, as the runtime does it."""
     entries = engine.entries(session, limit=10_000)
     draft = Draft("erased", None, mint(), next(_times), b"{}")
-    did(engine, Write(session, drafts=(draft,), close=True, ended_too=True, erase=tuple((e.seq, b"") for e in entries)))
+    did(
+        engine,
+        Write(
+            session,
+            drafts=(draft,),
+            close=True,
+            ended_too=True,
+            erase=tuple((e.seq, b"") for e in entries),
+        ),
+    )
 
 
 @LAWS
@@ -81,7 +106,9 @@ def a_long_history_is_found_page_by_page(engine: Engine) -> None:
     """More than an engine reads at once, of one session and of many."""
     sessions = [opened(engine, number) for number in range(1, 9)]
     texts = [f"kelp {number}" for number in range(400)]
-    engine.commit([(Write(sessions[n % 8], drafts=(said(text),)),) for n, text in enumerate(texts[:200])])
+    engine.commit(
+        [(Write(sessions[n % 8], drafts=(said(text),)),) for n, text in enumerate(texts[:200])]
+    )
     say(engine, sessions[0], *texts[200:])
     assert look(engine, "kelp") == texts[::-1]
     assert look(engine, "kelp 37", limit=3) == ["kelp 379", "kelp 378", "kelp 377"]
@@ -113,7 +140,23 @@ def words_of_any_script_are_found(engine: Engine) -> None:
 @LAWS
 def no_question_is_an_error(engine: Engine) -> None:
     say(engine, opened(engine, 1), "AND OR NOT x", "a:b & c | !d <-> 'e' \\ f*")
-    odd = ("", " ", "!?", '"', "'", "\\", "a:*", ":*", "& | ! <->", "(", "a & ", "NOT x", "\0", "\ud800", "x'" * 400)
+    odd = (
+        "",
+        " ",
+        "!?",
+        '"',
+        "'",
+        "\\",
+        "a:*",
+        ":*",
+        "& | ! <->",
+        "(",
+        "a & ",
+        "NOT x",
+        "\0",
+        "\ud800",
+        "x'" * 400,
+    )
     for question in odd:
         look(engine, question)
         look(engine, f'"{question}')
@@ -147,7 +190,10 @@ def what_is_looked_for_can_be_narrowed(engine: Engine) -> None:
     assert look(engine, "kelp", session="no such session") == []
     assert look(engine, "kelp", key="k", role="user") == ["kelp asked"]
     assert look(engine, "kelp", since=answered_at) == ["kelp elsewhere", "kelp answered"]
-    assert look(engine, "kelp", since=asked_at, until=elsewhere_at) == ["kelp answered", "kelp asked"]
+    assert look(engine, "kelp", since=asked_at, until=elsewhere_at) == [
+        "kelp answered",
+        "kelp asked",
+    ]
     assert look(engine, "", key="k") == ["kelp answered", "kelp asked"]
     assert look(engine, "kelp", partial=True) == []
     assert look(engine, "kelp", tool="look") == []
@@ -173,7 +219,10 @@ def a_message_that_makes_no_sense_hides_no_other(engine: Engine) -> None:
     """I-18."""
     session = opened(engine, 1)
     for body in (b"kelp {", b"\0 kelp", b"[]"):
-        did(engine, Write(session, drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),)))
+        did(
+            engine,
+            Write(session, drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),)),
+        )
     say(engine, session, "kelp")
     assert look(engine, "kelp") == ["kelp"]
 

@@ -1,7 +1,17 @@
 """Laws of sessions: how they are opened, bound to keys, found and listed; events and the inbox."""
 
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.protocol import Accepted, Engine, Opening, Refused, SessionState, Start, Waiting, Write, Written
+from holdfast.engine.protocol import (
+    Accepted,
+    Engine,
+    Opening,
+    Refused,
+    SessionState,
+    Start,
+    Waiting,
+    Write,
+    Written,
+)
 from holdfast.testing.conformance.builders import (
     Laws,
     acceptance,
@@ -46,19 +56,29 @@ def a_new_session_is_idle_open_and_as_it_was_asked_for(engine: Engine) -> None:
 
 @LAWS
 def a_key_is_bound_only_to_its_next_epoch(engine: Engine) -> None:
-    """A key without a session begins at 1. Whether the session before has ended is the caller's affair."""
+    """A key without a session begins at 1. Whether the session before has ended is the caller's
+    affair.
+    """
     for epoch in (2, 3):
-        assert refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch))) == "bound"
+        assert (
+            refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch)))
+            == "bound"
+        )
     one = opened(engine, 1, key="k")
     for epoch in (1, 3):
-        assert refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch))) == "bound"
+        assert (
+            refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch)))
+            == "bound"
+        )
     two = opened(engine, 2, key="k", epoch=2)
     assert (state(engine, one).epoch, state(engine, two).epoch) == (1, 2)
 
 
 @LAWS
 def the_current_session_of_a_key_follows_its_epochs(engine: Engine) -> None:
-    """A reset ends one session and opens the next in one commit; an ended one stays current until there is a next."""
+    """A reset ends one session and opens the next in one commit; an ended one stays current until
+    there is a next.
+    """
     one = opened(engine, 1, key="k")
     assert engine.current("t", "k") == state(engine, one)
     did(
@@ -108,7 +128,13 @@ def sessions_without_a_key_are_bound_to_nothing(engine: Engine) -> None:
 def a_session_may_be_opened_and_started_in_one_write(engine: Engine) -> None:
     opening = Draft("opened", None, mint(), 4)
     turn = Draft("turn", STARTING, mint(), 4)
-    write = Write(named(1), drafts=(opening, turn), open=Opening("t", "k", 1), idle=True, start=Start("me", 600.0))
+    write = Write(
+        named(1),
+        drafts=(opening, turn),
+        open=Opening("t", "k", 1),
+        idle=True,
+        start=Start("me", 600.0),
+    )
     number = did(engine, write).turn
     assert [entry.turn for entry in engine.entries(named(1))] == [None, number]
     assert state(engine, named(1)).turn == number
@@ -119,7 +145,9 @@ def a_session_may_be_opened_and_started_in_one_write(engine: Engine) -> None:
 
 @LAWS
 def sessions_are_found_by_any_prefix_of_their_id(engine: Engine) -> None:
-    """In the order of their ids; the characters of a prefix stand for themselves, there are no wildcards."""
+    """In the order of their ids; the characters of a prefix stand for themselves, there are no
+    wildcards.
+    """
     ids = [opened(engine, n) for n in (0xAB, 0xA1, 0xB)]
     by_id = sorted(ids)
     assert [known.id for known in engine.find("t", "", limit=9)] == by_id
@@ -143,7 +171,9 @@ def sessions_are_found_by_their_own_tenant_only(engine: Engine) -> None:
 
 @LAWS
 def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
-    """The time is that of the first draft of the write that starts it; plain appends leave the order as it is."""
+    """The time is that of the first draft of the write that starts it; plain appends leave the
+    order as it is.
+    """
     one, two = opened(engine, 1, at=100), opened(engine, 2, at=200)
     did(engine, Write(one, drafts=drafts(1, at=250)))
     assert [known.id for known in engine.sessions("t")] == [two, one]
@@ -156,11 +186,17 @@ def a_started_turn_makes_its_session_the_newest(engine: Engine) -> None:
 
 @LAWS
 def a_load_begins_with_the_first_draft_of_the_last_base(engine: Engine) -> None:
-    """A base is the seq of that draft; it stays until the next one, and a refused commit moves nothing."""
+    """A base is the seq of that draft; it stays until the next one, and a refused commit moves
+    nothing.
+    """
     session = opened(engine, 1)
     assert state(engine, session).base == 0
     did(engine, Write(session, drafts=drafts(3)))
-    assert did(engine, Write(session, drafts=drafts(2), base=True)).seq == state(engine, session).base == 5
+    assert (
+        did(engine, Write(session, drafts=drafts(2), base=True)).seq
+        == state(engine, session).base
+        == 5
+    )
     did(engine, Write(session, drafts=drafts(2)))
     assert refusal(engine, Write(session, drafts=drafts(), base=True, head=1)) == "moved"
     assert state(engine, session).base == 5
@@ -173,7 +209,9 @@ def a_load_begins_with_the_first_draft_of_the_last_base(engine: Engine) -> None:
 
 @LAWS
 def an_event_is_accepted_once(engine: Engine) -> None:
-    """It is noted with the first draft of its write, or the one named; a refusal says where, whichever session asks."""
+    """It is noted with the first draft of its write, or the one named; a refusal says where,
+    whichever session asks.
+    """
     one, two = opened(engine, 1), opened(engine, 2)
     given = drafts(2)
     did(engine, Write(one, drafts=given, event=("scope", "e")))
@@ -211,7 +249,10 @@ def scopes_keep_equal_events_apart(engine: Engine) -> None:
     one, two = opened(engine, 1), opened(engine, 2)
     did(engine, Write(one, drafts=drafts(), event=("a", "e")))
     did(engine, Write(two, drafts=drafts(), event=("b", "e")))
-    assert (acceptance(engine, "a", "e").session, acceptance(engine, "b", "e").session) == (one, two)
+    assert (acceptance(engine, "a", "e").session, acceptance(engine, "b", "e").session) == (
+        one,
+        two,
+    )
     assert engine.accepted("c", "e") is None
 
 
@@ -226,7 +267,11 @@ def the_inbox_holds_what_was_admitted_in_order(engine: Engine) -> None:
     for draft, waiter in zip(given, ("ann", None, "bob"), strict=True):
         did(engine, Write(session, drafts=(draft,), admits=(Waiting(draft.id, waiter),)))
     one, two, three = (draft.id for draft in given)
-    assert engine.inbox(session) == [Waiting(one, "ann", 2), Waiting(two, None, 3), Waiting(three, "bob", 4)]
+    assert engine.inbox(session) == [
+        Waiting(one, "ann", 2),
+        Waiting(two, None, 3),
+        Waiting(three, "bob", 4),
+    ]
     assert engine.inbox(other) == []
 
 
@@ -267,7 +312,9 @@ def of_two_takers_in_a_batch_the_first_wins(engine: Engine) -> None:
 
 @LAWS
 def a_message_that_is_given_back_stands_where_it_stood(engine: Engine) -> None:
-    """Who gives a message back names its seq (I-4). Admitting again what still waits changes its waiter only."""
+    """Who gives a message back names its seq (I-4). Admitting again what still waits changes its
+    waiter only.
+    """
     session = opened(engine, 1)
     given = drafts(2)
     one, two = (draft.id for draft in given)

@@ -68,12 +68,18 @@ def a_ticket_calls_back_whether_asked_early_or_late(engine: Engine) -> None:
 
     ticket = engine.submit((Write(session, drafts=drafts()),))
     refused = engine.submit((Write(session, head=99),))
-    assert answers([heard(ticket), heard(ticket), heard(refused)]) == [Written(2), Written(2), "moved"]
+    assert answers([heard(ticket), heard(ticket), heard(refused)]) == [
+        Written(2),
+        Written(2),
+        "moved",
+    ]
 
 
 @LAWS
 def a_state_is_of_one_moment(engine: Engine) -> None:
-    """Here every turn adds an entry when it starts and one when it ends, so an even head says that one is running."""
+    """Here every turn adds an entry when it starts and one when it ends, so an even head says that
+    one is running.
+    """
     session = opened(engine, 1)
     over = threading.Event()
 
@@ -112,7 +118,9 @@ def closing_twice_is_fine(engine: Engine) -> None:
 
 @LAWS
 def a_watcher_is_called_after_a_commit_and_can_read_it(engine: Engine) -> None:
-    """It may be called for the commit before as well, late; but never for the last time before a commit is there."""
+    """It may be called for the commit before as well, late; but never for the last time before a
+    commit is there.
+    """
     session = opened(engine, 1)
     seen = threading.Event()
 
@@ -127,7 +135,9 @@ def a_watcher_is_called_after_a_commit_and_can_read_it(engine: Engine) -> None:
 
 @LAWS
 def a_watcher_that_was_stopped_is_not_called(engine: Engine) -> None:
-    """Stopping one leaves the others; here one that stays tells that the calls were made. Stopping twice is fine."""
+    """Stopping one leaves the others; here one that stays tells that the calls were made. Stopping
+    twice is fine.
+    """
     session = opened(engine, 1)
     stopped, stays = threading.Event(), threading.Event()
     stop = engine.watch(session, stopped.set)
@@ -142,7 +152,9 @@ def a_watcher_that_was_stopped_is_not_called(engine: Engine) -> None:
 
 @LAWS
 def a_callback_that_raises_stops_nothing(engine: Engine) -> None:
-    """A lost reader stops nothing (I-16): the event loop behind a callback may be gone. Its error may go anywhere."""
+    """A lost reader stops nothing (I-16): the event loop behind a callback may be gone. Its error
+    may go anywhere.
+    """
     session = opened(engine, 1)
 
     def lost(*_: object) -> None:
@@ -153,5 +165,7 @@ def a_callback_that_raises_stops_nothing(engine: Engine) -> None:
         ticket = engine.submit((Write(session, drafts=drafts()),))
         with contextlib.suppress(RuntimeError):  # a ticket that is over may call back here and now
             ticket.then(lost)
-        assert engine.submit((Write(session, drafts=drafts()),)).result(PATIENCE_S) == Written(head + 1)
+        assert engine.submit((Write(session, drafts=drafts()),)).result(PATIENCE_S) == Written(
+            head + 1
+        )
     assert state(engine, session).head == 7

@@ -1,23 +1,26 @@
-"""A disk that fails on demand: the n-th operation of the engine, for n = 1, 2, 3 … until a run is clean.
+"""A disk that fails on demand: the n-th operation of the engine, for n = 1, 2, 3 … until a run is
+clean.
 
     for faults in fail_each(life, trouble="full"):
         print(faults.struck)
 
-A `Faults` stands between SQLite and the disk for the time of a `with` block, as the process's default VFS, so the
-product needs no hook: whatever is opened within the block goes through it. It counts the operations of the verbs it
-was asked to count and fails one of them, so many `times` in a row, or from there on until `heal` (`LASTING`).
+A `Faults` stands between SQLite and the disk for the time of a `with` block, as the process's
+default VFS, so the product needs no hook: whatever is opened within the block goes through it. It
+counts the operations of the verbs it was asked to count and fails one of them, so many `times` in a
+row, or from there on until `heal` (`LASTING`).
 
     writing     open  write  truncate  sync  delete
     reading     read  size  access
     locking     lock
 
-What is not seen here: the shared memory beside a write-ahead log (its locks are the engine's everyday ones), and files
-that are not SQLite's, which is the fair lock alone. The order of operations is the same from run to run as long as one
-thread waits for another; where two race, the n-th operation may be another one, and the sweep ends all the same.
+What is not seen here: the shared memory beside a write-ahead log (its locks are the engine's
+everyday ones), and files that are not SQLite's, which is the fair lock alone. The order of
+operations is the same from run to run as long as one thread waits for another; where two race, the
+n-th operation may be another one, and the sweep ends all the same.
 
-A full disk takes the first half of a write and then refuses, as real ones do. An operation that is told to have failed
-has not happened otherwise. A sync that does not fail is not carried out either: nothing here cuts the power (`power`
-does), and a sweep is twice as quick without.
+A full disk takes the first half of a write and then refuses, as real ones do. An operation that is
+told to have failed has not happened otherwise. A sync that does not fail is not carried out either:
+nothing here cuts the power (`power` does), and a sweep is twice as quick without.
 """
 
 import itertools
@@ -60,8 +63,9 @@ class Struck(NamedTuple):
 
 
 class Faults:
-    """The seam. `at` is the number of the operation to fail; 0 fails none and only counts. Only operations of these
-    `verbs` are counted, on the files that `only` says, and no write that is shorter than `least_bytes`.
+    """The seam. `at` is the number of the operation to fail; 0 fails none and only counts. Only
+    operations of these `verbs` are counted, on the files that `only` says, and no write that is
+    shorter than `least_bytes`.
     """
 
     def __init__(
@@ -96,14 +100,21 @@ class Faults:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.heal()
         apsw.set_default_vfs(self._usual)
 
     def check(self, verb: str, path: str, size: int = sys.maxsize) -> Exception | None:
         """Counts an operation; the error that it is to fail with, or None."""
-        if verb not in self._verbs or size < self._least_bytes or (self._only is not None and not self._only(path)):
+        if (
+            verb not in self._verbs
+            or size < self._least_bytes
+            or (self._only is not None and not self._only(path))
+        ):
             return None
         with self._lock:
             self.count += 1
@@ -118,7 +129,9 @@ class Faults:
 
 
 class _Quiet:
-    """SQLite goes on after some failures without telling anybody; what we made fail is no news then."""
+    """SQLite goes on after some failures without telling anybody; what we made fail is no news
+    then.
+    """
 
     def excepthook(self, *_: Any) -> bool:
         return True
@@ -188,7 +201,9 @@ class _FailingVfs(_Quiet, apsw.VFS):
 
 @cache
 def _vfs(base: str) -> _FailingVfs:
-    """One for the whole process: a connection may outlive its block, and SQLite would call what is no longer there."""
+    """One for the whole process: a connection may outlive its block, and SQLite would call what is
+    no longer there.
+    """
     return _FailingVfs(base)
 
 
@@ -207,17 +222,21 @@ def fail_each(
     first: int = 1,
     step: int = 1,
 ) -> Iterator[Faults]:
-    """Runs `life` with its first operation failing, then with its second, and so on until a run in which none failed;
-    gives the seam of each run, the clean one last. With a `step` it is a sample.
+    """Runs `life` with its first operation failing, then with its second, and so on until a run in
+    which none failed; gives the seam of each run, the clean one last. With a `step` it is a sample.
 
     `life` is given the seam, heals it when it has met the trouble, and asserts what must hold.
     """
     for at in itertools.count(first, step):
-        with Faults(at=at, trouble=trouble, times=times, verbs=verbs, only=only, least_bytes=least_bytes) as faults:
+        with Faults(
+            at=at, trouble=trouble, times=times, verbs=verbs, only=only, least_bytes=least_bytes
+        ) as faults:
             try:
                 life(faults)
             except BaseException as error:
-                error.add_note(f"{trouble} trouble, {times} times in a row, at {faults.struck[:1] or at}")
+                error.add_note(
+                    f"{trouble} trouble, {times} times in a row, at {faults.struck[:1] or at}"
+                )
                 raise
         yield faults
         if not faults.struck:

@@ -1,13 +1,14 @@
-"""The kill loop: real processes stream turns with tools and are killed at any point; then the store is judged.
+"""The kill loop: real processes stream turns with tools and are killed at any point; then the store
+is judged.
 
     report = kill_loop("agent.db", kills=200, seed=7)
     assert not report.broken, "\\n".join(report.broken)
 
-A worker writes every act to a pipe after the store has taken it, in the words of `oracle.Acknowledged`: a turn it
-started, a
-text it hands on, a call, a result, an end. The loop reads along and, at a point drawn from the seed, kills it with
-SIGKILL; what the pipe holds is what an observer had seen. After each kill a handle that had no part in it looks, and
-the oracle finds nothing wrong; above all:
+A worker writes every act to a pipe after the store has taken it, in the words of
+`oracle.Acknowledged`: a turn it started, a text it hands on, a call, a result, an end. The loop
+reads along and, at a point drawn from the seed, kills it with SIGKILL; what the pipe holds is what
+an observer had seen. After each kill a handle that had no part in it looks, and the oracle finds
+nothing wrong; above all:
 
     I-4   every turn that was reported has its message, once
     I-5   what was handed on is a prefix of what is stored
@@ -17,8 +18,8 @@ the oracle finds nothing wrong; above all:
     I-1   seqs are dense
     I-9   the context is valid for every format, and the same for a fresh handle
 
-Workers are forked from one process that has imported everything and opened nothing, so a kill costs a few
-milliseconds; `where` is any place a store can be opened at.
+Workers are forked from one process that has imported everything and opened nothing, so a kill costs
+a few milliseconds; `where` is any place a store can be opened at.
 """
 
 import hashlib
@@ -49,8 +50,9 @@ Act = list[Any]
 
 
 class KillReport(msgspec.Struct):
-    """What a kill loop saw. `broken` has a sentence for every law that did not hold; `struck` counts the kills by the
-    act that was reported last."""
+    """What a kill loop saw. `broken` has a sentence for every law that did not hold; `struck`
+    counts the kills by the act that was reported last.
+    """
 
     kills: int = 0
     turns: int = 0
@@ -70,19 +72,28 @@ class KillReport(msgspec.Struct):
         self.struck[acts[-1][0] if acts else "born"] += 1
 
 
-def kill_loop(where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60) -> KillReport:
-    """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many times."""
+def kill_loop(
+    where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60
+) -> KillReport:
+    """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many
+    times.
+    """
     report, place = KillReport(), os.fspath(where)
     with Nursery(place) as nursery:
         for first in range(0, kills, CHAPTER):
             tenant, ledger = f"kill:{seed}:{first}", Acknowledged()
             with open_store(place, tenant=tenant) as store:
                 for number in range(first, min(first + CHAPTER, kills)):
-                    acts = nursery.run(tenant, f"{seed}-{number}", _roll(seed, number) % (acts_max + 1))
+                    acts = nursery.run(
+                        tenant, f"{seed}-{number}", _roll(seed, number) % (acts_max + 1)
+                    )
                     ledger.hear(acts)
                     report.count(acts)
-                    if number % 2:  # every second time the next worker finds the dead turn, not this handle
-                        report.broken += _cited(f"after kill {number}", judge_chapter(store, ledger))
+                    # every second time the next worker finds the dead turn, not this handle
+                    if number % 2:
+                        report.broken += _cited(
+                            f"after kill {number}", judge_chapter(store, ledger)
+                        )
                 last = [*judge_chapter(store, ledger), *_differs(place, store)]
                 report.broken += _cited(f"at the end of {tenant}", last)
                 report.ends += _ends(store.session(KEY))
@@ -101,12 +112,15 @@ def _cited(when: str, sentences: Iterable[str]) -> list[str]:
 
 def _roll(seed: int, number: int) -> int:
     """Chance from a seed, the same on every machine."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest(), "big"
+    )
 
 
 class Nursery:
-    """The process that workers are forked from. `life` names the function that a worker lives by, of the place, a key
-    (or a tenant) and a name; it ends only by being killed."""
+    """The process that workers are forked from. `life` names the function that a worker lives by,
+    of the place, a key (or a tenant) and a name; it ends only by being killed.
+    """
 
     def __init__(self, place: str, life: str = "holdfast.testing.faults.kill_loop.work") -> None:
         self._place, self._life = place, life
@@ -134,7 +148,9 @@ class Nursery:
         self._process.wait()
 
     def run(self, key: str, name: str, acts_max: int) -> list[Act]:
-        """A worker's acts up to its death: it is killed when so many were read, whatever it does by then."""
+        """A worker's acts up to its death: it is killed when so many were read, whatever it does by
+        then.
+        """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([key, name]).encode() + b"\n")
         self._process.stdin.flush()
@@ -143,7 +159,9 @@ class Nursery:
         for kind, *rest in self._lines():
             if kind == "buried":
                 if rest[0] != -signal.SIGKILL:
-                    raise RuntimeError(f"a worker ended by itself, with {rest[0]}; its error output says why")
+                    raise RuntimeError(
+                        f"a worker ended by itself, with {rest[0]}; its error output says why"
+                    )
                 return acts
             if kind == "born":
                 pid = rest[0]
@@ -160,7 +178,9 @@ class Nursery:
 
 
 def nurse() -> None:
-    """The main loop of the process that workers are forked from: one line in, one worker's life out."""
+    """The main loop of the process that workers are forked from: one line in, one worker's life
+    out.
+    """
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
     if sys.argv[1].startswith("postgres"):
@@ -191,7 +211,9 @@ def write_act(*act: Any) -> None:
 
 
 def work(place: str, tenant: str, name: str) -> None:
-    """A worker: turn after turn, until it is killed. Words are never said twice, so that a doubled one shows."""
+    """A worker: turn after turn, until it is killed. Words are never said twice, so that a doubled
+    one shows.
+    """
     with open_store(place, tenant=tenant) as store:
         for number in range(1_000_000):
             _one_turn(store, f"{name}.{number}")
@@ -214,12 +236,16 @@ def _one_turn(store: Store, name: str) -> None:
 
 
 def _answer(name: str) -> Iterator[dict[str, Any]]:
-    """A chat stream: words, then two parallel calls whose ids every response uses again, then its end."""
+    """A chat stream: words, then two parallel calls whose ids every response uses again, then its
+    end.
+    """
     deltas: list[dict[str, Any]] = [{"role": "assistant"}]
     deltas += [{"content": f"<{name} a{number}>"} for number in range(6)]
     for index in range(2):
         function = {"name": "look", "arguments": ""}
-        deltas.append({"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]})
+        deltas.append(
+            {"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]}
+        )
         for piece in ('{"at": ', f'"{name}"', "}"):
             deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     for delta in deltas:
@@ -247,7 +273,9 @@ def _doubled(session: Session) -> Iterator[str]:
 
 def _ends(session: Session) -> Counter[str]:
     """How many turns ended in which way."""
-    return Counter(note_of("end", entry.note).end for entry in session.entries() if entry.kind == "end")
+    return Counter(
+        note_of("end", entry.note).end for entry in session.entries() if entry.kind == "end"
+    )
 
 
 def _differs(place: str, store: Store) -> Iterator[str]:

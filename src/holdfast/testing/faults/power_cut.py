@@ -6,19 +6,21 @@
         cut.lay(folder)                 # the files as they are found afterwards; open a store there
         life.told[: cut.told]           # what callers had been told by then
 
-A `Tape` stands between SQLite and the disk for the time of a `with` block, as the process's default VFS. It passes
-everything on and writes down, in order, what was done to which file. Nothing is cut while it runs: the cuts are
-computed from the tape afterwards, one before and one after every sync point, each in several ways:
+A `Tape` stands between SQLite and the disk for the time of a `with` block, as the process's default
+VFS. It passes everything on and writes down, in order, what was done to which file. Nothing is cut
+while it runs: the cuts are computed from the tape afterwards, one before and one after every sync
+point, each in several ways:
 
     dropped    nothing that was not synced is left: neither writes nor lengths nor names
     torn       of what was not synced, chance keeps some sectors of 512 bytes, in any order, and not others; a file may
                have its new length and zeros in it; of new, deleted and replaced names a first part is kept
     kept       everything is left, as when only the process was killed
 
-A name is synced with its folder. SQLite syncs the folder at the first sync of a log or a journal that it may have
-made, and after a deletion that asks for it; the tape takes it at that. A file that was there before the tape began is
-taken to be synced, an empty one to be new. Files that are not SQLite's are not on the tape: the store has one, the
-fair lock, and nothing depends on what is in it.
+A name is synced with its folder. SQLite syncs the folder at the first sync of a log or a journal
+that it may have made, and after a deletion that asks for it; the tape takes it at that. A file that
+was there before the tape began is taken to be synced, an empty one to be new. Files that are not
+SQLite's are not on the tape: the store has one, the fair lock, and nothing depends on what is in
+it.
 """
 
 import hashlib
@@ -41,8 +43,8 @@ _JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_O
 
 
 class DiskEvent(NamedTuple):
-    """Something that was done to a file. `file` is a number like an inode's: another file of the same name has another
-    one. `told` is what `moment` said just before.
+    """Something that was done to a file. `file` is a number like an inode's: another file of the
+    same name has another one. `told` is what `moment` said just before.
     """
 
     verb: Literal["find", "make", "write", "truncate", "sync", "delete"]
@@ -56,7 +58,9 @@ class DiskEvent(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A cut: before or after this event of the tape, and the files by name as they are found afterwards."""
+    """A cut: before or after this event of the tape, and the files by name as they are found
+    afterwards.
+    """
 
     number: int
     when: Literal["before", "after"]
@@ -78,11 +82,13 @@ class Cut(NamedTuple):
 
 
 class Tape:
-    """What SQLite does to its files. `moment` is asked with every event how much callers have been told; `only` says
-    which files are on the tape.
+    """What SQLite does to its files. `moment` is asked with every event how much callers have been
+    told; `only` says which files are on the tape.
     """
 
-    def __init__(self, *, moment: Callable[[], int] = lambda: 0, only: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self, *, moment: Callable[[], int] = lambda: 0, only: Callable[[str], bool] | None = None
+    ) -> None:
         self._moment, self.only = moment, only or (lambda path: True)
         self._lock = threading.Lock()
         self._files: dict[str, int] = {}
@@ -96,12 +102,17 @@ class Tape:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         apsw.set_default_vfs(self._usual)
 
     def meet(self, path: str, content: bytes) -> None:
-        """A file was opened. One that is new to the tape is new on the disk, too, unless there is something in it."""
+        """A file was opened. One that is new to the tape is new on the disk, too, unless there is
+        something in it.
+        """
         with self._lock:
             if path not in self._files:
                 self._files[path] = len(self.events) + 1
@@ -116,9 +127,11 @@ class Tape:
     def _add(self, verb: Any, path: str, **facts: Any) -> None:
         self.events.append(DiskEvent(verb, path, self._files.get(path, 0), self._moment(), **facts))
 
-    def cuts(self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_telling: bool = False) -> Iterator[Cut]:
-        """Every cut: before and after each sync point; with `every_telling` also each time callers have been told
-        something.
+    def cuts(
+        self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_telling: bool = False
+    ) -> Iterator[Cut]:
+        """Every cut: before and after each sync point; with `every_telling` also each time callers
+        have been told something.
         """
         disk, told = Disk(), 0
         for event in self.events:
@@ -127,12 +140,16 @@ class Tape:
             is_sync = event.verb == "sync" or event.folder
             if is_sync or (every_telling and event.told > told):
                 for how in ways:
-                    yield Cut(number, "before", how, event.told, disk.left(how, f"{seed}/{number}/before"))
+                    yield Cut(
+                        number, "before", how, event.told, disk.left(how, f"{seed}/{number}/before")
+                    )
             told = event.told
             disk.take(event)
             if is_sync:
                 for how in ways:
-                    yield Cut(number, "after", how, event.told, disk.left(how, f"{seed}/{number}/after"))
+                    yield Cut(
+                        number, "after", how, event.told, disk.left(how, f"{seed}/{number}/after")
+                    )
 
 
 class Disk:
@@ -170,11 +187,15 @@ class Disk:
     def left(self, how: How, seed: str) -> dict[str, bytes]:
         """The files that are found after a cut now."""
         chance = _Chance(seed)
-        count = {"dropped": 0, "kept": len(self._renaming)}.get(how, chance.below(len(self._renaming) + 1))
+        count = {"dropped": 0, "kept": len(self._renaming)}.get(
+            how, chance.below(len(self._renaming) + 1)
+        )
         return {path: self._found(file, how, chance) for path, file in self._named(count).items()}
 
     def _named(self, count: int) -> dict[str, int]:
-        """The names when the first `count` changes to them have come through: a folder's changes keep their order."""
+        """The names when the first `count` changes to them have come through: a folder's changes
+        keep their order.
+        """
         names = dict(self._names)
         for event in self._renaming[:count]:
             if event.verb == "make":
@@ -276,5 +297,7 @@ class _RecordingVfs(apsw.VFS):
 
 @cache
 def _vfs(base: str) -> _RecordingVfs:
-    """One for the whole process: a connection may outlive its block, and SQLite would call what is no longer there."""
+    """One for the whole process: a connection may outlive its block, and SQLite would call what is
+    no longer there.
+    """
     return _RecordingVfs(base)

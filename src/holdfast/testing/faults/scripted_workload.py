@@ -1,14 +1,16 @@
-"""A whole life in a few steps: everything a store does, through its public names, with a note of what it answered.
+"""A whole life in a few steps: everything a store does, through its public names, with a note of
+what it answered.
 
     life = Life(heal=faults.heal)
     life.live("agent.db")
     with holdfast.open("agent.db") as store:
         assert judge(store, life.ledger) == []
 
-A step that meets trouble is tried again when the cause is gone, on the same handle, and must go through then. Each try
-uses words of its own, so what was stored can be told from what was stored twice. `told` has acts for a `Acknowledged`, and
-grows only after a call has returned: all of it must be found in the store exactly once (I-3). What was tried and
-never confirmed may be there or not, but not twice.
+A step that meets trouble is tried again when the cause is gone, on the same handle, and must go
+through then. Each try uses words of its own, so what was stored can be told from what was stored
+twice. `told` has acts for a `Acknowledged`, and grows only after a call has returned: all of it
+must be found in the store exactly once (I-3). What was tried and never confirmed may be there or
+not, but not twice.
 
 The life has chapters, and the store is closed and opened again between them.
 """
@@ -30,8 +32,8 @@ KEY, OTHER, GONE = "life", "aside", "gone"
 
 
 class ScriptedWorkload:
-    """One life. `heal` is called when a step meets trouble, before it is tried again. With `large_bytes` one message is
-    so large; more than 32 KiB of it are kept apart, as a blob.
+    """One life. `heal` is called when a step meets trouble, before it is tried again. With
+    `large_bytes` one message is so large; more than 32 KiB of it are kept apart, as a blob.
     """
 
     def __init__(self, *, heal: Callable[[], None] = lambda: None, large_bytes: int = 0) -> None:
@@ -53,7 +55,9 @@ class ScriptedWorkload:
                 store.close()
 
     def manage(self, step: Callable[[], T]) -> T:
-        """Does a step; after trouble once more. Only an operator's error is trouble: all else is a broken law."""
+        """Does a step; after trouble once more. Only an operator's error is trouble: all else is a
+        broken law.
+        """
         try:
             return step()
         except OperatorNeeded as trouble:

@@ -1,4 +1,5 @@
-"""The oracle of the fault tests, the power cuts, the loads and the soak: what is wrong with a store.
+"""The oracle of the fault tests, the power cuts, the loads and the soak: what is wrong with a
+store.
 
     assert judge(store) == []                      # every invariant holds
 
@@ -7,8 +8,8 @@
     assert judge(store, ledger) == []              # and all that was acknowledged is there
 
 It knows two things. `invariants` are what must hold of any store, whatever was done to it, with
-turns running or not. A `Acknowledged` has what callers of this store were answered: all of it must be
-there, once and in order (I-3). It is filled live, call by call, or from the acts that a process
+turns running or not. A `Acknowledged` has what callers of this store were answered: all of it must
+be there, once and in order (I-3). It is filled live, call by call, or from the acts that a process
 wrote down before it was killed.
 
 A store is read as any reader does: a turn whose writer is gone is settled by the look (I-6). Every
@@ -27,7 +28,9 @@ from holdfast.testing.oracle.look import FORMATS, SESSIONS_MAX, Look
 __all__ = ["FORMATS", "Act", "Acknowledged", "judge"]
 
 
-def judge(store: Store, ledger: Acknowledged | None = None, *, formats: Sequence[str] = FORMATS) -> list[str]:
+def judge(
+    store: Store, ledger: Acknowledged | None = None, *, formats: Sequence[str] = FORMATS
+) -> list[str]:
     """A sentence for every invariant that does not hold in this store, and for everything in the
     ledger that is not so; empty when all is well. Contexts are looked at in these formats.
     """

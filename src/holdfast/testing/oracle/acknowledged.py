@@ -36,7 +36,9 @@ from holdfast.domain.entry import Entry, note_of
 from holdfast.testing.oracle.look import Look
 
 Act = Sequence[Any]
-"""A fact on its way from another process: the name of a method of `Acknowledged`, and its arguments."""
+"""A fact on its way from another process: the name of a method of `Acknowledged`, and its
+arguments.
+"""
 
 
 class SessionFacts:
@@ -58,7 +60,9 @@ class SessionFacts:
 
 
 class Acknowledged:
-    """All that the callers of one store were answered. Texts that were `tried` may be there or not, but not twice."""
+    """All that the callers of one store were answered. Texts that were `tried` may be there or not,
+    but not twice.
+    """
 
     def __init__(self, acts: Iterable[Act] = (), *, tried: Iterable[str] = ()) -> None:
         self._of: dict[str, SessionFacts] = {}
@@ -80,7 +84,11 @@ class Acknowledged:
 
     def of(self, session: str) -> SessionFacts:
         """What is known of this session. What is entered of an erased one goes nowhere."""
-        return self._of.setdefault(session, SessionFacts()) if session not in self._gone else SessionFacts()
+        return (
+            self._of.setdefault(session, SessionFacts())
+            if session not in self._gone
+            else SessionFacts()
+        )
 
     def _of_turn(self, turn: str) -> tuple[SessionFacts, int]:
         session, _, number = turn.rpartition(":")
@@ -88,7 +96,9 @@ class Acknowledged:
 
     # SessionFacts, as they are acknowledged.
 
-    def said(self, session: str | None, id: str | None, text: str | None, *, ordered: bool = True) -> None:
+    def said(
+        self, session: str | None, id: str | None, text: str | None, *, ordered: bool = True
+    ) -> None:
         self.count += 1
         if session is not None:
             self.of(session).said.append((id, text, ordered))
@@ -126,7 +136,9 @@ class Acknowledged:
     def event(self, scope: str, event_id: str, id: str) -> None:
         before = self._events.setdefault((scope, event_id), id)
         if before != id:
-            self._torn_events.append(f"event {event_id!r} was message {before} and is {id} now (I-2)")
+            self._torn_events.append(
+                f"event {event_id!r} was message {before} and is {id} now (I-2)"
+            )
 
     def may(self, what: str, session: str, *fact: Any) -> None:
         if what == "paid":
@@ -173,13 +185,17 @@ class Acknowledged:
         self.of(session).prompts = []
 
     def blanked(self, session: str) -> None:
-        """Messages that waited here were carried on, and went with the session that answered them."""
+        """Messages that waited here were carried on, and went with the session that
+        answered them.
+        """
         self.of(session).blanked = True
 
     # What of it is not so.
 
     def contradictions(self, looks: Collection[Look], owed: Collection[str]) -> Iterator[str]:
-        """A sentence for every fact that is not so in these sessions, when these replies are owed."""
+        """A sentence for every fact that is not so in these sessions, when these replies
+        are owed.
+        """
         by_id = {look.session.id: look for look in looks}
         for id, known in self._of.items():
             if id not in by_id:
@@ -197,7 +213,8 @@ class Acknowledged:
         yield from self._replies(owed)
 
     def _words_anywhere(self, looks: Iterable[Look]) -> Iterator[str]:
-        # A message that a reset carried on is in two transcripts, and is one message: it keeps its id.
+        # A message that a reset carried on is in two transcripts, and is one message: it keeps its
+        # id.
         single = {message.id: message for look in looks for message in look.messages}
         texts = Counter(message.text for message in single.values())
         for text in self._anywhere:
@@ -212,7 +229,10 @@ class Acknowledged:
             if id in self._paid and id in owed:
                 yield f"session {session[:8]}: reply {id} was sent and is owed again (I-23)"
             if id not in owed and id not in self._paid and id not in self._may_be_paid:
-                yield f"session {session[:8]}: reply {id} is owed to nobody any more, and was not sent (I-23)"
+                yield (
+                    f"session {session[:8]}: reply {id} is owed to nobody any more, and was not "
+                    "sent (I-23)"
+                )
 
 
 def _words(look: Look, known: SessionFacts) -> Iterator[str]:
@@ -231,7 +251,10 @@ def _words(look: Look, known: SessionFacts) -> Iterator[str]:
         elif text is not None and (found.text != text or texts[text] != 1):
             yield f"{text!r} is there {texts[text]} times, as {found.text!r} (I-2)"
         elif ordered and found.seq < last:
-            yield f"{text or id!r} stands at {found.seq}, before what was acknowledged before it (I-1)"
+            yield (
+                f"{text or id!r} stands at {found.seq}, before what was acknowledged before it "
+                "(I-1)"
+            )
         elif ordered:
             last = found.seq
 
@@ -254,7 +277,9 @@ def _streams(look: Look, known: SessionFacts) -> Iterator[str]:
 
 
 def _turns(look: Look, known: SessionFacts) -> Iterator[str]:
-    """I-4, I-6, I-8: turns that began are there and have one end, the acknowledged one; an end stays."""
+    """I-4, I-6, I-8: turns that began are there and have one end, the acknowledged one; an end
+    stays.
+    """
     ends: dict[int, list[str]] = {}
     for entry in look.own:  # a fork may part from a turn before its end
         if entry.kind == "turn":

@@ -1,6 +1,8 @@
-"""What must hold of any store, whatever was done to it: the laws of one session, and those of all together.
+"""What must hold of any store, whatever was done to it: the laws of one session, and those of all
+together.
 
-A law takes what was read and yields a sentence for everything that is not so, with the number of its invariant.
+A law takes what was read and yields a sentence for everything that is not so, with the number of
+its invariant.
 """
 
 from collections import Counter
@@ -32,7 +34,10 @@ def log_is_dense(look: Look) -> Iterator[str]:
         yield f"its head is {look.state.head}, its log has {len(seqs)} entries (I-1)"
     closed = [entry for entry in look.own if entry.kind in ("closed", "erased")]
     if bool(closed) != look.state.ended:
-        yield f"it has {len(closed)} ends of its own, and is {'' if look.state.ended else 'not '}ended (I-8)"
+        yield (
+            f"it has {len(closed)} ends of its own, and is "
+            f"{'' if look.state.ended else 'not '}ended (I-8)"
+        )
     for again in closed[1:]:
         if again.kind == "closed" and not note_of("closed", again.note).moved:
             yield f"entry {again.seq} ends it once more (I-8)"
@@ -50,7 +55,9 @@ def identities_are_single(look: Look) -> Iterator[str]:
         twice = [id for id, times in Counter(ids).items() if times > 1]
         if twice:
             yield f"{what} is there twice: {twice[:3]} (I-2)"
-    if [message.seq for message in look.messages] != [e.seq for e in look.entries if e.kind == "message"]:
+    if [message.seq for message in look.messages] != [
+        e.seq for e in look.entries if e.kind == "message"
+    ]:
         yield "its transcript leaves out or repeats a message of its log (I-1)"
 
 
@@ -85,17 +92,22 @@ def turns_end_once(look: Look) -> Iterator[str]:
 
 
 def entries_keep_their_laws(look: Look) -> Iterator[str]:
-    """What the entries tell by themselves; the doctor asks the same of a store that nobody can open."""
+    """What the entries tell by themselves; the doctor asks the same of a store that nobody can
+    open.
+    """
     for _, invariant, law in LAWS:
         for seq, sentence in law(look.entries):
             yield f"entry {seq}: {sentence} ({invariant})"
 
 
 def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
-    """What was handed on lies in the journal; once its turn is over it is in a message, whole or cut (I-5)."""
+    """What was handed on lies in the journal; once its turn is over it is in a message, whole or
+    cut (I-5).
+    """
     said: dict[str, str] = {}
     for row in _journal(look):
-        # The first rows of a message that is told may be gone already, with the generation they lay in.
+        # The first rows of a message that is told may be gone already, with the generation they lay
+        # in.
         if row.turn != look.state.turn and (row.index == 0 or row.message.hex() in said):
             deltas = [delta for delta in unpack(row.body) if delta[0] != "open"]
             said[row.message.hex()] = said.get(row.message.hex(), "") + shown(deltas)
@@ -104,8 +116,13 @@ def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
         message = stored.get(id)
         if message is None and text:
             yield f"message {id} was spoken ({text[:40]!r}) and is not in the log (I-5)"
-        elif message is not None and message.state != "erased" and not message.text.startswith(text):
-            yield f"message {id} was spoken as {text[-40:]!r} and is stored as {message.text[-40:]!r} (I-5)"
+        elif (
+            message is not None and message.state != "erased" and not message.text.startswith(text)
+        ):
+            yield (
+                f"message {id} was spoken as {text[-40:]!r} and is stored as "
+                f"{message.text[-40:]!r} (I-5)"
+            )
 
 
 def _journal(look: Look) -> Iterator[Any]:
@@ -135,7 +152,9 @@ def calls_have_one_fate(look: Look) -> Iterator[str]:
     for call in look.session.calls():
         if call.state == "open" and look.state.turn is None:
             yield f"call {call.call_id} is open, and no turn runs (I-22)"
-        if (call.state in ("done", "failed")) != (call.outcome is not None) and call.state != "denied":
+        if (call.state in ("done", "failed")) != (
+            call.outcome is not None
+        ) and call.state != "denied":
             yield f"call {call.call_id} is {call.state} with the outcome {call.outcome} (I-10)"
 
 
@@ -187,39 +206,61 @@ def events_are_one_message(engine: Engine, tenant: str, looks: Iterable[Look]) -
             yield f"event {event!r} is not known as what it became (I-2)"
 
 
-def replies_are_owed_until_sent(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
-    """Each address of a completed turn that left something said is owed its reply or was sent it; nothing else is owed,
-    and what is owed is handed out whole (I-23).
+def replies_are_owed_until_sent(
+    engine: Engine, tenant: str, looks: Iterable[Look]
+) -> Iterator[str]:
+    """Each address of a completed turn that left something said is owed its reply or was sent it;
+    nothing else is owed, and what is owed is handed out whole (I-23).
     """
     debts: dict[str, list[Any]] = {}
     for debt in engine.outbox(tenant, limit=SESSIONS_MAX):
         debts.setdefault(debt.session, []).append(debt)
     for look in looks:
         owed = debts.pop(look.session.id, [])
-        posts = [note for entry, note in look.notes("post") if entry.seq > look.room.origin and entry.turn is None]
+        posts = [
+            note
+            for entry, note in look.notes("post")
+            if entry.seq > look.room.origin and entry.turn is None
+        ]
         sent = {note.owed for note in posts if note.end == "sent"}
         ours = {entry.turn for entry in look.own if entry.kind == "turn"}
-        turns = [turn for turn in look.log.turns.values() if turn.number in ours and _owes(look, turn)]
-        due = Counter(turn.number for turn in turns for _ in addresses(look.log.of_turn(turn.number), turn.reply_to))
+        turns = [
+            turn for turn in look.log.turns.values() if turn.number in ours and _owes(look, turn)
+        ]
+        due = Counter(
+            turn.number
+            for turn in turns
+            for _ in addresses(look.log.of_turn(turn.number), turn.reply_to)
+        )
         if any(debt.id.hex() in sent for debt in owed):
             yield f"session {look.session.id[:8]} still owes a reply that was sent (I-23)"
         if any(debt.turn not in due for debt in owed):
             yield f"session {look.session.id[:8]} owes a reply that nobody asked for (I-23)"
         if len(owed) + len(sent) != sum(due.values()) and not look.erased:
-            yield f"session {look.session.id[:8]} owes {len(owed)} and sent {len(sent)} of {sum(due.values())} (I-23)"
+            yield (
+                f"session {look.session.id[:8]} owes {len(owed)} and sent {len(sent)} of "
+                f"{sum(due.values())} (I-23)"
+            )
         for debt in owed:
             if owed_by(look.room, debt).text != said_in(look.room, look.log, debt.turn):
-                yield f"session {look.session.id[:8]} owes a reply that is not handed out as it was said (I-23)"
+                yield (
+                    f"session {look.session.id[:8]} owes a reply that is not handed out as it "
+                    "was said (I-23)"
+                )
     for session in debts:
         yield f"a reply is owed by session {session[:8]}, which is not there (I-23)"
 
 
 def _owes(look: Look, turn: TurnRecord) -> bool:
-    """Whether this turn has left something said: not retracted, not confirmed by itself, nor stored after its end."""
+    """Whether this turn has left something said: not retracted, not confirmed by itself, nor stored
+    after its end.
+    """
     if turn.end != "completed":
         return False
     for seen in look.log.of_turn(turn.number):
-        stands = seen.seq > turn.sent_seq and seen.id not in look.log.retracted and not seen.note.late
+        stands = (
+            seen.seq > turn.sent_seq and seen.id not in look.log.retracted and not seen.note.late
+        )
         if stands and seen.note.role == "assistant":
             whole = look.room.told(seen)
             if shown_text_of(parts_of(whole.note, whole.body)).strip():

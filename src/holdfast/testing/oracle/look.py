@@ -1,4 +1,6 @@
-"""One session as the oracle sees it: everything is read once, and every law is asked of the same reading."""
+"""One session as the oracle sees it: everything is read once, and every law is asked of the same
+reading.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,8 +17,9 @@ SESSIONS_MAX = 1_000_000
 
 
 class Look:
-    """One session, read once: its state, its log with what it shares, its messages, and the log folded from its first
-    entry."""
+    """One session, read once: its state, its log with what it shares, its messages, and the log
+    folded from its first entry.
+    """
 
     def __init__(self, session: Session, formats: Sequence[str]) -> None:
         self.formats = formats

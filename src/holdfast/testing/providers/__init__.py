@@ -1,8 +1,8 @@
 """Providers that refuse what the real ones refuse: a request's messages in, its problems out.
 
-The rules are those the providers document and those that public reports met (FAULTS E): independent of the code that
-makes contexts, so that the two can be held against each other. Keys and kinds are those of the parameters that the
-providers' own clients declare; a test compares the two.
+The rules are those the providers document and those that public reports met (FAULTS E): independent
+of the code that makes contexts, so that the two can be held against each other. Keys and kinds are
+those of the parameters that the providers' own clients declare; a test compares the two.
 """
 
 import json
@@ -20,10 +20,20 @@ COMPLETIONS_KEYS = {
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
     "tool": {"role", "content", "tool_call_id", "name"},
-    "assistant": {"role", "content", "name", "refusal", "tool_calls", "audio", "function_call", "annotations"},
+    "assistant": {
+        "role",
+        "content",
+        "name",
+        "refusal",
+        "tool_calls",
+        "audio",
+        "function_call",
+        "annotations",
+    },
 }
-"""Keys that the API takes. Two are not among its parameters: `annotations`, as it takes its own answers back whole, and
-the `name` of a result, which agents send all the time."""
+"""Keys that the API takes. Two are not among its parameters: `annotations`, as it takes its own
+answers back whole, and the `name` of a result, which agents send all the time.
+"""
 COMPLETIONS_BLOCKS = {
     "text": {"type", "text", "prompt_cache_breakpoint"},
     "image_url": {"type", "image_url", "prompt_cache_breakpoint"},
@@ -38,12 +48,14 @@ _COMPLETIONS_CALLS = {
 _VENDOR_KEYS = {"reasoning_content", "reasoning", "reasoning_details", "images"}
 _VENDOR_BLOCKS = {"thinking": {"type", "thinking", "closed"}}
 _VENDOR_CALL_KEYS = {"extra_content"}
-"""What servers that speak this API add to their answers, and take back (DeepSeek, OpenRouter, Mistral, Gemini)."""
+"""What servers that speak this API add to their answers, and take back (DeepSeek, OpenRouter,
+Mistral, Gemini).
+"""
 
 
 def check(format_name: str, payloads: Sequence[Any], *, prefill: bool = True) -> list[str]:
-    """What the provider would refuse in these messages; empty when it takes them. Without `prefill` they must not end
-    with a message of the model's own, as in a request for its next one.
+    """What the provider would refuse in these messages; empty when it takes them. Without `prefill`
+    they must not end with a message of the model's own, as in a request for its next one.
     """
     problems = _PROVIDERS[format_name](payloads)
     if not prefill and payloads and _is_the_models(payloads[-1]):
@@ -80,7 +92,9 @@ def _content_problems(content: Any, at: str) -> list[str]:
         if allowed is None:
             problems.append(f"{at}.content[{index}]: unknown type {block.get('type')!r}")
         else:
-            problems += [f"{at}.content[{index}]: unknown key {key!r}" for key in block.keys() - allowed]
+            problems += [
+                f"{at}.content[{index}]: unknown key {key!r}" for key in block.keys() - allowed
+            ]
     return problems
 
 
@@ -96,7 +110,9 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
             continue
         allowed = COMPLETIONS_KEYS[role] | (_VENDOR_KEYS if role == "assistant" else set())
         problems += [f"{at}: unknown key {key!r}" for key in message.keys() - allowed]
-        problems += [f"{at}: {key} is null" for key in message if message[key] is None and key != "content"]
+        problems += [
+            f"{at}: {key} is null" for key in message if message[key] is None and key != "content"
+        ]
         if role == "tool":
             problems += _completions_result(message, unanswered, at)
             last = role
@@ -106,7 +122,9 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
         if role == last and role in ("user", "assistant"):
             problems.append(f"{at}: {role} twice in a row")
         calls = message.get("tool_calls")
-        if calls is None and not (role == "assistant" and message["content"] is None and message.get("refusal")):
+        if calls is None and not (
+            role == "assistant" and message["content"] is None and message.get("refusal")
+        ):
             problems += _content_problems(message.get("content"), at)
         elif isinstance(message.get("content"), list):
             problems += _content_problems(message["content"], at)
@@ -132,7 +150,9 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
         problems.append(f"{at}: tool_calls is not a list of calls")
         return []
     ids = [call.get("id") for call in calls]
-    problems += [f"{at}: call id {one!r} {count} times" for one, count in Counter(ids).items() if count > 1]
+    problems += [
+        f"{at}: call id {one!r} {count} times" for one, count in Counter(ids).items() if count > 1
+    ]
     for call in calls:
         if _blank(call["id"]) or len(call["id"]) > 40:
             problems.append(f"{at}: call id {call['id']!r}")
@@ -146,12 +166,21 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
 
 def _completions_call(call: dict[str, Any], said: dict[str, Any], at: str) -> list[str]:
     outer, inner = _COMPLETIONS_CALLS[call["type"]]
-    problems = [f"{at}: unknown key {key!r} in a call" for key in call.keys() - outer - _VENDOR_CALL_KEYS]
+    problems = [
+        f"{at}: unknown key {key!r} in a call" for key in call.keys() - outer - _VENDOR_CALL_KEYS
+    ]
     problems += [f"{at}: unknown key {key!r} in a call" for key in said.keys() - inner]
     words = said.get("arguments" if call["type"] == "function" else "input")
     if not isinstance(words, str):
         return [*problems, f"{at}: arguments are not a string"]
-    return [*problems, *([f"{at}: {words!r} is not JSON"] if call["type"] == "function" and not _json(words) else [])]
+    return [
+        *problems,
+        *(
+            [f"{at}: {words!r} is not JSON"]
+            if call["type"] == "function" and not _json(words)
+            else []
+        ),
+    ]
 
 
 def _json(text: str) -> bool:
@@ -173,7 +202,9 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
         role, parts = message["role"], message["parts"]
         if not parts:
             problems.append(f"{at}: no parts")
-        problems += [f"{at}: blank text" for part in parts if part["type"] == "text" and _blank(part["text"])]
+        problems += [
+            f"{at}: blank text" for part in parts if part["type"] == "text" and _blank(part["text"])
+        ]
         answers = [part["call_id"] for part in parts if part["type"] == "result"]
         if role == "tool" and (len(answers) != 1 or answers != unanswered[:1]):
             problems.append(f"{at}: {answers} where {unanswered} were due")
@@ -181,9 +212,15 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
             problems.append(f"{at}: results {unanswered} due, {answers} given")
         if role == last and role in ("user", "assistant"):
             problems.append(f"{at}: {role} twice in a row")
-        unanswered = unanswered[1:] if role == "tool" else [part["id"] for part in parts if part["type"] == "call"]
+        unanswered = (
+            unanswered[1:]
+            if role == "tool"
+            else [part["id"] for part in parts if part["type"] == "call"]
+        )
         if role != "tool":
-            problems += [f"{at}: call id {one!r} again" for one in unanswered if one in seen or _blank(one)]
+            problems += [
+                f"{at}: call id {one!r} again" for one in unanswered if one in seen or _blank(one)
+            ]
             problems += [f"{at}: one call id twice"] * (len(set(unanswered)) < len(unanswered))
             seen.update(unanswered)
         last = role

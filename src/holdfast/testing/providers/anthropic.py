@@ -1,4 +1,6 @@
-"""What the Messages API refuses: the strictest of the providers, so its rules have a file of their own."""
+"""What the Messages API refuses: the strictest of the providers, so its rules have a file of their
+own.
+"""
 
 import re
 from collections.abc import Sequence
@@ -55,9 +57,14 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
         expected = "assistant" if role == "user" else "user"
         blocks = _blocks(message.get("content"), problems, at)
         problems += [
-            problem for place, block in enumerate(blocks) for problem in _block(block, f"{at}.content[{place}]")
+            problem
+            for place, block in enumerate(blocks)
+            for problem in _block(block, f"{at}.content[{place}]")
         ]
-        problems += [*_results(blocks, due, at), *_served(blocks, at, last=index == len(payloads) - 1)]
+        problems += [
+            *_results(blocks, due, at),
+            *_served(blocks, at, last=index == len(payloads) - 1),
+        ]
         due = [block.get("id", "") for block in blocks if block.get("type") == "tool_use"]
         if role == "assistant":
             problems += _thinking(blocks, at)
@@ -106,10 +113,19 @@ def _block(block: dict[str, Any], at: str) -> list[str]:
 
 
 def _served(blocks: list[dict[str, Any]], at: str, *, last: bool) -> list[str]:
-    """Uses of the provider's own tools, each with its result after it in the same message; at the very end of a request
-    one may be open, and is gone on with."""
-    uses = [block.get("id") for block in blocks if block.get("type") in ("server_tool_use", "mcp_tool_use")]
-    results = [block.get("tool_use_id") for block in blocks if str(block.get("type")).endswith("_tool_result")]
+    """Uses of the provider's own tools, each with its result after it in the same message; at the
+    very end of a request one may be open, and is gone on with.
+    """
+    uses = [
+        block.get("id")
+        for block in blocks
+        if block.get("type") in ("server_tool_use", "mcp_tool_use")
+    ]
+    results = [
+        block.get("tool_use_id")
+        for block in blocks
+        if str(block.get("type")).endswith("_tool_result")
+    ]
     problems = [f"{at}: {one!r} is the result of no use" for one in results if one not in uses]
     open_uses = [one for one in uses if one not in results]
     if open_uses and not (last and blocks[-1].get("id") in open_uses):

@@ -8,9 +8,14 @@ from typing import Any
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALLS = frozenset(
     {
-        "function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+        "function_call",
+        "custom_tool_call",
+        "computer_call",
+        "local_shell_call",
+        "shell_call",
+        "apply_patch_call",
     }
-)  # fmt: skip
+)
 """Items that somebody else than the server has to answer."""
 
 ITEMS = {
@@ -29,7 +34,8 @@ ITEMS = {
     "function_call": "arguments async call_id caller id name namespace status type",
     "function_call_output": "call_id caller id name namespace output status type",
     "image_generation_call": (
-        "action background error id output_format quality result revised_prompt size status svg_usage type"
+        "action background error id output_format quality result revised_prompt size status "
+        "svg_usage type"
     ),
     "item_reference": "id type",
     "local_shell_call": "action call_id id status type",
@@ -105,7 +111,11 @@ def _responses_message(item: dict[str, Any], at: str) -> list[str]:
         return [f"{at}: blank content"] if _blank(content) else []
     if not isinstance(content, list) or not content:
         return [f"{at}: no content"]
-    allowed = {"output_text", "refusal"} if item["role"] == "assistant" else {"input_text", "input_image", "input_file"}
+    allowed = (
+        {"output_text", "refusal"}
+        if item["role"] == "assistant"
+        else {"input_text", "input_image", "input_file"}
+    )
     problems = []
     for place, block in enumerate(content):
         kind = block.get("type")
@@ -115,7 +125,11 @@ def _responses_message(item: dict[str, Any], at: str) -> list[str]:
             problems.append(f"{at}.content[{place}]: {kind!r} in a message of {item['role']}")
         if kind in ("input_text", "output_text") and _blank(block.get("text")):
             problems.append(f"{at}.content[{place}]: blank text")
-        if kind == "input_image" and _blank(block.get("image_url")) and _blank(block.get("file_id")):
+        if (
+            kind == "input_image"
+            and _blank(block.get("image_url"))
+            and _blank(block.get("file_id"))
+        ):
             problems.append(f"{at}.content[{place}]: an image without a source")
     return problems
 
@@ -149,10 +163,14 @@ def _json(text: str) -> bool:
     return True
 
 
-def _responses_output(item: dict[str, Any], calls: list[str], answers: list[str], at: str) -> list[str]:
+def _responses_output(
+    item: dict[str, Any], calls: list[str], answers: list[str], at: str
+) -> list[str]:
     problems = []
     kind, output = item["type"], item.get("output")
-    call_id = str(item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None))
+    call_id = str(
+        item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
+    )
     if call_id not in calls:
         problems.append(f"{at}: {call_id!r} answers no call before it")
     if call_id in answers:
@@ -160,9 +178,13 @@ def _responses_output(item: dict[str, Any], calls: list[str], answers: list[str]
     answers.append(call_id)
     if kind == "computer_call_output":
         shot = output if isinstance(output, dict) else {}
-        fine = shot.get("type") == "computer_screenshot" and bool(shot.get("image_url") or shot.get("file_id"))
+        fine = shot.get("type") == "computer_screenshot" and bool(
+            shot.get("image_url") or shot.get("file_id")
+        )
     elif kind == "shell_call_output":
-        fine = isinstance(output, list) and all(one.keys() == {"stdout", "stderr", "outcome"} for one in output)
+        fine = isinstance(output, list) and all(
+            one.keys() == {"stdout", "stderr", "outcome"} for one in output
+        )
     elif kind == "apply_patch_call_output":
         fine = item.get("status") in ("completed", "failed")
     else:
@@ -177,6 +199,10 @@ def _responses_reasoning(item: dict[str, Any], following: Sequence[Any], at: str
     follower = following[0] if following else {}
     kind = follower.get("type", "message")
     said = kind == "message" and follower.get("role") == "assistant"
-    if not said and kind not in ("reasoning", "mcp_list_tools", "compaction") and not kind.endswith("_call"):
+    if (
+        not said
+        and kind not in ("reasoning", "mcp_list_tools", "compaction")
+        and not kind.endswith("_call")
+    ):
         problems.append(f"{at}: reasoning without the item it led to")
     return problems

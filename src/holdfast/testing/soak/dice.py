@@ -1,7 +1,9 @@
-"""Chance from a seed, the same on every machine, and a world that is ruled by it: one seed, one world.
+"""Chance from a seed, the same on every machine, and a world that is ruled by it: one seed, one
+world.
 
-Nothing here moves by itself. The clocks stand still until somebody moves them, the wall clock in either direction and
-the other one forward only, and leases are renewed when a hand keeper is told to make its round.
+Nothing here moves by itself. The clocks stand still until somebody moves them, the wall clock in
+either direction and the other one forward only, and leases are renewed when a hand keeper is told
+to make its round.
 """
 
 import hashlib
@@ -25,7 +27,9 @@ class Dice:
     def bytes(self, size: int) -> bytes:
         """So many bytes, at most 64."""
         self._count += 1
-        return hashlib.blake2b(self._count.to_bytes(8, "big"), digest_size=size, key=self._key).digest()
+        return hashlib.blake2b(
+            self._count.to_bytes(8, "big"), digest_size=size, key=self._key
+        ).digest()
 
     def below(self, limit: int) -> int:
         """A number from 0 up to this one, which is not reached."""

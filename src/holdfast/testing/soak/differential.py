@@ -1,13 +1,15 @@
-"""The same steps on two engines: a store on disk and the reference engine, each with a world from the same seed.
+"""The same steps on two engines: a store on disk and the reference engine, each with a world from
+the same seed.
 
-Whatever is asked of the one is asked of the other, and must come to the same: the same answer, the same refusal, the
-same requests on the way to it. Ids, times and chance are equal on both sides, so their logs must be equal, byte for
-byte.
+Whatever is asked of the one is asked of the other, and must come to the same: the same answer, the
+same refusal, the same requests on the way to it. Ids, times and chance are equal on both sides, so
+their logs must be equal, byte for byte.
 
-A plan is driven by hand, request by request, so that several callers can be under way at once in an order that the
-seed decides: a `Flight` is a call that was begun and not yet ended. What it waits for has come when `move` returns, and
-its caller is told with the next move: between any two requests of one call, others happen. A call that waits for news
-stays where it is until it is moved again.
+A plan is driven by hand, request by request, so that several callers can be under way at once in an
+order that the seed decides: a `Flight` is a call that was begun and not yet ended. What it waits
+for has come when `move` returns, and its caller is told with the next move: between any two
+requests of one call, others happen. A call that waits for news stays where it is until it is moved
+again.
 """
 
 import contextlib
@@ -51,7 +53,9 @@ class Side:
     def store(self) -> Store:
         """Another handle on this side's store."""
         engine = self._open(self.world)
-        work = StoreWork(engine.where, durability="process", tenant=TENANT, world=self.world, engine=engine)
+        work = StoreWork(
+            engine.where, durability="process", tenant=TENANT, world=self.world, engine=engine
+        )
         work.keeper = HandKeeper(self.world.tick)
         return Store(work)
 
@@ -74,7 +78,9 @@ class Answer(msgspec.Struct):
 class Differential:
     """Both sides, for the life of one world."""
 
-    def __init__(self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)) -> None:
+    def __init__(
+        self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)
+    ) -> None:
         wrap_kept, wrap_told = (wrap or (lambda engine: engine) for wrap in wraps)
         told_world = DiceWorld(seed)
         reference = wrap_told(ReferenceEngine(told_world.tick, words_of=words_of))
@@ -151,7 +157,9 @@ class Flight:
 
 
 class _Run:
-    """One side of a flight: a plan, and what was last asked for. `heard` is what a commit came to."""
+    """One side of a flight: a plan, and what was last asked for. `heard` is what a commit
+    came to.
+    """
 
     def __init__(self, plan: Callable[[], Plan[Any]]) -> None:
         self.request: str = "done"
@@ -180,7 +188,11 @@ class _Run:
         except StopIteration as stop:
             self.request, self.heard, self.outcome = "done", None, (stop.value, None)
         except HoldfastError as error:
-            self.request, self.heard, self.outcome = "done", None, (None, error.with_traceback(None))
+            self.request, self.heard, self.outcome = (
+                "done",
+                None,
+                (None, error.with_traceback(None)),
+            )
         else:
             self._take(request)
 
@@ -209,7 +221,11 @@ class _Run:
 
 def _came_to(outcome: Written | Refused) -> Any:
     """An outcome without what an engine may choose."""
-    return (outcome.seq, outcome.turn) if isinstance(outcome, Written) else (outcome.why, outcome.session)
+    return (
+        (outcome.seq, outcome.turn)
+        if isinstance(outcome, Written)
+        else (outcome.why, outcome.session)
+    )
 
 
 def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
@@ -239,15 +255,34 @@ def plain(value: Any) -> Any:
     """A value as something that can be compared and told: names and words, no handles."""
     match value:
         case HoldfastError():
-            return [type(value).__name__, {name: plain(field) for name, field in value.fields.items()}]
+            return [
+                type(value).__name__,
+                {name: plain(field) for name, field in value.fields.items()},
+            ]
         case SessionWork():
             return ["session", value.room.id, value.room.key, value.room.epoch]
         case TurnWork():
             return ["turn", value.id]
         case OwedWork():
-            return ["owed", value.debt.id, value.debt.turn, value.debt.reply_to, value.debt.at, value.text]
+            return [
+                "owed",
+                value.debt.id,
+                value.debt.turn,
+                value.debt.reply_to,
+                value.debt.at,
+                value.text,
+            ]
         case Message():
-            told = [value.id, value.seq, value.role, value.state, value.turn, value.late, value.labels, value.payload]
+            told = [
+                value.id,
+                value.seq,
+                value.role,
+                value.state,
+                value.turn,
+                value.late,
+                value.labels,
+                value.payload,
+            ]
             return ["message", *told]
         case Context():
             return ["context", list(value), value.head, value.instructions]

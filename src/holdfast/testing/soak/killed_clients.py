@@ -1,11 +1,14 @@
-"""Mortals: processes that work on a store until they are killed, and what they were answered until then.
+"""Mortals: processes that work on a store until they are killed, and what they were answered until
+then.
 
-They live beside the desks of a soak, on the same file and under a tenant of their own, one after the other under one
-key. Each does what callers do, drawn from its name, and reports through a pipe what was acknowledged, in the words of
-`oracle.Acknowledged`; it is killed with SIGKILL after so many reports, wherever it is by then. What it was doing is there or
-is not. The next one goes on from what is there.
+They live beside the desks of a soak, on the same file and under a tenant of their own, one after
+the other under one key. Each does what callers do, drawn from its name, and reports through a pipe
+what was acknowledged, in the words of `oracle.Acknowledged`; it is killed with SIGKILL after so
+many reports, wherever it is by then. What it was doing is there or is not. The next one goes on
+from what is there.
 
-When a mortal dies is a matter of the machine: the kills of a run are not repeated by its seed, the rest of it is.
+When a mortal dies is a matter of the machine: the kills of a run are not repeated by its seed, the
+rest of it is.
 """
 
 import queue
@@ -39,7 +42,10 @@ class KilledClients:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._sent.put(None)
         self._thread.join()
@@ -162,7 +168,9 @@ def _compact(mortal: _KilledClient) -> None:
 
 
 def _rewind(mortal: _KilledClient) -> None:
-    id = mortal.dice.happens(0.5) and next((message.id for message in mortal.session.transcript()), None)
+    id = mortal.dice.happens(0.5) and next(
+        (message.id for message in mortal.session.transcript()), None
+    )
     if id and id not in {message.id for message in mortal.session.pending()}:
         mortal.session.rewind(id)
 
@@ -195,6 +203,16 @@ def _post(mortal: _KilledClient) -> None:
 
 
 _DEEDS: dict[Callable[[_KilledClient], None], int] = {
-    _converse: 8, _accept: 6, _append: 3, _record: 2, _label: 2, _instruct: 1, _compact: 2, _rewind: 1, _fork: 1,
-    _reset: 1, _end: 1, _post: 3,
-}  # fmt: skip
+    _converse: 8,
+    _accept: 6,
+    _append: 3,
+    _record: 2,
+    _label: 2,
+    _instruct: 1,
+    _compact: 2,
+    _rewind: 1,
+    _fork: 1,
+    _reset: 1,
+    _end: 1,
+    _post: 3,
+}

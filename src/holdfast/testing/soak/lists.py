@@ -1,7 +1,9 @@
-"""What callers of a soak do with lists and cursors of their own: recording a list of any shape, following a session.
+"""What callers of a soak do with lists and cursors of their own: recording a list of any shape,
+following a session.
 
-A list begins as a context and goes on as its owner likes: cut at its head or its tail, two messages merged into one,
-copied, a tool's output shortened, new messages at its end, recorded twice. Nothing is lost or doubled by that (I-12).
+A list begins as a context and goes on as its owner likes: cut at its head or its tail, two messages
+merged into one, copied, a tool's output shortened, new messages at its end, recorded twice. Nothing
+is lost or doubled by that (I-12).
 """
 
 import contextlib
@@ -48,7 +50,9 @@ def _session(held: HeldSession, side: Side) -> Session:
     return Session(held.works.of(side))
 
 
-def _recorded(stage: SoakWorld, held: HeldSession, messages: list[Any], new: list[str], answer: Answer) -> None:
+def _recorded(
+    stage: SoakWorld, held: HeldSession, messages: list[Any], new: list[str], answer: Answer
+) -> None:
     assert answer.values is not None
     for id in answer.values[1].new:
         stage.ledger.said(held.id, id, None)
@@ -61,7 +65,9 @@ def _recorded(stage: SoakWorld, held: HeldSession, messages: list[Any], new: lis
 def _reshaped(stage: SoakWorld, lists: Pair) -> Pair:
     """The same list in another shape, on both sides."""
     dice = stage.dice
-    shape = dice.weighted({"as it is": 4, "copied": 2, "head": 2, "tail": 2, "merged": 2, "shortened": 2})
+    shape = dice.weighted(
+        {"as it is": 4, "copied": 2, "head": 2, "tail": 2, "merged": 2, "shortened": 2}
+    )
     place, text = dice.below(1 << 30), stage.word("…")
     return Pair([_shaped(list(messages), shape, place, text) for messages in lists])
 
@@ -78,7 +84,9 @@ def _shaped(messages: list[Any], shape: str, place: int, text: str) -> list[Any]
         del body[:cut]
     if shape == "tail":
         cut = len(body) - place % 3
-        while 0 < cut < len(body) and (body[cut]["role"] == "tool" or body[cut - 1]["role"] == "tool"):
+        while 0 < cut < len(body) and (
+            body[cut]["role"] == "tool" or body[cut - 1]["role"] == "tool"
+        ):
             cut -= 1
         del body[max(cut, 0) :]
     if shape == "merged":
@@ -92,7 +100,9 @@ def _shaped(messages: list[Any], shape: str, place: int, text: str) -> list[Any]
 
 
 def _merge(body: list[Any], place: int) -> None:
-    """Two neighbours with words and nothing else become one, as agents do that want roles to alternate."""
+    """Two neighbours with words and nothing else become one, as agents do that want roles to
+    alternate.
+    """
     pairs = [at for at in range(len(body) - 1) if _can_merge(body[at], body[at + 1])]
     if pairs:
         at = pairs[place % len(pairs)]
@@ -101,11 +111,17 @@ def _merge(body: list[Any], place: int) -> None:
 
 
 def _can_merge(one: Any, two: Any) -> bool:
-    return one["role"] == two["role"] == "user" and isinstance(one["content"], str) and isinstance(two["content"], str)
+    return (
+        one["role"] == two["role"] == "user"
+        and isinstance(one["content"], str)
+        and isinstance(two["content"], str)
+    )
 
 
 def follow(stage: SoakWorld, desk: Desk) -> bool:
-    """A reader goes on from its cursor, wherever that was, through this desk; it may leave in the middle of a page."""
+    """A reader goes on from its cursor, wherever that was, through this desk; it may leave in the
+    middle of a page.
+    """
     if not stage.known:
         return False
     if len(stage.readers) < READERS_MAX and stage.dice.happens(0.5) or not stage.readers:
@@ -125,7 +141,11 @@ def follow(stage: SoakWorld, desk: Desk) -> bool:
         return True
     with contextlib.ExitStack() as listening:
         news = Pair([listening.enter_context(News(room.engine, room.id)) for room in rooms])
-        _read_on(stage, reader, lambda side: next_events(rooms.of(side), followers.of(side), news.of(side)))
+        _read_on(
+            stage,
+            reader,
+            lambda side: next_events(rooms.of(side), followers.of(side), news.of(side)),
+        )
     return True
 
 

@@ -1,19 +1,22 @@
-"""The soak: random worlds, each from its seed, on disk and in the reference engine at once, and whether all holds.
+"""The soak: random worlds, each from its seed, on disk and in the reference engine at once, and
+whether all holds.
 
     python -m holdfast.testing.soak --seed 7 --minutes 10
 
-A world is a store with several handles on it. Step by step, callers do whatever callers do (`acts_of_turns`,
-`acts_of_sessions`, `acts_of_lists`) and things befall them (`acts_of_fate`): clocks step forward and back, leases run
-out, handles fall asleep, are closed or left behind, calls are overtaken in the middle. Beside them processes work on
-the same file and are killed (`mortals`). Four judges look on:
+A world is a store with several handles on it. Step by step, callers do whatever callers do
+(`acts_of_turns`, `acts_of_sessions`, `acts_of_lists`) and things befall them (`acts_of_fate`):
+clocks step forward and back, leases run out, handles fall asleep, are closed or left behind, calls
+are overtaken in the middle. Beside them processes work on the same file and are killed (`mortals`).
+Four judges look on:
 
     twins          the same steps on the reference engine come to the same, answer by answer and entry by entry
     acknowledged   what callers were told is there, once and in order; what was handed on is a prefix of what is stored
     examine        every invariant holds in the store, whatever was done to it
     readers        who follows a session from one cursor to the next hears everything once
 
-One seed, one world: a run that breaks says its seed and its step, and that seed with so many steps breaks again. The
-kills are excepted, as nobody knows where a process is when it is killed; they touch nothing of the rest.
+One seed, one world: a run that breaks says its seed and its step, and that seed with so many steps
+breaks again. The kills are excepted, as nobody knows where a process is when it is killed; they
+touch nothing of the rest.
 """
 
 import argparse
@@ -35,31 +38,65 @@ from holdfast.testing.soak.killed_clients import KilledClients
 from holdfast.testing.soak.world import Desk, SoakWorld
 
 STEPS = 500
-"""How long a world lives, unless somebody says otherwise: long enough for trouble, short enough to look into."""
+"""How long a world lives, unless somebody says otherwise: long enough for trouble, short enough to
+look into.
+"""
 COMPARED_EVERY, JUDGED_EVERY = 5, 100
 FLIES, KILLED = 0.3, 0.04
-"""How often a call that is under way gets further instead of something new, and how often a mortal is sent."""
+"""How often a call that is under way gets further instead of something new, and how often a mortal
+is sent.
+"""
 ACTS_MAX = 40
 SAID_EVERY_S = 5.0
 
 Act = Callable[[SoakWorld, Desk], bool]
 
 ACTS: dict[Act, int] = {
-    turns.begin: 12, turns.say: 6, turns.add: 4, turns.speak: 20, turns.use_a_tool: 6, turns.answer_a_call: 6,
-    turns.take_from_the_inbox: 3, turns.retract: 1, turns.look: 3, turns.leave: 8, turns.forget: 1,
-    sessions.open_a_session: 8, sessions.accept: 8, sessions.append: 4, sessions.instruct: 1, sessions.label: 3,
-    sessions.decide: 2, sessions.compact: 3, sessions.rewind: 2, sessions.fork: 2, sessions.stop: 2, sessions.end: 1,
-    sessions.reset: 1, sessions.post: 4, sessions.look_at_a_session: 3, sessions.look_around: 2, sessions.erase: 1,
-    lists.record: 5, lists.follow: 8,
-    fate.pass_time: 6, fate.step_the_clock: 3, fate.keep: 8, fate.fall_asleep: 2, fate.wake_up: 4, fate.restart: 1,
+    turns.begin: 12,
+    turns.say: 6,
+    turns.add: 4,
+    turns.speak: 20,
+    turns.use_a_tool: 6,
+    turns.answer_a_call: 6,
+    turns.take_from_the_inbox: 3,
+    turns.retract: 1,
+    turns.look: 3,
+    turns.leave: 8,
+    turns.forget: 1,
+    sessions.open_a_session: 8,
+    sessions.accept: 8,
+    sessions.append: 4,
+    sessions.instruct: 1,
+    sessions.label: 3,
+    sessions.decide: 2,
+    sessions.compact: 3,
+    sessions.rewind: 2,
+    sessions.fork: 2,
+    sessions.stop: 2,
+    sessions.end: 1,
+    sessions.reset: 1,
+    sessions.post: 4,
+    sessions.look_at_a_session: 3,
+    sessions.look_around: 2,
+    sessions.erase: 1,
+    lists.record: 5,
+    lists.follow: 8,
+    fate.pass_time: 6,
+    fate.step_the_clock: 3,
+    fate.keep: 8,
+    fate.fall_asleep: 2,
+    fate.wake_up: 4,
+    fate.restart: 1,
     fate.vanish: 1,
-}  # fmt: skip
+}
 """Everything that can happen, and how often it does."""
 
 
 class SoakReport(msgspec.Struct):
-    """What a soak saw. `broken` has a sentence for everything that did not hold, and how to see it again. `trace` is a
-    digest of what came of every step, `logs` of what lay on disk in the end; a replay has the same."""
+    """What a soak saw. `broken` has a sentence for everything that did not hold, and how to see it
+    again. `trace` is a digest of what came of every step, `logs` of what lay on disk in the end; a
+    replay has the same.
+    """
 
     seed: int
     worlds: int = 0
@@ -94,8 +131,9 @@ def soak(
     wraps: tuple[Wrap | None, Wrap | None] = (None, None),
     say: Callable[[SoakReport], None] = lambda report: None,
 ) -> SoakReport:
-    """One world from its first step to its last, or to the one that breaks it. `wraps` are put around the engines on
-    disk and in the reference, `say` is called after every step."""
+    """One world from its first step to its last, or to the one that breaks it. `wraps` are put
+    around the engines on disk and in the reference, `say` is called after every step.
+    """
     report = SoakReport(seed, worlds=1)
     with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
         place = str(Path(folder) / "soak.db")
@@ -120,7 +158,11 @@ def _end(stage: SoakWorld) -> None:
 
 
 def _live(
-    stage: SoakWorld, mortals: KilledClients | None, steps: int, report: SoakReport, say: Callable[[SoakReport], None]
+    stage: SoakWorld,
+    mortals: KilledClients | None,
+    steps: int,
+    report: SoakReport,
+    say: Callable[[SoakReport], None],
 ) -> None:
     for number in range(1, steps + 1):
         _step(stage, report)
@@ -136,7 +178,9 @@ def _live(
 
 
 def _step(stage: SoakWorld, report: SoakReport) -> None:
-    """Something happens at a desk that is awake: a call that is under way gets further, or an act."""
+    """Something happens at a desk that is awake: a call that is under way gets further,
+    or an act.
+    """
     desk = stage.dice.pick([desk for desk in stage.desks if not desk.asleep])
     while True:
         if desk.flights and stage.dice.happens(FLIES):
@@ -158,7 +202,12 @@ def _failure(seed: int, step: int, error: Exception) -> list[str]:
 
 
 def soak_for(
-    seed: int, minutes: float, *, steps: int, say: Callable[[SoakReport], None], tick: Callable[[], float]
+    seed: int,
+    minutes: float,
+    *,
+    steps: int,
+    say: Callable[[SoakReport], None],
+    tick: Callable[[], float],
 ) -> SoakReport:
     """World after world, from this seed on, until so long has passed or one breaks."""
     until, report = tick() + 60 * minutes, SoakReport(seed)
@@ -177,13 +226,23 @@ def soak_for(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("holdfast.testing.soak", description="Random worlds against the reference engine.")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the first world; the next has the next")
-    parser.add_argument("--minutes", type=float, default=0.0, help="go on with more worlds for so long (one world)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"how many steps a world lives ({STEPS})")
+    parser = argparse.ArgumentParser(
+        "holdfast.testing.soak", description="Random worlds against the reference engine."
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the seed of the first world; the next has the next"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="go on with more worlds for so long (one world)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=STEPS, help=f"how many steps a world lives ({STEPS})"
+    )
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     asked = parser.parse_args(arguments)
-    report = soak_for(asked.seed, asked.minutes, steps=asked.steps, say=_ProgressLine(), tick=RealWorld().tick)
+    report = soak_for(
+        asked.seed, asked.minutes, steps=asked.steps, say=_ProgressLine(), tick=RealWorld().tick
+    )
     sys.stdout.write(msgspec.json.encode(report).decode() if asked.json else _table(report))
     sys.stdout.write("\n")
     return 1 if report.broken else 0
@@ -199,8 +258,15 @@ class _ProgressLine:
     def __call__(self, report: SoakReport) -> None:
         if self._tick() >= self._next:
             self._next = self._tick() + SAID_EVERY_S
-            words = f"seed {report.seed}: {report.worlds} worlds, {report.taken} steps, {report.kills} kills"
-            print(f"{words}, {sum(report.refusals.values())} refusals, nothing broken", file=sys.stderr, flush=True)
+            words = (
+                f"seed {report.seed}: {report.worlds} worlds, {report.taken} steps, "
+                f"{report.kills} kills"
+            )
+            print(
+                f"{words}, {sum(report.refusals.values())} refusals, nothing broken",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _table(report: SoakReport) -> str:
@@ -208,7 +274,11 @@ def _table(report: SoakReport) -> str:
     clocks = report.steps["pass_time"] + report.steps["step_the_clock"]
     rows: list[tuple[str, int | str]] = [("worlds", report.worlds), ("steps", report.taken)]
     rows += [("acknowledged", report.acknowledged)]
-    rows += [("kills", report.kills), ("clock steps", clocks), ("restarts", report.steps["restart"])]
+    rows += [
+        ("kills", report.kills),
+        ("clock steps", clocks),
+        ("restarts", report.steps["restart"]),
+    ]
     rows += [("", ""), *report.steps.most_common(), ("", "")]
     rows += [(f"refused: {name}", times) for name, times in report.refusals.most_common()]
     lines = [f"{name:<28}{times:>10}".rstrip() for name, times in rows]

@@ -1,4 +1,6 @@
-"""What callers of a soak do with sessions and with the store, turns aside; see `acts_of_turns` for what an act is."""
+"""What callers of a soak do with sessions and with the store, turns aside; see `acts_of_turns` for
+what an act is.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -75,7 +77,11 @@ def append(stage: SoakWorld, desk: Desk) -> bool:
 
     payload = {"role": role, "content": text}
     return _with(
-        stage, desk, lambda work: work.append(payload, format="openai.chat", event_id=event_id), appended, flies=LATE
+        stage,
+        desk,
+        lambda work: work.append(payload, format="openai.chat", event_id=event_id),
+        appended,
+        flies=LATE,
     )
 
 
@@ -109,7 +115,9 @@ def decide(stage: SoakWorld, desk: Desk) -> bool:
     if not stage.asked or not desk.sessions:
         return False
     call_id, approved = stage.dice.pick(stage.asked)[1], stage.dice.happens(0.6)
-    return _with(stage, desk, lambda work: work.decide(call_id, approved, "ann"), _nothing, flies=LATE)
+    return _with(
+        stage, desk, lambda work: work.decide(call_id, approved, "ann"), _nothing, flies=LATE
+    )
 
 
 def compact(stage: SoakWorld, desk: Desk) -> bool:
@@ -120,7 +128,9 @@ def compact(stage: SoakWorld, desk: Desk) -> bool:
             stage.ledger.at(held.id, answer.values[1].seq, "compaction")
 
     def plan(work: Any) -> Plan[Any]:
-        return work.compact((lambda messages: f"{text}: {len(messages)}") if keep % 2 else text, keep)
+        return work.compact(
+            (lambda messages: f"{text}: {len(messages)}") if keep % 2 else text, keep
+        )
 
     return _with(stage, desk, plan, compacted, flies=LATE)
 
@@ -132,8 +142,11 @@ def rewind(stage: SoakWorld, desk: Desk) -> bool:
     held, id = message
 
     def rewound(held: HeldSession, answer: Answer, at_once: bool) -> None:
-        # Whoever presents copies of what was rewound away may mean to say it again: nobody can tell.
-        for other in (other for desk in stage.desks for other in desk.sessions if other.id == held.id):
+        # Whoever presents copies of what was rewound away may mean to say it again: nobody can
+        # tell.
+        for other in (
+            other for desk in stage.desks for other in desk.sessions if other.id == held.id
+        ):
             other.lists = None
 
     return _with(stage, desk, lambda work: work.rewind(id), rewound, held)
@@ -169,7 +182,9 @@ def end(stage: SoakWorld, desk: Desk) -> bool:
 def reset(stage: SoakWorld, desk: Desk) -> bool:
     key = stage.dice.pick(KEYS)
     hold = _hold(stage, desk)
-    stage.call(desk, lambda side: desk.stores.of(side)._work.reset(key, reason="command"), hold, flies=LATE)
+    stage.call(
+        desk, lambda side: desk.stores.of(side)._work.reset(key, reason="command"), hold, flies=LATE
+    )
     return True
 
 
@@ -219,12 +234,16 @@ def look_around(stage: SoakWorld, desk: Desk) -> bool:
     limit, after = 1 + stage.dice.below(9), None
     for _ in range(4):
         answer = stage.ask(
-            lambda side, after=after: desk.stores.of(side).sessions(key=key, state=state, limit=limit, after=after)  # type: ignore[misc]
+            lambda side, after=after: desk.stores.of(side).sessions(
+                key=key, state=state, limit=limit, after=after
+            )  # type: ignore[misc]
         )
         after = answer.values[1].next if answer.values is not None else None
         if after is None:
             break
-    words = stage.dice.pick(["ask", "say", f"say {stage.dice.below(stage.words + 1)}", '"tell 1"', "found 漢"])
+    words = stage.dice.pick(
+        ["ask", "say", f"say {stage.dice.below(stage.words + 1)}", '"tell 1"', "found 漢"]
+    )
     role = stage.dice.pick([None, "user", "assistant", "tool"])
     stage.ask(lambda side: desk.stores.of(side).search(words, limit=limit, role=role, key=key))
     return True
@@ -261,7 +280,9 @@ def _message(stage: SoakWorld, desk: Desk) -> tuple[HeldSession, str] | None:
     if not desk.sessions:
         return None
     held = stage.dice.pick(desk.sessions)
-    answer = stage.ask(lambda side: [message.id for message in Session(held.works.of(side)).transcript()])
+    answer = stage.ask(
+        lambda side: [message.id for message in Session(held.works.of(side)).transcript()]
+    )
     ids = answer.plain if answer.error is None else []
     return (held, stage.dice.pick(ids)) if ids else None
 

@@ -1,5 +1,5 @@
-"""What callers of a soak do with turns. Each act draws what it needs from the dice of the stage, does it on both sides,
-and tells what was acknowledged; False when there was nothing to do it with.
+"""What callers of a soak do with turns. Each act draws what it needs from the dice of the stage,
+does it on both sides, and tells what was acknowledged; False when there was nothing to do it with.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,9 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
     text = stage.word("ask") if dice.happens(0.9) else None
     options: dict[str, Any] = {
         "format": dice.pick(FORMATS),
-        "event_id": f"event {dice.below(EVENTS)}" if text is not None and dice.happens(0.2) else None,
+        "event_id": f"event {dice.below(EVENTS)}"
+        if text is not None and dice.happens(0.2)
+        else None,
         "on_busy": dice.weighted({"wait": 4, "refuse": 3, "interrupt": 2}),
         "reply_to": f"friend {dice.below(3)}" if dice.happens(0.3) else None,
         "lease_s": dice.pick([10.0, 30.0, 300.0]),
@@ -38,17 +40,28 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
         def plan(side: Side) -> Plan[Any]:
             return held.works.of(side).turn(text, **options)
     else:
-        scope, reset = dice.pick(KEYS), dice.weighted({None: 5, Idle(hours=5): 1, Daily(at="04:00"): 1})
+        scope, reset = (
+            dice.pick(KEYS),
+            dice.weighted({None: 5, Idle(hours=5): 1, Daily(at="04:00"): 1}),
+        )
 
         def plan(side: Side) -> Plan[Any]:
             return desk.stores.of(side)._work.turn(scope, text, reset=reset, **options)
 
-    stage.call(desk, plan, partial(_begun, stage, desk, text, scope, options["event_id"]), flies=LATE)
+    stage.call(
+        desk, plan, partial(_begun, stage, desk, text, scope, options["event_id"]), flies=LATE
+    )
     return True
 
 
 def _begun(
-    stage: SoakWorld, desk: Desk, text: str | None, scope: str, event_id: str | None, answer: Answer, at_once: bool
+    stage: SoakWorld,
+    desk: Desk,
+    text: str | None,
+    scope: str,
+    event_id: str | None,
+    answer: Answer,
+    at_once: bool,
 ) -> None:
     if answer.error == "AlreadyAccepted":
         known_as(stage, scope, event_id, answer.plain[1]["message_id"])
@@ -68,7 +81,12 @@ def known_as(stage: SoakWorld, scope: str, event_id: str | None, id: str) -> Non
 
 def say(stage: SoakWorld, desk: Desk) -> bool:
     text = stage.word("say")
-    return _work(stage, desk, lambda work: work.say(text), lambda turn, _: stage.ledger.said(turn.session, None, text))
+    return _work(
+        stage,
+        desk,
+        lambda work: work.say(text),
+        lambda turn, _: stage.ledger.said(turn.session, None, text),
+    )
 
 
 def add(stage: SoakWorld, desk: Desk) -> bool:
@@ -85,7 +103,11 @@ def add(stage: SoakWorld, desk: Desk) -> bool:
 
 
 def _messages(text: str, call_id: str) -> Iterator[tuple[str, Any]]:
-    call = {"id": call_id, "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    call = {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"at": 1}'},
+    }
     yield "openai.chat", {"role": "assistant", "content": text}
     yield "openai.chat", {"role": "assistant", "content": text, "tool_calls": [call]}
     yield "anthropic", {"role": "assistant", "content": [{"type": "text", "text": text}]}
@@ -146,8 +168,14 @@ def _chunks(stage: SoakWorld, format: str) -> tuple[list[Any], list[str]]:
     for index, call_id in enumerate(calls):
         function = {"name": "look", "arguments": ""}
         deltas.append({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
-        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in ('{"at":', "1}")]
-    chunks = [{"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in ('{"at":', "1}")
+        ]
+    chunks = [
+        {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        for delta in deltas
+    ]
     if stage.dice.happens(0.8):
         reason = "tool_calls" if calls else "stop"
         chunks.append({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
@@ -160,7 +188,12 @@ def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
     if not desk.turns:
         return False
     dice, turn = stage.dice, stage.dice.pick(desk.turns)
-    name, arguments, call_id, asks = dice.pick(["look", "pay"]), {"at": dice.below(9)}, None, dice.happens(0.2)
+    name, arguments, call_id, asks = (
+        dice.pick(["look", "pay"]),
+        {"at": dice.below(9)},
+        None,
+        dice.happens(0.2),
+    )
     asked = [(id, what, how) for session, id, what, how in stage.asked if session == turn.session]
     if asked and dice.happens(0.4):
         call_id, name, arguments = dice.pick(asked)
@@ -225,7 +258,11 @@ def leave(stage: SoakWorld, desk: Desk) -> bool:
     def plan(side: Side) -> Plan[None]:
         work = turn.works.of(side)
         if end != "completed":
-            return work.finish(end, "so it was" if end == "interrupted" else None, "no" if end == "failed" else None)
+            return work.finish(
+                end,
+                "so it was" if end == "interrupted" else None,
+                "no" if end == "failed" else None,
+            )
         return work.leave(*work.clean_end)
 
     was_over = turn.works[1].ended
@@ -254,7 +291,9 @@ def _work(
     then: Callable[[HeldTurn, Any], None],
     turn: HeldTurn | None = None,
 ) -> bool:
-    """Something is done in a turn, at once. If the turn is over by then, it is out of its owner's hands."""
+    """Something is done in a turn, at once. If the turn is over by then, it is out of its owner's
+    hands.
+    """
     if turn is None:
         if not desk.turns:
             return False

@@ -1,9 +1,11 @@
-"""The stage of a soak: desks at which callers work on one store, on both sides of `twins`, and the judge of it all.
+"""The stage of a soak: desks at which callers work on one store, on both sides of `twins`, and the
+judge of it all.
 
-A desk is a process as far as a store can tell: it has a handle on the store, sessions and turns in its hands, streams
-half told, and calls under way. A desk can fall asleep with all of that and wake up much later, be left behind for ever,
-or be closed and opened again. What its callers were answered goes to a `Acknowledged`, which is held against the store again
-and again; and the two sides must be alike at any moment.
+A desk is a process as far as a store can tell: it has a handle on the store, sessions and turns in
+its hands, streams half told, and calls under way. A desk can fall asleep with all of that and wake
+up much later, be left behind for ever, or be closed and opened again. What its callers were
+answered goes to a `Acknowledged`, which is held against the store again and again; and the two
+sides must be alike at any moment.
 """
 
 import contextlib
@@ -22,7 +24,16 @@ from holdfast.runtime.store import Store
 from holdfast.runtime.turn import Turn
 from holdfast.testing.oracle import Acknowledged, judge
 from holdfast.testing.soak.dice import Dice
-from holdfast.testing.soak.differential import TENANT, Answer, Broken, Differential, Flight, Pair, Side, Wrap
+from holdfast.testing.soak.differential import (
+    TENANT,
+    Answer,
+    Broken,
+    Differential,
+    Flight,
+    Pair,
+    Side,
+    Wrap,
+)
 
 DESKS = 3
 FLIGHTS_MAX = 3
@@ -94,7 +105,9 @@ class Desk:
 class SoakWorld:
     """One world: its desks, its dice, what was acknowledged in it, and what has happened."""
 
-    def __init__(self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)) -> None:
+    def __init__(
+        self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)
+    ) -> None:
         self.place, self.dice = place, Dice("steps", seed)
         self.twins = Differential(place, seed, wraps=wraps)
         self.desks = [Desk(self.twins.open()) for _ in range(DESKS)]
@@ -115,16 +128,26 @@ class SoakWorld:
     def word(self, about: str) -> str:
         """Words like no others, now and then such as nobody expects."""
         self.words += 1
-        odd = {"": 20, " \U0001f980": 1, " \x00": 1, " \ud800": 1, " ä\u0308漢": 1, " long" * 2000: 1}
+        odd = {
+            "": 20,
+            " \U0001f980": 1,
+            " \x00": 1,
+            " \ud800": 1,
+            " ä\u0308漢": 1,
+            " long" * 2000: 1,
+        }
         return f"{about} {self.words}{self.dice.weighted(odd)}"
 
     def ask(self, work: Callable[[Side], Any]) -> Answer:
         """Does this on both sides at once."""
         return self._noted(self.twins.ask(work))
 
-    def call(self, desk: Desk, plan: Callable[[Side], Plan[Any]], then: Then, *, flies: float = 0.0) -> None:
-        """Calls on both sides; `then` is told what came of it, at once or, if it flies or has to wait, later on, and
-        whether it was at once."""
+    def call(
+        self, desk: Desk, plan: Callable[[Side], Plan[Any]], then: Then, *, flies: float = 0.0
+    ) -> None:
+        """Calls on both sides; `then` is told what came of it, at once or, if it flies or has to
+        wait, later on, and whether it was at once.
+        """
         flight = self.twins.begin(plan)
         may_fly = len(desk.flights) < FLIGHTS_MAX
         if may_fly and self.dice.happens(flies):
@@ -176,8 +199,10 @@ class SoakWorld:
             store.close()
 
     def leave_behind(self, desk: Desk) -> None:
-        """It does nothing any more, and nobody is told: as a process that was stopped or cut off. Those who wait with a
-        message take their leave: a living process is waited for, and this one lives as far as anybody can tell."""
+        """It does nothing any more, and nobody is told: as a process that was stopped or cut off.
+        Those who wait with a message take their leave: a living process is waited for, and this one
+        lives as far as anybody can tell.
+        """
         for flight, _ in desk.flights:
             if flight.waits:
                 flight.close()
@@ -210,7 +235,9 @@ class SoakWorld:
     # Judging.
 
     def compare(self) -> None:
-        """Both sides are alike in all that can be read; of each log, what has come since the last look."""
+        """Both sides are alike in all that can be read; of each log, what has come since the last
+        look.
+        """
         desk = self.awake()
         kept, told = (_reading(desk.engine(side), self._heads) for side in self.twins.sides)
         for (name, one), (_, two) in zip(kept, told, strict=True):
@@ -240,14 +267,18 @@ class SoakWorld:
         found = []
         for reader in self.readers:
             if reader.seqs != list(range(1, len(reader.seqs) + 1)):
-                found.append(f"session {reader.session[:8]}: a reader was told the seqs {reader.seqs} (I-15)")
+                found.append(
+                    f"session {reader.session[:8]}: a reader was told the seqs {reader.seqs} (I-15)"
+                )
             texts = {message.id: message for message in store.get(reader.session).transcript()}
             for id, text in reader.texts.items():
                 message = texts.get(id)
                 if message is not None and message.state == "erased":
                     continue
                 whole = message is not None and message.seq <= len(reader.seqs)
-                if message is not None and (message.text != text if whole else not message.text.startswith(text)):
+                if message is not None and (
+                    message.text != text if whole else not message.text.startswith(text)
+                ):
                     found.append(f"session {reader.session[:8]}: {id} was told as {text!r} (I-15)")
         return found
 
@@ -283,7 +314,12 @@ def _reading(engine: Engine, heads: dict[str, int]) -> list[tuple[str, Any]]:
         out.append((f"the inbox of {state.id}", engine.inbox(state.id)))
         if state.turn is not None:
             rows = engine.journal(state.id, after=state.journal, limit=MANY)
-            out.append((f"the journal of {state.id}", [(row.turn, row.message, row.index, row.body) for row in rows]))
+            out.append(
+                (
+                    f"the journal of {state.id}",
+                    [(row.turn, row.message, row.index, row.body) for row in rows],
+                )
+            )
     out.append(("the outbox", engine.outbox(TENANT, limit=MANY)))
     return out
 

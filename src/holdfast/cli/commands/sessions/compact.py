@@ -19,7 +19,9 @@ def options(parser: Parser) -> None:
     parser.add_session()
     summary = parser.add_mutually_exclusive_group(required=True)
     summary.add_argument("--summary", metavar="TEXT", help="the summary")
-    summary.add_argument("--summary-file", metavar="PATH", help="a file with the summary; - is stdin")
+    summary.add_argument(
+        "--summary-file", metavar="PATH", help="a file with the summary; - is stdin"
+    )
     kept = "leave the last N turns as they are (default: 4)"
     parser.add_argument("--keep-turns", metavar="N", type=whole_number, default=4, help=kept)
     parser.add_yes()
@@ -47,12 +49,21 @@ def run(options: Any, out: Output) -> int:
             if out.is_json:
                 out.json({"done": False, **told})
             return DONE
-        plan = [f"The summary will stand for {units.many(len(covered), 'message')} of session {session.id[:SHORT]}."]
+        plan = [
+            f"The summary will stand for {units.many(len(covered), 'message')} of session "
+            f"{session.id[:SHORT]}."
+        ]
         if not agreed(options, out, plan, line=_line(options, session.id)):
             return not_done(out, told)
         done = session.compact(summary, keep_turns=options.keep_turns)
     if out.is_json:
-        out.json({"done": True, **told, **({"seq": done.seq, "covered": done.covered} if done is not None else {})})
+        out.json(
+            {
+                "done": True,
+                **told,
+                **({"seq": done.seq, "covered": done.covered} if done is not None else {}),
+            }
+        )
     else:
         out.say("Done.")
     return DONE
@@ -63,7 +74,9 @@ class _Enough(Exception):
 
 
 def _covered(session: holdfast.Session, keep_turns: int) -> list[str]:
-    """The messages that a compaction would cover. A summariser that raises changes nothing, so one is asked."""
+    """The messages that a compaction would cover. A summariser that raises changes nothing, so one
+    is asked.
+    """
     running = session.info().running
     if running is not None:
         raise SessionBusy(session_id=session.id, turn_id=running)
@@ -91,5 +104,9 @@ def _read(path: str) -> str:
 
 def _line(options: Any, session_id: str) -> list[str]:
     line = again(options, "sessions", "compact", session_id)
-    given = ["--summary-file", options.summary_file] if options.summary is None else ["--summary", options.summary]
+    given = (
+        ["--summary-file", options.summary_file]
+        if options.summary is None
+        else ["--summary", options.summary]
+    )
     return [*line, *given, "--keep-turns", str(options.keep_turns)]

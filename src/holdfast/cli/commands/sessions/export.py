@@ -15,7 +15,9 @@ from holdfast.exporters.safe_text import escaped
 def options(parser: Parser) -> None:
     parser.add_session()
     how = f"one of {', '.join(FORMATS)} (default: holdfast)"
-    parser.add_argument("--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how)
+    parser.add_argument(
+        "--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how
+    )
     file = "write to this file, which must not exist yet (default: stdout)"
     parser.add_argument("--out", metavar="PATH", help=file)
     parser.add_store()
@@ -57,8 +59,13 @@ def _print(data: Iterable[bytes], format: str, out: Output) -> None:
         out.json({format: b"".join(data).decode()})
         return
     for piece in data:
-        # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes get the bytes.
-        out.raw(escaped(piece.decode()).encode() if out.is_terminal and format not in DOCUMENTS else piece)
+        # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes
+        # get the bytes.
+        out.raw(
+            escaped(piece.decode()).encode()
+            if out.is_terminal and format not in DOCUMENTS
+            else piece
+        )
 
 
 def _write(path: str, data: Iterable[bytes]) -> int:

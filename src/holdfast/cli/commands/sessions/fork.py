@@ -10,8 +10,12 @@ from holdfast.cli.targets import SHORT, message_of, opened, session_of
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    parser.add_argument("--at", metavar="MESSAGE", help="up to this message: its number or id (default: all of it)")
-    parser.add_argument("--key", metavar="KEY", help="bind the new session to this key, which must be free")
+    parser.add_argument(
+        "--at", metavar="MESSAGE", help="up to this message: its number or id (default: all of it)"
+    )
+    parser.add_argument(
+        "--key", metavar="KEY", help="bind the new session to this key, which must be free"
+    )
     parser.add_store()
 
 

@@ -20,8 +20,12 @@ def options(parser: Parser) -> None:
     state = "only sessions in this state: open, running or ended"
     parser.add_argument("--state", metavar="STATE", choices=STATES, help=state)
     parser.add_argument("--text", metavar="TEXT", help="only sessions in which this was said")
-    parser.add_argument("--limit", metavar="N", type=count, default=50, help="sessions per page (default: 50)")
-    parser.add_argument("--after", metavar="CURSOR", help="continue after an earlier page; the cursor is its `next`")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=50, help="sessions per page (default: 50)"
+    )
+    parser.add_argument(
+        "--after", metavar="CURSOR", help="continue after an earlier page; the cursor is its `next`"
+    )
     parser.add_store()
 
 
@@ -35,22 +39,36 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         page = store.sessions(
-            key=options.key, state=options.state, text=options.text, after=options.after, limit=options.limit
+            key=options.key,
+            state=options.state,
+            text=options.text,
+            after=options.after,
+            limit=options.limit,
         )
     if out.is_json:
         out.json({"sessions": list(page), "next": page.next})
         return DONE
     columns = [
-        Column("ID"), Column("KEY", shrinks=2), Column("EPOCH", right=True, leaves=1), Column("STATE", leaves=3),
-        Column("ENTRIES", right=True, leaves=2), Column("ACTIVE", leaves=4), Column("TITLE", shrinks=1),
-    ]  # fmt: skip
+        Column("ID"),
+        Column("KEY", shrinks=2),
+        Column("EPOCH", right=True, leaves=1),
+        Column("STATE", leaves=3),
+        Column("ENTRIES", right=True, leaves=2),
+        Column("ACTIVE", leaves=4),
+        Column("TITLE", shrinks=1),
+    ]
     rows: list[list[Piece]] = [
         [
-            (each.id[:SHORT], "strong"), each.key or "", str(each.epoch), (each.state, STYLES[each.state]),
-            f"{each.head:,}", (units.moment(each.active_at)[:-3], "quiet"), each.title,
+            (each.id[:SHORT], "strong"),
+            each.key or "",
+            str(each.epoch),
+            (each.state, STYLES[each.state]),
+            f"{each.head:,}",
+            (units.moment(each.active_at)[:-3], "quiet"),
+            each.title,
         ]
         for each in page
-    ]  # fmt: skip
+    ]
     for line in table(columns, rows, width=out.width):
         out.line(*line)
     if not rows:

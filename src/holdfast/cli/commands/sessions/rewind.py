@@ -16,7 +16,9 @@ from holdfast.exporters.safe_text import cut, one_line
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    parser.add_argument("message", metavar="MESSAGE", help="the last message the model is to see: its number or id")
+    parser.add_argument(
+        "message", metavar="MESSAGE", help="the last message the model is to see: its number or id"
+    )
     parser.add_yes()
     parser.add_store()
 
@@ -38,9 +40,14 @@ def run(options: Any, out: Output) -> int:
         told |= {"hidden": hidden, "restored": restored}
         said = cut(one_line(message.text), 60)
         name = session.id[:SHORT]
-        plan = [f"The model's view of session {name} will end with message {message.seq} ({message.role}): {said}"]
+        plan = [
+            f"The model's view of session {name} will end with message {message.seq} "
+            f"({message.role}): {said}"
+        ]
         if hidden:
-            plan.append(f"It loses {units.many(len(hidden), 'message')}; the transcript keeps them.")
+            plan.append(
+                f"It loses {units.many(len(hidden), 'message')}; the transcript keeps them."
+            )
         if restored:
             plan.append(f"{units.many(len(restored), 'message')} will be in it again.")
         line = again(options, "sessions", "rewind", session.id, str(message.seq))
@@ -55,7 +62,9 @@ def run(options: Any, out: Output) -> int:
 
 
 def _change(session: holdfast.Session, message_id: str) -> tuple[list[str], list[str]]:
-    """What goes out of the view and what comes back; what can't be rewound now is refused before a plan is made."""
+    """What goes out of the view and what comes back; what can't be rewound now is refused before a
+    plan is made.
+    """
     info, outline = session.info(), outline_of(session)
     if info.state == "ended":
         session.rewind(message_id)  # it refuses, and says where to go on

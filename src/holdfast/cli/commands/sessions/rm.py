@@ -19,7 +19,9 @@ def options(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
     which.add_argument("session", metavar="SESSION", nargs="?", help=help)
-    which.add_argument("--idle-days", metavar="N", type=days, help="all sessions without activity for N days")
+    which.add_argument(
+        "--idle-days", metavar="N", type=days, help="all sessions without activity for N days"
+    )
     parser.add_yes()
     parser.add_store()
 
@@ -37,7 +39,10 @@ def run(options: Any, out: Output) -> int:
         running = False
         if options.session is not None:
             session = session_of(store, options.session)
-            found, running = [store.erase(session.id, preview=True)], session.info().running is not None
+            found, running = (
+                [store.erase(session.id, preview=True)],
+                session.info().running is not None,
+            )
             line = again(options, "sessions", "rm", session.id)
         else:
             found = store.retain(options.idle_days, preview=True)
@@ -47,7 +52,10 @@ def run(options: Any, out: Output) -> int:
             if out.is_json:
                 out.json({"done": False, "erasures": []})
             return DONE
-        plan = [*_plan(found), *(["A turn is running in it, which will be stopped."] if running else [])]
+        plan = [
+            *_plan(found),
+            *(["A turn is running in it, which will be stopped."] if running else []),
+        ]
         if not agreed(options, out, plan, line=line):
             return not_done(out, {"erasures": found})
         if options.session is not None:
@@ -70,14 +78,23 @@ def _plan(found: Sequence[Any]) -> list[str]:
         lines.append(f"  {each.session_id[:SHORT]}  {active} · {_amount([each])}")
     if len(found) > TOLD_MAX:
         lines.append(f"  and {len(found) - TOLD_MAX:,} more")
-    forks = sorted({fork for each in found for fork in each.forks} - {each.session_id for each in found})
+    forks = sorted(
+        {fork for each in found for fork in each.forks} - {each.session_id for each in found}
+    )
     if forks:
         named = ", ".join(fork[:SHORT] for fork in forks[:TOLD_MAX])
-        lines.append(f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}")
-    copies = sorted({copy for each in found for copy in each.copies} - {each.session_id for each in found})
+        lines.append(
+            f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}"
+        )
+    copies = sorted(
+        {copy for each in found for copy in each.copies} - {each.session_id for each in found}
+    )
     if copies:
         named = ", ".join(copy[:SHORT] for copy in copies[:TOLD_MAX])
-        losing = f"{units.many(len(copies), 'earlier session')} will lose messages that a reset carried on"
+        losing = (
+            f"{units.many(len(copies), 'earlier session')} will lose messages that a reset "
+            "carried on"
+        )
         lines.append(f"{losing}: {named}")
     return lines
 

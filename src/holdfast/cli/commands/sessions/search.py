@@ -21,16 +21,27 @@ AGO_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 def options(parser: Parser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the words to find")
-    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most N messages (default: 20)")
-    role, state = "only what this role said: user, assistant, tool or system", "only in sessions in this state"
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=20, help="at most N messages (default: 20)"
+    )
+    role, state = (
+        "only what this role said: user, assistant, tool or system",
+        "only in sessions in this state",
+    )
     parser.add_argument("--role", metavar="ROLE", choices=ROLES, help=role)
     parser.add_argument("--tool", metavar="NAME", help="only calls of this tool and their outcomes")
-    parser.add_argument("--state", metavar="STATE", choices=STATES, help=f"{state}: open, running or ended")
+    parser.add_argument(
+        "--state", metavar="STATE", choices=STATES, help=f"{state}: open, running or ended"
+    )
     parser.add_argument("--key", metavar="KEY", help="only in sessions of this key")
-    parser.add_argument("--session", metavar="SESSION", help="only in this session; named as for `sessions show`")
+    parser.add_argument(
+        "--session", metavar="SESSION", help="only in this session; named as for `sessions show`"
+    )
     since = "a date, a date and time, or how long ago: 30m, 12h, 7d, 2w"
     parser.add_argument("--since", metavar="TIME", type=moment, help=since)
-    parser.add_argument("--until", metavar="TIME", type=moment, help="the latest time; written like --since")
+    parser.add_argument(
+        "--until", metavar="TIME", type=moment, help="the latest time; written like --since"
+    )
     parser.add_store()
 
 
@@ -45,9 +56,16 @@ def run(options: Any, out: Output) -> int:
     with opened(options) as store:
         session = session_of(store, options.session).id if options.session is not None else None
         hits = store.search(
-            options.text, limit=options.limit, role=options.role, tool=options.tool, state=options.state,
-            key=options.key, session=session, since=options.since, until=options.until,
-        )  # fmt: skip
+            options.text,
+            limit=options.limit,
+            role=options.role,
+            tool=options.tool,
+            state=options.state,
+            key=options.key,
+            session=session,
+            since=options.since,
+            until=options.until,
+        )
     if out.is_json:
         out.json({"hits": hits})
         return DONE
@@ -99,5 +117,8 @@ def moment(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        problem = f"`{text}` is not a time; write 2026-01-31, 2026-01-31T18:00, or how long ago: 30m, 12h, 7d, 2w"
+        problem = (
+            f"`{text}` is not a time; write 2026-01-31, 2026-01-31T18:00, or how long ago: "
+            "30m, 12h, 7d, 2w"
+        )
         raise argparse.ArgumentTypeError(problem) from None

@@ -21,7 +21,9 @@ INSTRUCTIONS_MAX = 300
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    parser.add_argument("--last", metavar="N", type=count, help=f"only the last N turns (default: {LAST})")
+    parser.add_argument(
+        "--last", metavar="N", type=count, help=f"only the last N turns (default: {LAST})"
+    )
     parser.add_switch("--full", "all turns, and nothing shortened")
     parser.add_store()
 
@@ -42,18 +44,28 @@ def run(options: Any, out: Output) -> int:
         info, outline = session.info(), outline_of(session)
         sections = outline.sections
         if out.is_json:
-            out.json(session_json(session, info, outline, sections[_first(outline, sections, options.last) :]))
+            out.json(
+                session_json(
+                    session, info, outline, sections[_first(outline, sections, options.last) :]
+                )
+            )
             return DONE
         first = _first(outline, sections, options.last or (None if options.full else LAST))
-        for line in _lines(session, info, outline, sections, first=first, full=options.full, out=out):
+        for line in _lines(
+            session, info, outline, sections, first=first, full=options.full, out=out
+        ):
             out.line(*line)
     return DONE
 
 
 def _first(outline: Outline, sections: list[Section], last: int | None) -> int:
-    """Where the last so many turns begin. A message outside a turn counts as one; a summary does not count."""
+    """Where the last so many turns begin. A message outside a turn counts as one; a summary does
+    not count.
+    """
     counted = [
-        at for at, section in enumerate(sections) if section.turn is not None or not _is_summary(outline, section)
+        at
+        for at, section in enumerate(sections)
+        if section.turn is not None or not _is_summary(outline, section)
     ]
     return counted[-last] if last is not None and last < len(counted) else 0
 
@@ -90,14 +102,21 @@ def _lines(
         yield from printer.section(section, messages)
     if pending:
         yield ()
-        yield (("inbox", "strong"), (f" · {units.many(len(pending), 'message')} waiting for a turn", "quiet"))
+        yield (
+            ("inbox", "strong"),
+            (f" · {units.many(len(pending), 'message')} waiting for a turn", "quiet"),
+        )
         yield from printer.section(Section(None, pending), read_messages(session, pending))
     if info.running:
         yield ()
-        yield ((f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.", "quiet"),)
+        yield (
+            (f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.", "quiet"),
+        )
 
 
-def _header(info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: int | None) -> Iterator[Line]:
+def _header(
+    info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: int | None
+) -> Iterator[Line]:
     style = {"running": "tool", "ended": "bad"}.get(info.state, "good")
     ended = f": {outline.closed}" if outline.closed and info.state == "ended" else ""
     name = f"{one_line(info.key)} · epoch {info.epoch}" if info.key is not None else "(no key)"
@@ -117,6 +136,10 @@ def _header(info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: 
         if text:
             yield (f"{fact:<9}", "quiet"), text
     if outline.instructions:
-        text = harmless(outline.instructions) if full else cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
+        text = (
+            harmless(outline.instructions)
+            if full
+            else cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
+        )
         for at, line in enumerate(wrapped(text, None if width is None else width - 9)):
             yield (f"{'' if at else 'system':<9}", "quiet"), line

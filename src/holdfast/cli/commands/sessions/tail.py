@@ -23,7 +23,10 @@ STEP = 200
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    last, after = "the last N messages first (default: 10)", "continue after this event of --json; overrides -n"
+    last, after = (
+        "the last N messages first (default: 10)",
+        "continue after this event of --json; overrides -n",
+    )
     parser.add_argument("-n", metavar="N", type=whole_number, default=10, help=last)
     parser.add_argument("--after", metavar="CURSOR", help=after)
     parser.add_store()
@@ -69,7 +72,12 @@ def _tell(session: holdfast.Session, events: Iterable[holdfast.Event], out: Outp
     for event in events:
         if out.is_json:
             entry = record(event.entry) if event.entry is not None else None
-            told = {"kind": event.kind, "entry": entry, "message_id": event.message_id, "text": event.text}
+            told = {
+                "kind": event.kind,
+                "entry": entry,
+                "message_id": event.message_id,
+                "text": event.text,
+            }
             out.json({"cursor": event.cursor, **told})
         else:
             teller.tell(event)
@@ -78,7 +86,9 @@ def _tell(session: holdfast.Session, events: Iterable[holdfast.Event], out: Outp
 
 
 class _EventPrinter:
-    """Events for people. A message is spoken on; whatever else comes begins on a line of its own."""
+    """Events for people. A message is spoken on; whatever else comes begins on a line of
+    its own.
+    """
 
     def __init__(self, session: holdfast.Session, out: Output) -> None:
         self._session, self._out = session, out
@@ -104,7 +114,9 @@ class _EventPrinter:
         message = message_of(self._session, entry, turn=entry.turn)
         parts = message.parts
         # What a tool answered is told below, shortened, beside its call.
-        words = shown_text_of(parts) if any(isinstance(part, Result) for part in parts) else event.text
+        words = (
+            shown_text_of(parts) if any(isinstance(part, Result) for part in parts) else event.text
+        )
         spoken = words or message.id == self._speaking
         if spoken or not any(isinstance(part, Call | Result) for part in parts):
             self._speak(message.id, message.role, words)
@@ -129,7 +141,9 @@ class _EventPrinter:
         told, style = _FACTS[entry.kind](entry, note)
         if told:
             self.close()
-            self._out.line(("── ", "quiet"), (told, style), (f" · {units.moment(entry.at)}", "quiet"))
+            self._out.line(
+                ("── ", "quiet"), (told, style), (f" · {units.moment(entry.at)}", "quiet")
+            )
 
     def _line(self, *pieces: Piece) -> None:
         self.close()
@@ -148,16 +162,25 @@ def _reasoned(word: str, *reasons: str | None) -> str:
 
 _FACTS: dict[str, Any] = {
     "turn": lambda entry, note: (f"turn {entry.turn}", "strong"),
-    "end": lambda entry, note: (_reasoned(f"{note.end}", note.error or note.reason), ENDS[note.end]),
+    "end": lambda entry, note: (
+        _reasoned(f"{note.end}", note.error or note.reason),
+        ENDS[note.end],
+    ),
     "ask": lambda entry, note: (f"call {note.call_id} waits for approval", "bad"),
     "decision": lambda entry, note: (
         f"call {note.call_id} was {'approved' if note.approved else 'denied'} by {note.by}",
         "good" if note.approved else "bad",
     ),
     "retract": lambda entry, note: (_reasoned("retracted", note.reason), "bad"),
-    "compaction": lambda entry, note: ("compacted: a summary stands for what came before", "system"),
+    "compaction": lambda entry, note: (
+        "compacted: a summary stands for what came before",
+        "system",
+    ),
     "view": lambda entry, note: ("the model's view has changed", "system"),
     "closed": lambda entry, note: (_reasoned("the session has ended", note.reason), "bad"),
     "erased": lambda entry, note: ("the session was erased", "bad"),
-    "blanked": lambda entry, note: ("words that had gone on to an erased session were erased here, too", "bad"),
+    "blanked": lambda entry, note: (
+        "words that had gone on to an erased session were erased here, too",
+        "bad",
+    ),
 }

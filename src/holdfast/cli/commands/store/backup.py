@@ -27,6 +27,9 @@ def run(options: Any, out: Output) -> int:
         out.json(backup)
     else:
         out.line(backup.path)
-        held = f"{units.many(backup.sessions, 'session')}, {units.many(backup.entries, 'entry', 'entries')}"
+        held = (
+            f"{units.many(backup.sessions, 'session')}, "
+            f"{units.many(backup.entries, 'entry', 'entries')}"
+        )
         out.say((f"Verified: {held}, {units.size(backup.bytes)}.", "quiet"))
     return DONE

@@ -29,5 +29,7 @@ def run(options: Any, out: Output) -> int:
             broken = f" ({problem.invariant})" if problem.invariant else ""
             out.line((problem.place, "strong"), f": {problem.problem}{broken}")
             out.line(f"    {problem.remedy}.")
-        out.say(f"{units.many(len(problems), 'problem')} found." if problems else "No problems found.")
+        out.say(
+            f"{units.many(len(problems), 'problem')} found." if problems else "No problems found."
+        )
     return WRONG if problems else DONE

@@ -37,7 +37,9 @@ def _facts(info: Any) -> dict[str, str]:
         units.many(info.tenants, "tenant"),
     ]
     kept = (
-        {"file system": info.file_system or "unknown"} if info.replication is None else {"replicated": info.replication}
+        {"file system": info.file_system or "unknown"}
+        if info.replication is None
+        else {"replicated": info.replication}
     )
     return {
         "store": info.where,

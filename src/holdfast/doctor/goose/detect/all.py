@@ -12,6 +12,14 @@ from holdfast.doctor.goose.repeats import without_repeats
 
 
 def findings_of(chart: GooseCase) -> tuple[Finding, ...]:
-    """All findings of a session, those of its records first. A row that only repeats another is told as that alone."""
+    """All findings of a session, those of its records first. A row that only repeats another is
+    told as that alone.
+    """
     once = msgspec.structs.replace(chart, rows=without_repeats(chart.rows))
-    return (*record_signs(chart), *repeat_signs(chart), *tool_signs(once), *turn_signs(once), *hiding_signs(once))
+    return (
+        *record_signs(chart),
+        *repeat_signs(chart),
+        *tool_signs(once),
+        *turn_signs(once),
+        *hiding_signs(once),
+    )

@@ -1,4 +1,6 @@
-"""Signs in what a session of goose hides from the model: a summary must stand for it, and be there."""
+"""Signs in what a session of goose hides from the model: a summary must stand for it, and
+be there.
+"""
 
 from collections.abc import Iterator
 
@@ -25,8 +27,8 @@ def hiding_signs(chart: GooseCase) -> Iterator[Finding]:
 
 
 def hidden_history(rows: tuple[GooseRow, ...]) -> list[int]:
-    """The rows that a compaction hid, when nothing is left that the model sees. Commands and what answers them were
-    never meant for the model.
+    """The rows that a compaction hid, when nothing is left that the model sees. Commands and what
+    answers them were never meant for the model.
     """
     if any(for_model(row) for row in rows):
         return []
@@ -38,7 +40,9 @@ def hidden_history(rows: tuple[GooseRow, ...]) -> list[int]:
 
 
 def shown_pairs(rows: tuple[GooseRow, ...]) -> list[tuple[int, int, int]]:
-    """Calls with their results that the model sees together with the summary that follows at once."""
+    """Calls with their results that the model sees together with the summary that follows
+    at once.
+    """
     found = []
     for call, result in pairing(rows).pairs:
         summary = result.row + 1
@@ -49,13 +53,16 @@ def shown_pairs(rows: tuple[GooseRow, ...]) -> list[tuple[int, int, int]]:
 
 
 def bereft_pairs(rows: tuple[GooseRow, ...]) -> list[tuple[int, int]]:
-    """Calls with their results that are hidden from the model while life went on and nothing stands for them."""
+    """Calls with their results that are hidden from the model while life went on and nothing stands
+    for them.
+    """
     last = max((index for index, row in enumerate(rows) if is_summary(row)), default=-1)
     found = [
         (call.row, result.row)
         for call, result in pairing(rows).pairs
         if _is_hidden_on_purpose(rows[call.row]) and _is_hidden_on_purpose(rows[result.row])
-        if max(call.row, result.row) > last and any(for_model(row) for row in rows[result.row + 1 :])
+        if max(call.row, result.row) > last
+        and any(for_model(row) for row in rows[result.row + 1 :])
     ]
     return list(dict.fromkeys(found))
 

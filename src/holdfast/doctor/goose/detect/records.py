@@ -1,4 +1,6 @@
-"""Signs in single records of goose: what can't be read, what goose can't load, what stands where nobody looks."""
+"""Signs in single records of goose: what can't be read, what goose can't load, what stands where
+nobody looks.
+"""
 
 from collections.abc import Iterator
 
@@ -36,31 +38,47 @@ def is_odd(row: GooseRow) -> bool:
 def _of_the_session(chart: GooseCase) -> Iterator[Finding]:
     session, count = chart.session, len(chart.rows)
     if session.problem:
-        yield chart.finding("unreadable-record", session.place, f"{session.problem[:1].upper()}{session.problem[1:]}.")
+        yield chart.finding(
+            "unreadable-record",
+            session.place,
+            f"{session.problem[:1].upper()}{session.problem[1:]}.",
+        )
     if session.source == "stranded":
-        yield chart.finding("stranded-messages", session.place, f"{count} messages have no session.")
+        yield chart.finding(
+            "stranded-messages", session.place, f"{count} messages have no session."
+        )
     if session.source == "thread":
-        yield chart.finding("thread-tables-present", session.place, f"{count} messages are in the thread tables alone.")
+        yield chart.finding(
+            "thread-tables-present",
+            session.place,
+            f"{count} messages are in the thread tables alone.",
+        )
     if chart.rewritten and not _was_compacted(chart):
         yield chart.finding("rewritten-history", session.place, chart.rewritten)
 
 
 def _was_compacted(chart: GooseCase) -> bool:
     """A compaction writes a history anew, and may."""
-    return any(paid.is_compaction for paid in chart.usage_rows) or any(is_summary(row) for row in chart.rows)
+    return any(paid.is_compaction for paid in chart.usage_rows) or any(
+        is_summary(row) for row in chart.rows
+    )
 
 
 def _of_a_row(chart: GooseCase, row: GooseRow) -> Iterator[Finding]:
     if row.problem:
         yield chart.finding("unreadable-record", row.place, f"The record: {row.problem}.")
     if row.content_problem:
-        yield chart.finding("content-not-json", row.place, f"Its content: {row.content_problem[:200]}.")
+        yield chart.finding(
+            "content-not-json", row.place, f"Its content: {row.content_problem[:200]}."
+        )
     unknown = unknown_blocks(row)
     if unknown:
         told = ", ".join(dict.fromkeys(problem for _, problem in unknown))
         yield chart.finding("unknown-content-type", row.place, f"It has {told}.")
     if row.metadata_problem and not row.problem:
-        yield chart.finding("metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}.")
+        yield chart.finding(
+            "metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}."
+        )
     if is_odd(row):
         said = f"Its role is `{row.role[:40]}`." if row.role not in ROLES else "It says nothing."
         yield chart.finding("empty-and-odd-roles", row.place, said)

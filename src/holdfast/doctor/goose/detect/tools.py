@@ -21,18 +21,25 @@ def tool_signs(chart: GooseCase) -> Iterator[Finding]:
 
 def is_under_way(rows: tuple[GooseRow, ...], call: BlockPlace) -> bool:
     """Whether only results and context follow a call: its turn may be running."""
-    return all(is_result(row) or is_context(row) or not for_model(row) for row in rows[call.row + 1 :])
+    return all(
+        is_result(row) or is_context(row) or not for_model(row) for row in rows[call.row + 1 :]
+    )
 
 
 def _results(chart: GooseCase, rows: tuple[GooseRow, ...], found: Pairing) -> Iterator[Finding]:
     for call, result in found.early:
-        measured = f"The result of `{call.call_id}` is read before the call, which is {rows[call.row].place}."
+        measured = (
+            f"The result of `{call.call_id}` is read before the call, which is "
+            f"{rows[call.row].place}."
+        )
         yield chart.finding("result-before-call", rows[result.row].place, measured)
     for result in found.doubles:
         measured = f"It is one more result for the call `{result.call_id}`."
         yield chart.finding("duplicate-tool-result", rows[result.row].place, measured)
     for result in found.strays:
-        yield chart.finding("orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`.")
+        yield chart.finding(
+            "orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`."
+        )
 
 
 def _name(row: GooseRow, call: BlockPlace) -> str:

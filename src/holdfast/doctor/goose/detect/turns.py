@@ -1,4 +1,6 @@
-"""Signs in the turns of a session of goose: answers lost, cut, doubled or in pieces, turns that never ended."""
+"""Signs in the turns of a session of goose: answers lost, cut, doubled or in pieces, turns that
+never ended.
+"""
 
 import bisect
 import math
@@ -38,18 +40,29 @@ def repeat_signs(chart: GooseCase) -> Iterator[Finding]:
 def turn_signs(chart: GooseCase) -> Iterator[Finding]:
     rows = chart.rows
     for index in lost_replies(chart):
-        measured = f"Nothing answers this prompt, and the ledger has {len(paid_replies(chart))} paid replies."
+        measured = (
+            f"Nothing answers this prompt, and the ledger has {len(paid_replies(chart))} "
+            "paid replies."
+        )
         yield chart.finding("lost-turn", rows[index].place, measured)
     lost = set(lost_replies(chart))
     for index in unanswered(chart):
         if index not in lost:
-            yield chart.finding("unanswered-prompt", rows[index].place, "Nothing answers this prompt.")
+            yield chart.finding(
+                "unanswered-prompt", rows[index].place, "Nothing answers this prompt."
+            )
     yield from _ends(chart)
     for row in rows:
         if is_merged(row):
-            yield chart.finding("merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts.")
+            yield chart.finding(
+                "merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts."
+            )
     for index, signature in doubled_thinking(rows):
-        yield chart.finding("duplicate-thinking", rows[index].place, f"The signature {signature[:20]!r} is here again.")
+        yield chart.finding(
+            "duplicate-thinking",
+            rows[index].place,
+            f"The signature {signature[:20]!r} is here again.",
+        )
 
 
 def _ends(chart: GooseCase) -> Iterator[Finding]:
@@ -57,10 +70,14 @@ def _ends(chart: GooseCase) -> Iterator[Finding]:
         return
     cut = cut_answer(chart)
     if cut is not None:
-        yield chart.finding("cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do.")
+        yield chart.finding(
+            "cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do."
+        )
     last = unfinished(chart.rows)
     if last is not None:
-        yield chart.finding("unfinished-turn", chart.rows[last].place, "The session ends on a tool's result.")
+        yield chart.finding(
+            "unfinished-turn", chart.rows[last].place, "The session ends on a tool's result."
+        )
 
 
 def paid_replies(chart: GooseCase) -> list[int]:
@@ -69,47 +86,71 @@ def paid_replies(chart: GooseCase) -> list[int]:
 
 
 def lost_replies(chart: GooseCase) -> list[int]:
-    """Prompts with nothing after them, when the ledger knows more replies than the session holds: those in whose time a
-    reply was paid for, or else the last ones.
+    """Prompts with nothing after them, when the ledger knows more replies than the session holds:
+    those in whose time a reply was paid for, or else the last ones.
     """
     rows, paid = chart.rows, paid_replies(chart)
-    stored = {row.message_id for row in rows if row.role == "assistant" and (row.metadata or {}).get("usage")}
+    stored = {
+        row.message_id
+        for row in rows
+        if row.role == "assistant" and (row.metadata or {}).get("usage")
+    }
     last = _last_prompt(rows) if chart.live else None
     bare = [index for index in _bare_prompts(rows) if index != last]
     missing = len(paid) - len(stored)
     if missing < 1 or not bare:
         return []
     times, known = sorted(paid), set(bare)
-    timely = [index for index, (start, end) in _spans(rows).items() if index in known and _falls(times, start, end)]
+    timely = [
+        index
+        for index, (start, end) in _spans(rows).items()
+        if index in known and _falls(times, start, end)
+    ]
     return (timely or bare)[-missing:]
 
 
 def unanswered(chart: GooseCase) -> list[int]:
-    """Prompts that began a turn of which nothing was stored: goose puts its context behind such a prompt, and nothing
-    else follows. Two prompts in a row without it were typed for one turn.
+    """Prompts that began a turn of which nothing was stored: goose puts its context behind such a
+    prompt, and nothing else follows. Two prompts in a row without it were typed for one turn.
     """
     rows = chart.rows
-    prompts = [index for index, row in enumerate(rows) if is_prompt(row) and not (row.problem or row.content_problem)]
+    prompts = [
+        index
+        for index, row in enumerate(rows)
+        if is_prompt(row) and not (row.problem or row.content_problem)
+    ]
     found = []
     for index, end in zip(prompts, [*prompts[1:], len(rows)], strict=False):
         is_last = end == len(rows)
         following = rows[index + 1 : end]
-        if all(map(is_context, following)) and (following or is_last) and not (is_last and chart.live):
+        if (
+            all(map(is_context, following))
+            and (following or is_last)
+            and not (is_last and chart.live)
+        ):
             found.append(index)
     return found
 
 
 def cut_answer(chart: GooseCase) -> int | None:
-    """The last answer that all see, if it lacks the count of tokens that those before it have, or those that the same
-    model gave elsewhere.
+    """The last answer that all see, if it lacks the count of tokens that those before it have, or
+    those that the same model gave elsewhere.
     """
     rows = chart.rows
     seen = [
         index
         for index, row in enumerate(rows)
-        if row.role == "assistant" and for_model(row) and for_reader(row) and not is_made(row) and words(row).strip()
+        if row.role == "assistant"
+        and for_model(row)
+        and for_reader(row)
+        and not is_made(row)
+        and words(row).strip()
     ]
-    if not seen or blocks(rows[seen[-1]], "toolRequest") or output_tokens(rows[seen[-1]]) is not None:
+    if (
+        not seen
+        or blocks(rows[seen[-1]], "toolRequest")
+        or output_tokens(rows[seen[-1]]) is not None
+    ):
         return None
     last = seen[-1]
     counted = any(row.role == "assistant" and output_tokens(row) is not None for row in rows[:last])
@@ -143,7 +184,9 @@ def doubled_thinking(rows: tuple[GooseRow, ...]) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for signature, indexes in places.items():
         if len(indexes) > 1:
-            kept = next((index for index in indexes if blocks(rows[index], "toolRequest")), indexes[0])
+            kept = next(
+                (index for index in indexes if blocks(rows[index], "toolRequest")), indexes[0]
+            )
             spare = indexes.copy()
             spare.remove(kept)
             found.extend((index, signature) for index in dict.fromkeys(spare))

@@ -1,4 +1,6 @@
-"""Remedies for single records of goose: placeholders for what can't be read, and marks on what can't be loaded."""
+"""Remedies for single records of goose: placeholders for what can't be read, and marks on what
+can't be loaded.
+"""
 
 from typing import Any
 
@@ -14,19 +16,31 @@ PLACEHOLDER = "[unreadable: this record of the store could not be read]"
 
 
 def unreadable_record(chart: GooseCase) -> Mended:
-    """A placeholder for what can't be read; the time of the row before for one whose time is no time."""
+    """A placeholder for what can't be read; the time of the row before for one whose time is no
+    time.
+    """
     rows: list[GooseRow] = []
     changes: list[Change] = []
     for row in chart.rows:
         if row.problem:
-            changes.append(change(chart, "unreadable-record", row, row.problem, "a placeholder, hidden from the model"))
+            changes.append(
+                change(
+                    chart,
+                    "unreadable-record",
+                    row,
+                    row.problem,
+                    "a placeholder, hidden from the model",
+                )
+            )
             row = _in_time(row if row.content is not None else _placeholder(row), rows, chart.rows)
             row = msgspec.structs.replace(marked(row, unreadable=True), problem="")
         rows.append(row)
     session = chart.session
     if session.problem:
         after = "what can't be read of it is left as it was found"
-        changes.append(Change("goose/unreadable-record", session.id, session.place, session.problem, after))
+        changes.append(
+            Change("goose/unreadable-record", session.id, session.place, session.problem, after)
+        )
         chart = msgspec.structs.replace(chart, session=msgspec.structs.replace(session, problem=""))
     return with_rows(chart, rows), changes
 
@@ -44,7 +58,9 @@ def content_not_json(chart: GooseCase) -> Mended:
 
 
 def unknown_content_type(chart: GooseCase) -> Mended:
-    """Blocks that goose can't load are carried in the metadata. A call of a screen's own tool becomes a usual one."""
+    """Blocks that goose can't load are carried in the metadata. A call of a screen's own tool
+    becomes a usual one.
+    """
     rows, changes = list(chart.rows), []
     for index, row in enumerate(rows):
         unknown = unknown_blocks(row)
@@ -73,7 +89,9 @@ def metadata_unreadable(chart: GooseCase) -> Mended:
 
 
 def millisecond_timestamps(chart: GooseCase) -> Mended:
-    """Clamped rows have the very time of the row before; when they were stored is nearer, if it is later."""
+    """Clamped rows have the very time of the row before; when they were stored is nearer, if it is
+    later.
+    """
     if not any(is_in_milliseconds(row) for row in chart.rows):
         return chart, []
     rows, changes = [], []
@@ -100,11 +118,15 @@ def empty_and_odd_roles(chart: GooseCase) -> Mended:
     for index, row in enumerate(rows):
         if is_odd(row):
             odd = row.role not in ROLES
-            rows[index] = marked(row, for_model=False, **({"role": row.role} if odd else {"empty": True}))
+            rows[index] = marked(
+                row, for_model=False, **({"role": row.role} if odd else {"empty": True})
+            )
             if odd:
                 rows[index] = msgspec.structs.replace(rows[index], role="user")
             before = f"role {row.role}" if odd else short(row.content)
-            changes.append(change(chart, "empty-and-odd-roles", row, before, "kept, hidden from the model"))
+            changes.append(
+                change(chart, "empty-and-odd-roles", row, before, "kept, hidden from the model")
+            )
     return with_rows(chart, rows), changes
 
 
@@ -116,17 +138,25 @@ def _placeholder(row: GooseRow) -> GooseRow:
 
 
 def _with_flags(row: GooseRow) -> GooseRow:
-    notes = {f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()} if row.raw_metadata else {}
+    notes = (
+        {f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()}
+        if row.raw_metadata
+        else {}
+    )
     row = msgspec.structs.replace(row, metadata=None, metadata_problem="", raw_metadata=b"")
     return marked(row, for_model=False, metadata_lost=True, **notes)
 
 
 def _in_time(row: GooseRow, before: list[GooseRow], rows: tuple[GooseRow, ...]) -> GooseRow:
-    """The row with a time: its own, that of the row before it, or that of the first row that has one."""
+    """The row with a time: its own, that of the row before it, or that of the first row that has
+    one.
+    """
     if row.created is not None:
         return row
     last = before[-1].created if before else None
-    first = next((one.created for one in rows if one.created is not None), 0) if last is None else last
+    first = (
+        next((one.created for one in rows if one.created is not None), 0) if last is None else last
+    )
     return msgspec.structs.replace(row, created=first)
 
 
@@ -141,7 +171,11 @@ def _loadable(block: Any, is_unknown: bool) -> Any:
         return block
     if isinstance(block, dict) and block.get("type") == "frontendToolRequest":
         usual = {**block, "type": "toolRequest"}
-        return usual if not unknown_blocks(GooseRow(0, "", None, "assistant", [usual], 0, None)) else None
+        return (
+            usual
+            if not unknown_blocks(GooseRow(0, "", None, "assistant", [usual], 0, None))
+            else None
+        )
     return None
 
 

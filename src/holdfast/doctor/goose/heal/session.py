@@ -6,7 +6,11 @@ import msgspec
 
 from holdfast.doctor.finding import Change, Rule
 from holdfast.doctor.goose.case import GooseCase
-from holdfast.doctor.goose.heal.hiding import compacted_without_summary, metadata_clobbered, summary_deleted
+from holdfast.doctor.goose.heal.hiding import (
+    compacted_without_summary,
+    metadata_clobbered,
+    summary_deleted,
+)
 from holdfast.doctor.goose.heal.records import (
     content_not_json,
     empty_and_odd_roles,
@@ -37,7 +41,8 @@ from holdfast.doctor.subject import Accepts
 ROUNDS_MAX = 8
 """One remedy may uncover what another heals: a result that was added ends a session on a result."""
 
-# Records first, then order, then what depends on order; what a person has to accept comes before the ends of turns.
+# Records first, then order, then what depends on order; what a person has to accept comes before
+# the ends of turns.
 _REMEDIES: tuple[Callable[[GooseCase], Mended], ...] = (
     unreadable_record,
     content_not_json,
@@ -63,7 +68,9 @@ _REMEDIES: tuple[Callable[[GooseCase], Mended], ...] = (
 
 
 def heal(chart: GooseCase, accepts: Accepts) -> tuple[GooseCase, list[Change]]:
-    """The session with its remedies applied, and each change. A copy is at rest: nothing in it is under way."""
+    """The session with its remedies applied, and each change. A copy is at rest: nothing in it is
+    under way.
+    """
     chart = msgspec.structs.replace(chart, live=False)
     accepted = [remedy for remedy in _REMEDIES if accepts(_rule(remedy))]
     changes: list[Change] = []
@@ -82,7 +89,9 @@ def _rule(remedy: Callable[[GooseCase], Mended]) -> Rule:
 
 
 def _in_order(chart: GooseCase) -> GooseCase:
-    """Times that never fall: goose reads rows by their times, and would undo the order otherwise."""
+    """Times that never fall: goose reads rows by their times, and would undo the order
+    otherwise.
+    """
     rows, last = [], 0
     for row in chart.rows:
         created = row.created or 0

@@ -1,4 +1,6 @@
-"""Remedies for calls and results of goose: a result for every call, next to it, and no other that the model sees."""
+"""Remedies for calls and results of goose: a result for every call, next to it, and no other that
+the model sees.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ UNKNOWN = "interrupted, outcome unknown"
 
 
 def result_before_call(chart: GooseCase) -> Mended:
-    """The first result that is read too soon is put behind its call; the rest is looked for again."""
+    """The first result that is read too soon is put behind its call; the rest is looked
+    for again.
+    """
     changes: list[Change] = []
     rows = list(chart.rows)
     for _ in range(len(rows)):
@@ -41,7 +45,9 @@ def orphan_tool_response(chart: GooseCase) -> Mended:
 
 
 def orphan_tool_request(chart: GooseCase) -> Mended:
-    """One row of error results behind each row with open calls, and behind the results that it has."""
+    """One row of error results behind each row with open calls, and behind the results
+    that it has.
+    """
     found = pairing(chart.rows)
     behind: dict[int, int] = {}
     for call, result in found.pairs:
@@ -55,16 +61,22 @@ def orphan_tool_request(chart: GooseCase) -> Mended:
         row = chart.rows[index]
         at = behind.get(index, index)
         at = at if _is_adjacent(chart.rows, index, at) else index
-        answer = made(chart, row, f"results of {','.join(ids)}", "user", [_error(one) for one in ids])
+        answer = made(
+            chart, row, f"results of {','.join(ids)}", "user", [_error(one) for one in ids]
+        )
         answer = msgspec.structs.replace(answer, created=chart.rows[at].created)
         added.setdefault(at, []).append(answer)
-        changes.append(change(chart, "orphan-tool-request", row, f"no result for {', '.join(ids)}", UNKNOWN))
+        changes.append(
+            change(chart, "orphan-tool-request", row, f"no result for {', '.join(ids)}", UNKNOWN)
+        )
     rows = [one for index, row in enumerate(chart.rows) for one in (row, *added.get(index, ()))]
     return with_rows(chart, rows), changes
 
 
 def _hidden(chart: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
-    """Hides results from the model: the row, if it holds nothing else, or a row of their own beside it."""
+    """Hides results from the model: the row, if it holds nothing else, or a row of their own beside
+    it.
+    """
     by_row: dict[int, list[int]] = {}
     for place in places:
         by_row.setdefault(place.row, []).append(place.block)
@@ -76,13 +88,20 @@ def _hidden(chart: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
             rows.append(row)
             continue
         content = row.content or []
-        changes.append(change(chart, rule, row, [content[place] for place in out], "kept, hidden from the model"))
+        changes.append(
+            change(
+                chart, rule, row, [content[place] for place in out], "kept, hidden from the model"
+            )
+        )
         if len(out) == len(content):
             rows.append(marked(row, for_model=False, hidden=True))
             continue
         rest = [block for place, block in enumerate(content) if place not in out]
         apart = made(chart, row, rule, row.role, [content[place] for place in out])
-        rows += [msgspec.structs.replace(row, content=rest), marked(apart, for_model=False, hidden=True)]
+        rows += [
+            msgspec.structs.replace(row, content=rest),
+            marked(apart, for_model=False, hidden=True),
+        ]
     return with_rows(chart, rows), changes
 
 
@@ -96,10 +115,16 @@ def _is_adjacent(rows: tuple[GooseRow, ...], start: int, end: int) -> bool:
 
 
 def _error(call_id: str) -> dict[str, Any]:
-    return {"type": "toolResponse", "id": call_id, "toolResult": {"status": "error", "error": UNKNOWN}}
+    return {
+        "type": "toolResponse",
+        "id": call_id,
+        "toolResult": {"status": "error", "error": UNKNOWN},
+    }
 
 
-def _taken_out(chart: GooseCase, row: GooseRow, result: BlockPlace) -> tuple[list[GooseRow], GooseRow]:
+def _taken_out(
+    chart: GooseCase, row: GooseRow, result: BlockPlace
+) -> tuple[list[GooseRow], GooseRow]:
     """What stays where it was, and the row to be moved: the whole, if it holds results alone."""
     content = row.content or []
     if len(blocks(row, "toolResponse")) == len(content):

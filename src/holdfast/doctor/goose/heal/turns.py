@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 
 from holdfast.doctor.goose.case import CONTEXT, GooseCase, is_context
-from holdfast.doctor.goose.detect.turns import cut_answer, doubled_thinking, is_merged, unanswered, unfinished
+from holdfast.doctor.goose.detect.turns import (
+    cut_answer,
+    doubled_thinking,
+    is_merged,
+    unanswered,
+    unfinished,
+)
 from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
 from holdfast.doctor.goose.synthetic_rows import Mended, change, made, marked, short, with_rows
 from holdfast.importers.goose.records import GooseRow
@@ -21,7 +27,9 @@ def duplicate_rows(chart: GooseCase) -> Mended:
         for index, row in enumerate(chart.rows)
         if index in again
     ]
-    return with_rows(chart, [row for index, row in enumerate(chart.rows) if index not in again]), changes
+    return with_rows(
+        chart, [row for index, row in enumerate(chart.rows) if index not in again]
+    ), changes
 
 
 def token_split_rows(chart: GooseCase) -> Mended:
@@ -30,7 +38,9 @@ def token_split_rows(chart: GooseCase) -> Mended:
     for run in reversed(split_runs(chart.rows)):
         pieces = sorted((chart.rows[index] for index in run), key=lambda row: row.number)
         whole = _joined(pieces)
-        changes.append(change(chart, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content))
+        changes.append(
+            change(chart, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content)
+        )
         rows[run.start : run.stop] = [whole]
     return with_rows(chart, rows), changes[::-1]
 
@@ -52,7 +62,9 @@ def unfinished_turn(chart: GooseCase) -> Mended:
     row = chart.rows[index]
     said = made(chart, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
     rows = [*chart.rows[: index + 1], said, *chart.rows[index + 1 :]]
-    return with_rows(chart, rows), [change(chart, "unfinished-turn", row, "the session ends here", STOPPED)]
+    return with_rows(chart, rows), [
+        change(chart, "unfinished-turn", row, "the session ends here", STOPPED)
+    ]
 
 
 def unanswered_prompt(chart: GooseCase) -> Mended:
@@ -62,7 +74,9 @@ def unanswered_prompt(chart: GooseCase) -> Mended:
         row, after = chart.rows[index], index + 1
         while after < len(rows) and is_context(rows[after]):
             after += 1
-        rows[after:after] = [made(chart, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])]
+        rows[after:after] = [
+            made(chart, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])
+        ]
         changes.append(change(chart, "unanswered-prompt", row, "nothing answers it", STOPPED))
     return with_rows(chart, rows), changes[::-1]
 
@@ -104,7 +118,9 @@ def duplicate_thinking(chart: GooseCase) -> Mended:
 
 
 def _joined(pieces: list[GooseRow]) -> GooseRow:
-    """One row of many: texts that follow each other become one, and the last word on usage counts."""
+    """One row of many: texts that follow each other become one, and the last word on
+    usage counts.
+    """
     content: list[Any] = []
     metadata: dict[str, Any] = {}
     for row in pieces:
@@ -125,7 +141,11 @@ def _is_plain_text(block: Any) -> bool:
 
 
 def _is_added(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text" and str(block.get("text")).startswith(CONTEXT)
+    return (
+        isinstance(block, dict)
+        and block.get("type") == "text"
+        and str(block.get("text")).startswith(CONTEXT)
+    )
 
 
 def _prompts(chart: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
@@ -134,7 +154,10 @@ def _prompts(chart: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow
     if len(texts) < 2:
         return [msgspec.structs.replace(row, content=asked)] if asked else []
     first = [block for block in asked if block not in texts[1:]]
-    later = [made(chart, row, f"prompt {number}", "user", [block]) for number, block in enumerate(texts[1:], start=2)]
+    later = [
+        made(chart, row, f"prompt {number}", "user", [block])
+        for number, block in enumerate(texts[1:], start=2)
+    ]
     return [msgspec.structs.replace(row, content=first), *later]
 
 

@@ -1,4 +1,6 @@
-"""Signs in a session as a whole: what compactions left behind, counters, ends, routes and the ledger."""
+"""Signs in a session as a whole: what compactions left behind, counters, ends, routes and the
+ledger.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +8,14 @@ from typing import Any
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.case import View, shown
-from holdfast.importers.hermes.records import LIST_TAG, HermesRow, is_summary, is_taken_back, parsed, words
+from holdfast.importers.hermes.records import (
+    LIST_TAG,
+    HermesRow,
+    is_summary,
+    is_taken_back,
+    parsed,
+    words,
+)
 
 GONE = "\ufffd"
 _SOURCES = ("codex_message_items", "reasoning_details")
@@ -27,17 +36,29 @@ def repeated_tail(view: View) -> Iterator[Finding]:
 def stored_twice(view: View) -> Iterator[Finding]:
     """A history whose user rows are there again, with the same words and the very same times."""
     if view.repeats:
-        measured = f"{view.repeated_users} user rows, and {len(view.repeats)} rows with what follows them, repeat."
-        yield view.finding("history-stored-twice", tuple(row for row, _ in view.repeats), measured, view.repeats)
+        measured = (
+            f"{view.repeated_users} user rows, and {len(view.repeats)} rows with what "
+            "follows them, repeat."
+        )
+        yield view.finding(
+            "history-stored-twice", tuple(row for row, _ in view.repeats), measured, view.repeats
+        )
 
 
 def written_after_end(view: View) -> Iterator[Finding]:
     """Turns that began in a session which their chat had left."""
     session, route = view.case.session, view.case.route
-    if session.ended_at is None or route is None or route.id == session.id or route.started_at < session.ended_at:
+    if (
+        session.ended_at is None
+        or route is None
+        or route.id == session.id
+        or route.started_at < session.ended_at
+    ):
         return
     late = [
-        row for row in view.spoken if row.role == "user" and not is_summary(row) and row.timestamp > session.ended_at
+        row
+        for row in view.spoken
+        if row.role == "user" and not is_summary(row) and row.timestamp > session.ended_at
     ]
     for row in late:
         start = view.originals.index(row)
@@ -45,8 +66,13 @@ def written_after_end(view: View) -> Iterator[Finding]:
         while end < len(view.originals) and view.originals[end].role != "user":
             end += 1
         after = row.timestamp - session.ended_at
-        measured = f"{shown(words(row))} came {after:.1f} s after the end; its chat was in {route.id} then."
-        yield view.finding("written-after-end", tuple(view.originals[start:end]), measured, route.id)
+        measured = (
+            f"{shown(words(row))} came {after:.1f} s after the end; its chat was in "
+            f"{route.id} then."
+        )
+        yield view.finding(
+            "written-after-end", tuple(view.originals[start:end]), measured, route.id
+        )
 
 
 def without_child(view: View) -> Iterator[Finding]:
@@ -65,12 +91,16 @@ def count_drift(view: View) -> Iterator[Finding]:
     if _is_lost(view) or view.case.torn:
         return  # rows are missing, and the count may be right
     if count is not None and not live <= count <= live + back:
-        measured = f"message_count is {count}, there are {live} live rows and {back} that were taken back."
+        measured = (
+            f"message_count is {count}, there are {live} live rows and {back} that were taken back."
+        )
         yield view.finding("message-count-drift", (), measured, live)
 
 
 def replaced(view: View) -> Iterator[Finding]:
-    """Texts of which characters were lost, with the text before that where it is still to be found."""
+    """Texts of which characters were lost, with the text before that where it is still to
+    be found.
+    """
     for row in view.originals:
         text = row.content or ""
         if row.role not in ("user", "assistant") or GONE not in text or text.startswith(LIST_TAG):
@@ -81,10 +111,13 @@ def replaced(view: View) -> Iterator[Finding]:
 
 
 def whole_text(row: HermesRow) -> str | None:
-    """The text of a row before characters of it were replaced, from a column that agrees with it everywhere else."""
+    """The text of a row before characters of it were replaced, from a column that agrees with it
+    everywhere else.
+    """
     pieces = re.split(f"({GONE}+)", row.content or "")
     pattern = "".join(
-        f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}" if piece.startswith(GONE) else re.escape(piece) for piece in pieces
+        f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}" if piece.startswith(GONE) else re.escape(piece)
+        for piece in pieces
     )
     for column in _SOURCES:
         for text in _texts(row.rest.get(column)):
@@ -106,7 +139,11 @@ def _texts(column: Any) -> Iterator[str]:
         elif isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list):
-            joined = [item["text"] for item in value if isinstance(item, dict) and isinstance(item.get("text"), str)]
+            joined = [
+                item["text"]
+                for item in value
+                if isinstance(item, dict) and isinstance(item.get("text"), str)
+            ]
             yield "".join(joined)
             waiting.extend(value)
 
@@ -119,7 +156,8 @@ def lost_turn(view: View) -> Iterator[Finding]:
     until = case.following.started_at if case.following is not None else float("inf")
     sent = [item for item in case.deliveries if case.session.started_at <= item.created_at < until]
     measured = (
-        f"No rows, after {case.session.api_calls} model calls and {case.session.output_tokens} tokens; "
+        f"No rows, after {case.session.api_calls} model calls and {case.session.output_tokens} "
+        "tokens; "
         f"the ledger has {len(sent)} answers."
     )
     yield view.finding("lost-turn", (), measured, sent)
@@ -127,22 +165,35 @@ def lost_turn(view: View) -> Iterator[Finding]:
 
 def _is_lost(view: View) -> bool:
     case = view.case
-    return not case.rows and not case.torn and (case.session.api_calls > 0 or case.session.output_tokens > 0)
+    return (
+        not case.rows
+        and not case.torn
+        and (case.session.api_calls > 0 or case.session.output_tokens > 0)
+    )
 
 
 def stale_lock(view: View) -> Iterator[Finding]:
     """A compaction's lock that ran out before the newest row was written."""
     for lock in view.case.locks:
         if lock.expires_at < view.case.newest:
-            measured = f"It ran out {view.case.newest - lock.expires_at:.0f} s before the newest row of the store."
+            measured = (
+                f"It ran out {view.case.newest - lock.expires_at:.0f} s before the newest "
+                "row of the store."
+            )
             yield view.finding("stale-compression-lock", (), measured)
 
 
 def without_source(view: View) -> Iterator[Finding]:
     """A summary of what is nowhere."""
-    if view.case.has_parent or view.case.torn or any(row.compacted and not row.active for row in view.case.rows):
+    if (
+        view.case.has_parent
+        or view.case.torn
+        or any(row.compacted and not row.active for row in view.case.rows)
+    ):
         return
     for row in view.originals:
         if is_summary(row) and row.active:
-            measured = f"Row {row.name} is a summary; no archived row and no parent session is there."
+            measured = (
+                f"Row {row.name} is a summary; no archived row and no parent session is there."
+            )
             yield view.finding("summary-without-source", (row,), measured)

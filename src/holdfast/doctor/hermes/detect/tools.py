@@ -1,5 +1,5 @@
-"""Signs in tool calls and their results. A result is paired with the calls just above it, never by its id over the
-whole session: some servers start again at call_0 every turn.
+"""Signs in tool calls and their results. A result is paired with the calls just above it, never by
+its id over the whole session: some servers start again at call_0 every turn.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,10 @@ def unpaired(view: View) -> Iterator[Finding]:
         if row.role == "tool":
             call = _answered(row, opened) or _answered(row, carried)
             if call is None and not is_loose:
-                measured = f"Row {row.name} is the result of {row.tool_call_id!r}, which is not open there."
+                measured = (
+                    f"Row {row.name} is the result of {row.tool_call_id!r}, which is not "
+                    "open there."
+                )
                 yield view.finding("tool-result-without-call", (row,), measured)
             continue
         if is_summary(row):
@@ -51,7 +54,9 @@ def _left_open(view: View, opened: list[Call], twins: set[int]) -> Iterator[Find
         row = opened[0][0]
         missing = [call for _, call in opened]
         names = ", ".join(call_ids(call)[0] for call in missing)
-        yield view.finding("tool-call-without-result", (row,), f"No result of {names} is stored.", missing)
+        yield view.finding(
+            "tool-call-without-result", (row,), f"No result of {names} is stored.", missing
+        )
 
 
 def doubled(view: View) -> Iterator[Finding]:

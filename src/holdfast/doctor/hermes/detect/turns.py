@@ -16,7 +16,9 @@ DOUBLE_S = 0.1
 
 
 def unanswered(view: View) -> Iterator[Finding]:
-    """Questions without an answer: alone, glued to the next, stored twice, answered crosswise or only in the ledger."""
+    """Questions without an answer: alone, glued to the next, stored twice, answered crosswise or
+    only in the ledger.
+    """
     spoken = view.spoken
     crossed = {row.id: finding for finding in interleaved(view) for row in finding.rows}
     for index, row in enumerate(spoken):
@@ -40,7 +42,10 @@ def _pair(view: View, row: HermesRow, following: HermesRow) -> Iterator[Finding]
     old, new = words(row), words(following)
     if _is_double(row, following):
         apart = abs(following.timestamp - row.timestamp)
-        measured = f"{shown(old)} is stored twice, {apart:.3f} s apart, in rows {row.name} and {following.name}."
+        measured = (
+            f"{shown(old)} is stored twice, {apart:.3f} s apart, in rows {row.name} and "
+            f"{following.name}."
+        )
         yield view.finding("double-user-row", (row, following), measured)
     elif _is_merged(row, following):
         measured = f"Row {following.name} begins with all of {shown(old)}, which was not answered."
@@ -53,18 +58,35 @@ def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Iterator
     sent = _sent(view, row, following)
     lost = [delivery for delivery in sent if delivery in view.case.unstored]
     if lost:
-        measured = f"{shown(words(row))} has no answer, and {shown(lost[0].text)} was sent to its chat then."
+        measured = (
+            f"{shown(words(row))} has no answer, and {shown(lost[0].text)} was sent to its "
+            "chat then."
+        )
         yield view.finding("answer-only-in-ledger", (row,), measured, lost[0])
     elif not sent:
-        then = "the session ended" if following is None else f"row {following.name} asks {shown(words(following))}"
-        yield view.finding("orphan-user", (row,), f"{shown(words(row))} has no answer; then {then}.")
+        then = (
+            "the session ended"
+            if following is None
+            else f"row {following.name} asks {shown(words(following))}"
+        )
+        yield view.finding(
+            "orphan-user", (row,), f"{shown(words(row))} has no answer; then {then}."
+        )
 
 
 def _sent(view: View, row: HermesRow, following: HermesRow | None) -> list[HermesDelivery]:
     """The answers that went out to the chat between a question and the next one."""
     later = view.case.following
-    until = following.timestamp if following is not None else later.started_at if later is not None else math.inf
-    return [delivery for delivery in view.case.deliveries if row.timestamp < delivery.created_at < until]
+    until = (
+        following.timestamp
+        if following is not None
+        else later.started_at
+        if later is not None
+        else math.inf
+    )
+    return [
+        delivery for delivery in view.case.deliveries if row.timestamp < delivery.created_at < until
+    ]
 
 
 def interleaved(view: View) -> Iterator[Finding]:
@@ -75,7 +97,9 @@ def interleaved(view: View) -> Iterator[Finding]:
         asked = _run(spoken, index, "user")
         answered = _run(spoken, index + len(asked), "assistant")
         if len(asked) > 1 and len(asked) == len(answered) and all(map(_is_finished, answered)):
-            if not any(_is_double(a, b) or _is_merged(a, b) for a, b in zip(asked, asked[1:], strict=False)):
+            if not any(
+                _is_double(a, b) or _is_merged(a, b) for a, b in zip(asked, asked[1:], strict=False)
+            ):
                 names = ", ".join(row.name for row in (*asked, *answered))
                 measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
                 yield view.finding("interleaved-turns", (*asked, *answered), measured, len(asked))
@@ -119,19 +143,34 @@ def partial(view: View) -> Iterator[Finding]:
         following = rows[index + 1] if index + 1 < len(rows) else None
         if last is not None and view.case.is_torn(last, following):
             continue
-        if last is not None and last.role in ("user", "tool") and (following is None or following.role == "user"):
+        if (
+            last is not None
+            and last.role in ("user", "tool")
+            and (following is None or following.role == "user")
+        ):
             measured = f"{shown(words(row))} has no finish_reason."
             yield view.finding("partial-unmarked", (row,), measured)
 
 
 def cut(view: View) -> Iterator[Finding]:
     """One answer in two rows, with the program's own request to go on between them."""
-    rows = [row for row in view.originals if row.role in ("user", "assistant", "tool") and not row.observed]
+    rows = [
+        row
+        for row in view.originals
+        if row.role in ("user", "assistant", "tool") and not row.observed
+    ]
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
         if middle.role != "user" or not words(middle).startswith(CUT_STARTS):
             continue
-        if first.role == second.role == "assistant" and first.finish_reason == "length" and not is_summary(second):
-            measured = f"Rows {first.name} and {second.name} are one answer; row {middle.name} is not the user's."
+        if (
+            first.role == second.role == "assistant"
+            and first.finish_reason == "length"
+            and not is_summary(second)
+        ):
+            measured = (
+                f"Rows {first.name} and {second.name} are one answer; row {middle.name} is "
+                "not the user's."
+            )
             yield view.finding("split-by-stream-cut", (first, middle, second), measured)
 
 
@@ -149,7 +188,9 @@ def without_history(view: View) -> Iterator[Finding]:
         start = mark
         while start and view.originals[start].role != "user":
             start -= 1
-        turn = tuple(row for row in view.originals[start:mark] if row.role in ("user", "assistant", "tool"))
+        turn = tuple(
+            row for row in view.originals[start:mark] if row.role in ("user", "assistant", "tool")
+        )
         row = view.originals[mark]
         measured = f"Row {row.name} marks a first turn, and it is not the session's first."
         yield view.finding("session-meta-repeated", (row, *turn), measured)

@@ -1,8 +1,8 @@
 """Changes to the rows of one Hermes session, gathered and then made at once.
 
-Hermes itself has a way to keep a row and not show it: neither active nor compacted, as if it were taken back. That is
-how a healer hides. A row that has copies, made by a compaction, is changed together with them, so that they still are
-copies afterwards.
+Hermes itself has a way to keep a row and not show it: neither active nor compacted, as if it were
+taken back. That is how a healer hides. A row that has copies, made by a compaction, is changed
+together with them, so that they still are copies afterwards.
 """
 
 from collections.abc import Iterable
@@ -36,14 +36,21 @@ class Edits:
                 self._twins.setdefault(view.folded.copy_of[row.id], []).append(row)
 
     def touches(self, rows: Iterable[HermesRow]) -> bool:
-        """Whether one of these rows is changed already: what else is wrong with it is seen the next time."""
+        """Whether one of these rows is changed already: what else is wrong with it is seen the next
+        time.
+        """
         return any(row.id in self._replaced or row.id in self._after for row in rows)
 
     def note_change(self, rule: str, place: str, before: str, after: str) -> None:
         self.changes.append(Change(rule, self.session.id, place, before, after))
 
     def replace(
-        self, row: HermesRow, *, labels: dict[str, Any] | None = None, alone: bool = False, **fields: Any
+        self,
+        row: HermesRow,
+        *,
+        labels: dict[str, Any] | None = None,
+        alone: bool = False,
+        **fields: Any,
     ) -> None:
         """Changes fields of a row, and of its copies unless it is meant alone."""
         for twin in [row] if alone else self._all(row):
@@ -51,7 +58,9 @@ class Edits:
             if "content" in fields and "api_content" in now.rest:  # it would be sent instead
                 rest = {name: value for name, value in now.rest.items() if name != "api_content"}
                 now = msgspec.structs.replace(now, rest=rest)
-            self._replaced[twin.id] = msgspec.structs.replace(now, labels=now.labels | (labels or {}), **fields)
+            self._replaced[twin.id] = msgspec.structs.replace(
+                now, labels=now.labels | (labels or {}), **fields
+            )
 
     def hide(self, row: HermesRow, rule: str, *, alone: bool = False, **labels: Any) -> None:
         """Keeps a row for readers alone."""
@@ -61,10 +70,14 @@ class Edits:
         """Hides a row that says nothing which another does not."""
         self.replace(row, labels={"healed": rule, FOLDED: into}, active=0, compacted=0)
 
-    def put_after(self, row: HermesRow, what: str, rule: str, *, labels: dict[str, Any], **fields: Any) -> None:
+    def put_after(
+        self, row: HermesRow, what: str, rule: str, *, labels: dict[str, Any], **fields: Any
+    ) -> None:
         """A new row behind this one, and behind each of its copies."""
         for twin in self._all(row):
-            made = self._make(f"{twin.name}+{what}", rule, labels, {"timestamp": twin.timestamp} | fields)
+            made = self._make(
+                f"{twin.name}+{what}", rule, labels, {"timestamp": twin.timestamp} | fields
+            )
             made = msgspec.structs.replace(made, active=twin.active, compacted=twin.compacted)
             self._after.setdefault(twin.id, []).append(made)
 
@@ -88,14 +101,24 @@ class Edits:
         session = self.session
         if session.message_count is not None:
             more = _live(rows) - _live(self.view.case.rows)
-            session = msgspec.structs.replace(session, message_count=max(0, session.message_count + more))
+            session = msgspec.structs.replace(
+                session, message_count=max(0, session.message_count + more)
+            )
         locks = self.view.case.locks if self.has_locks else ()
-        return msgspec.structs.replace(self.view.case, rows=rows, session=session, known=self.known, locks=locks)
+        return msgspec.structs.replace(
+            self.view.case, rows=rows, session=session, known=self.known, locks=locks
+        )
 
-    def _make(self, origin: str, rule: str, labels: dict[str, Any], fields: dict[str, Any]) -> HermesRow:
+    def _make(
+        self, origin: str, rule: str, labels: dict[str, Any], fields: dict[str, Any]
+    ) -> HermesRow:
         self._next -= 1
         return HermesRow(
-            id=self._next, session=self.session.id, origin=origin, labels={"healed": rule, **labels}, **fields
+            id=self._next,
+            session=self.session.id,
+            origin=origin,
+            labels={"healed": rule, **labels},
+            **fields,
         )
 
     def _reordered(self) -> list[HermesRow]:

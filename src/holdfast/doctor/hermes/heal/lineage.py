@@ -1,4 +1,6 @@
-"""Healing what lies between the sessions of a Hermes store: lineage that was lost, turns in the wrong session."""
+"""Healing what lies between the sessions of a Hermes store: lineage that was lost, turns in the
+wrong session.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +15,9 @@ AFTER_END, NO_CHILD = "hermes/written-after-end", "hermes/compression-without-ch
 
 
 class LineageChanges(msgspec.Struct):
-    """What changed between sessions: links and ends, and rows that came to a session from another."""
+    """What changed between sessions: links and ends, and rows that came to a session from
+    another.
+    """
 
     sessions: dict[str, HermesSession]
     changes: dict[str, list[Change]]
@@ -35,12 +39,18 @@ def heal_lineage(kin: LineageChanges, case: HermesCase) -> None:
         session, following = kin.sessions[case.session.id], case.following
         place = f"sessions.id={session.id}"
         before = "ended by a compaction, and not continued"
-        if following is not None and following.parent is None and following.started_at >= (session.ended_at or 0):
+        if (
+            following is not None
+            and following.parent is None
+            and following.started_at >= (session.ended_at or 0)
+        ):
             child = msgspec.structs.replace(kin.sessions[following.id], parent=session.id)
             kin.sessions[child.id] = child
             after = f"continued by {child.id}"
         else:
-            kin.sessions[session.id] = msgspec.structs.replace(session, ended_at=None, end_reason=None)
+            kin.sessions[session.id] = msgspec.structs.replace(
+                session, ended_at=None, end_reason=None
+            )
             after = "opened again"
         _note_change(kin, Change(finding.rule.name, session.id, place, before, after))
 
@@ -77,7 +87,9 @@ def _place(rows: Sequence[HermesRow], question: HermesRow) -> int:
 Lookup = Callable[[HermesSession], HermesCase]
 
 
-def between(sessions: Mapping[str, HermesSession], case_of: Lookup, *, lineage: bool, places: bool) -> LineageChanges:
+def between(
+    sessions: Mapping[str, HermesSession], case_of: Lookup, *, lineage: bool, places: bool
+) -> LineageChanges:
     """All healing between sessions; a case is asked for only where something may be wrong."""
     kin = LineageChanges(dict(sessions), {}, {}, {})
     for session in sessions.values():

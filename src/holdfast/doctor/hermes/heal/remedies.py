@@ -19,7 +19,9 @@ NO_HISTORY = "In the turn before this row the model had no history."
 UNKNOWN = json.dumps({"error": "interrupted, outcome unknown"})
 INTERRUPTED = "interrupted"
 _SYNTHETIC = {"synthetic": True}
-_CALL_ID, _ID, _NAME = (re.compile(rf'"{name}"\s*:\s*"([^"\\]+)"') for name in ("call_id", "id", "name"))
+_CALL_ID, _ID, _NAME = (
+    re.compile(rf'"{name}"\s*:\s*"([^"\\]+)"') for name in ("call_id", "id", "name")
+)
 
 Remedy = Callable[[Edits, Finding], None]
 
@@ -35,7 +37,9 @@ def orphan_user(edits: Edits, finding: Finding) -> None:
         content=NO_ANSWER,
         finish_reason=INTERRUPTED,
     )
-    edits.note_change(finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}")
+    edits.note_change(
+        finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}"
+    )
 
 
 def merged_user_blob(edits: Edits, finding: Finding) -> None:
@@ -47,8 +51,12 @@ def merged_user_blob(edits: Edits, finding: Finding) -> None:
 
 def partial_unmarked(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
-    edits.replace(row, finish_reason=INTERRUPTED, labels={"healed": finding.rule.name, "incomplete": True})
-    edits.note_change(finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
+    edits.replace(
+        row, finish_reason=INTERRUPTED, labels={"healed": finding.rule.name, "incomplete": True}
+    )
+    edits.note_change(
+        finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}"
+    )
 
 
 def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
@@ -57,7 +65,10 @@ def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
     texts = (first.content or "", second.content or "")
     if any(text.startswith(LIST_TAG) for text in texts):
         edits.note_change(
-            finding.rule.name, middle.place, shown(words(middle)), "hidden; its neighbours are lists of parts"
+            finding.rule.name,
+            middle.place,
+            shown(words(middle)),
+            "hidden; its neighbours are lists of parts",
         )
         return
     edits.replace(
@@ -68,21 +79,30 @@ def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
         labels={"healed": finding.rule.name},
     )
     edits.fold(second, first.name, finding.rule.name)
-    edits.note_change(finding.rule.name, first.place, f"{shown(texts[0])} and {shown(texts[1])}", shown("".join(texts)))
+    edits.note_change(
+        finding.rule.name,
+        first.place,
+        f"{shown(texts[0])} and {shown(texts[1])}",
+        shown("".join(texts)),
+    )
 
 
 def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
     edits.fold(first, second.name, finding.rule.name)
     _add_results(edits, second, finding)
-    edits.note_change(finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}")
+    edits.note_change(
+        finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}"
+    )
 
 
 def tool_call_without_result(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     _add_results(edits, row, finding)
     names = ", ".join(call_ids(call)[0] for call in finding.data)
-    edits.note_change(finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown")
+    edits.note_change(
+        finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown"
+    )
 
 
 def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
@@ -108,21 +128,35 @@ def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
 def tool_result_without_call(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     edits.hide(row, finding.rule.name)
-    edits.note_change(finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model")
+    edits.note_change(
+        finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model"
+    )
 
 
 def tool_calls_not_json(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     raw = row.tool_calls or ""
-    results: dict[str, str] = {one.tool_call_id: one.tool_name or "" for one in finding.data if one.tool_call_id}
-    made = [_placeholder(name, results.get(name, ""), raw, number) for number, name in enumerate(_ids(row, results))]
+    results: dict[str, str] = {
+        one.tool_call_id: one.tool_name or "" for one in finding.data if one.tool_call_id
+    }
+    made = [
+        _placeholder(name, results.get(name, ""), raw, number)
+        for number, name in enumerate(_ids(row, results))
+    ]
     edits.replace(row, tool_calls=json.dumps(made), labels={"healed": finding.rule.name})
     names = ", ".join(call["id"] for call in made)
-    edits.note_change(finding.rule.name, row.place, shown(raw), f"{names} in its place, with the raw text as arguments")
+    edits.note_change(
+        finding.rule.name,
+        row.place,
+        shown(raw),
+        f"{names} in its place, with the raw text as arguments",
+    )
 
 
 def _ids(row: HermesRow, results: dict[str, str]) -> list[str]:
-    """The ids of the calls in a text that is not JSON any more, and of the results just behind it."""
+    """The ids of the calls in a text that is not JSON any more, and of the results just
+    behind it.
+    """
     raw = row.tool_calls or ""
     named, plain = _CALL_ID.findall(raw), _ID.findall(raw)
     if not set(named) & results.keys() and set(plain) & results.keys():
@@ -135,7 +169,12 @@ def _placeholder(name: str, tool: str, raw: str, number: int) -> dict[str, Any]:
     tools = _NAME.findall(raw)
     tool = tool or (tools[number] if number < len(tools) else "unreadable")
     arguments = json.dumps({"unreadable": raw} if number == 0 else {})
-    return {"id": name, "call_id": name, "type": "function", "function": {"name": tool, "arguments": arguments}}
+    return {
+        "id": name,
+        "call_id": name,
+        "type": "function",
+        "function": {"name": tool, "arguments": arguments},
+    }
 
 
 def repeated_tail(edits: Edits, finding: Finding) -> None:
@@ -145,14 +184,21 @@ def repeated_tail(edits: Edits, finding: Finding) -> None:
             was = {FOLDED: finding.data, WAS: (row.active, row.compacted)}
             edits.hide(row, finding.rule.name, alone=True, **was)
     names = ", ".join(row.name for row in finding.rows)
-    edits.note_change(finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}")
+    edits.note_change(
+        finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}"
+    )
 
 
 def history_stored_twice(edits: Edits, finding: Finding) -> None:
     for row, first in finding.data:
         edits.fold(row, first.name, finding.rule.name)
     names = f"rows {finding.rows[0].name} to {finding.rows[-1].name}"
-    edits.note_change(finding.rule.name, finding.rows[0].place, f"{names} live", f"{len(finding.rows)} of them folded")
+    edits.note_change(
+        finding.rule.name,
+        finding.rows[0].place,
+        f"{names} live",
+        f"{len(finding.rows)} of them folded",
+    )
 
 
 def review_harness_turn(edits: Edits, finding: Finding) -> None:
@@ -160,7 +206,10 @@ def review_harness_turn(edits: Edits, finding: Finding) -> None:
         edits.hide(row, finding.rule.name, harness=True)
     row = finding.rows[0]
     edits.note_change(
-        finding.rule.name, row.place, shown(words(row)), f"{len(finding.rows)} rows hidden from the model"
+        finding.rule.name,
+        row.place,
+        shown(words(row)),
+        f"{len(finding.rows)} rows hidden from the model",
     )
 
 
@@ -170,7 +219,9 @@ def session_meta_repeated(edits: Edits, finding: Finding) -> None:
     edits.hide(mark, finding.rule.name)
     for row in turn:
         edits.replace(row, labels={"without_history": True})
-    edits.note_change(finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
+    edits.note_change(
+        finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}"
+    )
 
 
 def replaced_characters(edits: Edits, finding: Finding) -> None:
@@ -178,7 +229,10 @@ def replaced_characters(edits: Edits, finding: Finding) -> None:
     if finding.data is None:
         edits.known |= {row.id}
         edits.note_change(
-            finding.rule.name, row.place, shown(row.content or ""), "beyond recovery; the row is noted as known"
+            finding.rule.name,
+            row.place,
+            shown(row.content or ""),
+            "beyond recovery; the row is noted as known",
         )
         return
     edits.replace(row, content=finding.data, labels={"healed": finding.rule.name})
@@ -188,7 +242,9 @@ def replaced_characters(edits: Edits, finding: Finding) -> None:
 def double_user_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
     edits.fold(second, first.name, finding.rule.name)
-    edits.note_change(finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}")
+    edits.note_change(
+        finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}"
+    )
 
 
 def interleaved_turns(edits: Edits, finding: Finding) -> None:
@@ -212,7 +268,9 @@ def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
         timestamp=answer.created_at,
         finish_reason="stop",
     )
-    edits.note_change(finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}")
+    edits.note_change(
+        finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}"
+    )
 
 
 def lost_turn(edits: Edits, finding: Finding) -> None:
@@ -220,7 +278,12 @@ def lost_turn(edits: Edits, finding: Finding) -> None:
         at = answer.created_at
         labels = _SYNTHETIC
         edits.append(
-            f"question-{number}", finding.rule.name, labels=labels, role="user", content=NO_QUESTION, timestamp=at
+            f"question-{number}",
+            finding.rule.name,
+            labels=labels,
+            role="user",
+            content=NO_QUESTION,
+            timestamp=at,
         )
         edits.append(
             f"answer-{number}",
@@ -234,14 +297,22 @@ def lost_turn(edits: Edits, finding: Finding) -> None:
     if finding.data:
         texts = ", ".join(shown(answer.text) for answer in finding.data[:3])
         edits.note_change(
-            finding.rule.name, f"sessions.id={edits.session.id}", "no rows", f"recovered answers: {texts}"
+            finding.rule.name,
+            f"sessions.id={edits.session.id}",
+            "no rows",
+            f"recovered answers: {texts}",
         )
 
 
 def message_count_drift(edits: Edits, finding: Finding) -> None:
     before = f"message_count {edits.session.message_count}"
     edits.session = msgspec.structs.replace(edits.session, message_count=finding.data)
-    edits.note_change(finding.rule.name, f"sessions.id={edits.session.id}", before, f"message_count {finding.data}")
+    edits.note_change(
+        finding.rule.name,
+        f"sessions.id={edits.session.id}",
+        before,
+        f"message_count {finding.data}",
+    )
 
 
 def stale_compression_lock(edits: Edits, finding: Finding) -> None:

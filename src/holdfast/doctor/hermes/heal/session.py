@@ -1,7 +1,7 @@
 """Healing one Hermes session: remedies are applied until nothing is left that they could heal.
 
-One remedy can uncover what another is for: a question cut from the row that it was glued to has no answer. So a pass
-applies the remedies of one detector and the next pass looks again.
+One remedy can uncover what another is for: a question cut from the row that it was glued to has no
+answer. So a pass applies the remedies of one detector and the next pass looks again.
 """
 
 from holdfast.doctor.finding import Change

@@ -1,4 +1,6 @@
-"""A Hermes store after healing, session by session: parents first, so that a child is healed beside a healed parent."""
+"""A Hermes store after healing, session by session: parents first, so that a child is healed beside
+a healed parent.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,11 +28,21 @@ class HealedHermes:
         self._store = store
         self._accepts = accepts
         raw = CaseBuilder(
-            store, store.sessions, rows=store.rows, before=HermesSessions(store, store.rows, store.iterate).before
+            store,
+            store.sessions,
+            rows=store.rows,
+            before=HermesSessions(store, store.rows, store.iterate).before,
         )
-        self._kin = between(store.sessions, raw.case, lineage=accepts(RULE[NO_CHILD]), places=accepts(RULE[AFTER_END]))
+        self._kin = between(
+            store.sessions,
+            raw.case,
+            lineage=accepts(RULE[NO_CHILD]),
+            places=accepts(RULE[AFTER_END]),
+        )
         sessions = self._kin.sessions
-        self._teller = HermesSessions(store, self._rows, lambda session: iter(self._rows(session)), sessions)
+        self._teller = HermesSessions(
+            store, self._rows, lambda session: iter(self._rows(session)), sessions
+        )
         self._ward = CaseBuilder(store, sessions, rows=self._moved, before=self._teller.before)
         self._cases: dict[str, HermesCase] = {}
         self._changes: dict[str, list[Change]] = {}
@@ -40,7 +52,11 @@ class HealedHermes:
             yield self._teller.session(self._case(session.id).session)
 
     def changes(self) -> list[Change]:
-        found = [change for session in in_order(self._kin.sessions) for change in self._changes.get(session.id, ())]
+        found = [
+            change
+            for session in in_order(self._kin.sessions)
+            for change in self._changes.get(session.id, ())
+        ]
         return [*found, *self._changes.get("", ())]
 
     def write(self, out: str) -> None:

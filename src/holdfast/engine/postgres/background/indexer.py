@@ -1,9 +1,9 @@
-"""The indexer reads the words of what this process has written while it writes nothing, so that a search finds little
-left to do.
+"""The indexer reads the words of what this process has written while it writes nothing, so that a
+search finds little left to do.
 
-It is one thread for each engine. It waits until there were no commits for a while, then works in short pieces and stops
-for the next commit. A tenant that nobody has searched has no words in the store, and gets none here. What it can't do
-now, the next search does.
+It is one thread for each engine. It waits until there were no commits for a while, then works in
+short pieces and stops for the next commit. A tenant that nobody has searched has no words in the
+store, and gets none here. What it can't do now, the next search does.
 """
 
 import contextlib
@@ -17,7 +17,9 @@ QUIET_S = 0.5
 
 
 class PostgresIndexer(BackgroundWorker):
-    """The indexer of one engine. `advance` reads a piece of what is unread in these sessions; False when nothing is."""
+    """The indexer of one engine. `advance` reads a piece of what is unread in these sessions; False
+    when nothing is.
+    """
 
     name = "indexer"
     moved_max = 10_000

@@ -1,8 +1,9 @@
-"""The notifier: hints to other processes that sessions have moved, so that their pollers look sooner.
+"""The notifier: hints to other processes that sessions have moved, so that their pollers look
+sooner.
 
-Hints are sent after the commits were acknowledged, by a thread of its own, and all sessions that have moved meanwhile
-are one hint: inside a commit, NOTIFY takes a lock of the whole database and costs nearly all throughput. A hint that
-can't be sent is not sent again: nothing depends on it.
+Hints are sent after the commits were acknowledged, by a thread of its own, and all sessions that
+have moved meanwhile are one hint: inside a commit, NOTIFY takes a lock of the whole database and
+costs nearly all throughput. A hint that can't be sent is not sent again: nothing depends on it.
 """
 
 from collections.abc import Callable, Collection, Container, Sequence
@@ -22,8 +23,8 @@ SESSIONS_MAX = 200
 
 
 class Notifier(BackgroundWorker):
-    """The notifier of one engine. `send` sends a hint, once. When it is closed, what was not told yet is told, if that
-    is at all possible.
+    """The notifier of one engine. `send` sends a hint, once. When it is closed, what was not told
+    yet is told, if that is at all possible.
     """
 
     name = "notifier"

@@ -1,19 +1,21 @@
-"""The poller: looks whether other processes have written to the sessions that are watched in this one.
+"""The poller: looks whether other processes have written to the sessions that are watched in this
+one.
 
-There is one for each engine, however many watch. It asks for all watched sessions with one query and wakes those who
-watch a session that has moved. It asks more often while something moves, and not at all when nobody watches: then it
-has no connection either.
+There is one for each engine, however many watch. It asks for all watched sessions with one query
+and wakes those who watch a session that has moved. It asks more often while something moves, and
+not at all when nobody watches: then it has no connection either.
 
     watchers ──begin──►  poller ──"by which transactions were these written last?"──► database
         ▲                   │  ▲
         └──── has moved ────┘  └── a hint (NOTIFY): look now, not at the end of the pause
 
-A hint only makes the next look come sooner. Where there are none (a pooler that takes connections away between
-transactions, a database that knows no LISTEN), looking serves. When it can't ask, it wakes all that watch, who then
-look for themselves, and tries again until it can.
+A hint only makes the next look come sooner. Where there are none (a pooler that takes connections
+away between transactions, a database that knows no LISTEN), looking serves. When it can't ask, it
+wakes all that watch, who then look for themselves, and tries again until it can.
 
-That nothing is missed: a watcher begins to watch before it reads. What the reading does not see is later than that, so
-later than any stamp that was remembered before; and the first stamp of a session that was not remembered is news.
+That nothing is missed: a watcher begins to watch before it reads. What the reading does not see is
+later than that, so later than any stamp that was remembered before; and the first stamp of a
+session that was not remembered is news.
 """
 
 import threading
@@ -45,8 +47,8 @@ TROUBLE_S, TROUBLE_MAX_S = 0.02, 1.0
 
 
 class Poller:
-    """The poller of one engine. `is_ours` tells whether a stamp is of a transaction of this engine: its commits are
-    told to watchers by the writers.
+    """The poller of one engine. `is_ours` tells whether a stamp is of a transaction of this engine:
+    its commits are told to watchers by the writers.
     """
 
     def __init__(
@@ -73,9 +75,12 @@ class Poller:
         self._roused.set()
         if self._thread is None or not self._thread.is_alive():
             with self._gate:
-                is_there = self._thread is not None and self._thread.is_alive()  # its start may have been interrupted
+                # its start may have been interrupted
+                is_there = self._thread is not None and self._thread.is_alive()
                 if not is_there and not self._closed.is_set():
-                    self._thread = threading.Thread(target=self._run, name="holdfast-poller", daemon=True)
+                    self._thread = threading.Thread(
+                        target=self._run, name="holdfast-poller", daemon=True
+                    )
                     self._thread.start()
 
     def close(self) -> None:
@@ -87,7 +92,8 @@ class Poller:
             line.hang_up()  # its answer is of no use to anybody
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()  # one whose start was interrupted may begin yet, and finds that it is over
+            # one whose start was interrupted may begin yet, and finds that it is over
+            thread.join()
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -116,9 +122,13 @@ class Poller:
         return self._listens and self._line is not None and not self._line.pooled
 
     def _choose(self) -> bool:
-        """Which sessions are to be looked at: those that are watched, or were until a moment ago."""
+        """Which sessions are to be looked at: those that are watched, or were until a
+        moment ago.
+        """
         watched = dict.fromkeys(self._watchers.watched(), LOOKS_AFTER)
-        self._looks_left = {id: left - 1 for id, left in self._looks_left.items() if left > 1} | watched
+        self._looks_left = {
+            id: left - 1 for id, left in self._looks_left.items() if left > 1
+        } | watched
         self._stamps = {id: stamp for id, stamp in self._stamps.items() if id in self._looks_left}
         return bool(self._looks_left)
 

@@ -1,7 +1,9 @@
-"""A duty: something that is done about sessions that have moved, off the path of those who move them.
+"""A duty: something that is done about sessions that have moved, off the path of those who move
+them.
 
-It has a thread of its own, made when there is something to do. Writers tell it of commits that were acknowledged, which
-costs them next to nothing; sessions that move while it works are gathered for its next round.
+It has a thread of its own, made when there is something to do. Writers tell it of commits that were
+acknowledged, which costs them next to nothing; sessions that move while it works are gathered for
+its next round.
 """
 
 import threading
@@ -9,7 +11,9 @@ from collections.abc import Iterable
 
 
 class BackgroundWorker:
-    """One duty of one engine. Whoever derives from it says in `_run` what is done, until `_closed` is set."""
+    """One duty of one engine. Whoever derives from it says in `_run` what is done, until `_closed`
+    is set.
+    """
 
     name: str
     moved_max: int
@@ -34,7 +38,9 @@ class BackgroundWorker:
             if len(self._moved) < self.moved_max:
                 self._moved |= dict.fromkeys(moved)
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name=f"holdfast-{self.name}", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name=f"holdfast-{self.name}", daemon=True
+                )
                 self._thread.start()
         if not self._news.is_set():
             self._news.set()

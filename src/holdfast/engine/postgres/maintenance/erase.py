@@ -1,8 +1,9 @@
 """Erasing sessions: nothing of their words is left in any table.
 
-PostgreSQL keeps old rows until it has vacuumed, and its log until that is recycled: they are out of every reader's
-reach, and the server's own care removes them. Erasures have transactions of their own, so that these have only what was
-there before; many share one, up to a number that keeps it short for those who wait for its rows.
+PostgreSQL keeps old rows until it has vacuumed, and its log until that is recycled: they are out of
+every reader's reach, and the server's own care removes them. Erasures have transactions of their
+own, so that these have only what was there before; many share one, up to a number that keeps it
+short for those who wait for its rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +18,8 @@ SESSIONS_MAX, NOTES_MAX = 200, 5_000
 
 
 def apart(commits: Sequence[Commit]) -> Iterator[Sequence[Commit]]:
-    """The same in their order, erasures apart from all else. Those that share a transaction have no session in
-    common.
+    """The same in their order, erasures apart from all else. Those that share a transaction have no
+    session in common.
     """
     start, met, notes = 0, set[str](), 0
     for at, commit in enumerate(commits):
@@ -65,7 +66,9 @@ def erasures(writes: Iterable[Write], sessions: dict[str, SessionRow]) -> list[S
 
 
 def _some(notes: tuple[tuple[int, bytes], ...], known: SessionRow) -> list[Statement]:
-    """What is left of these entries are these notes. Their words are read again, but for those that are gone."""
+    """What is left of these entries are these notes. Their words are read again, but for those that
+    are gone.
+    """
     place = {"tenant": known.tenant, "session": known.id}
     given = place | columns({"seq": Ints, "note": Blobs}, notes)
     return [
@@ -77,15 +80,17 @@ def _some(notes: tuple[tuple[int, bytes], ...], known: SessionRow) -> list[State
 
 
 def _whole(erased: list[tuple[SessionRow, Write]]) -> list[Statement]:
-    """What is left of these sessions are the notes of these writes, by seq. Their journals are not asked about: a
-    turn that ends, or whose session is closed, has its own swept.
+    """What is left of these sessions are the notes of these writes, by seq. Their journals are not
+    asked about: a turn that ends, or whose session is closed, has its own swept.
     """
     places = columns(PLACE, [(known.tenant, known.id) for known, _ in erased])
     found: list[Statement] = []
     untold = [(known.tenant, known.id) for known, write in erased if not _tells_all(known, write)]
     if untold:
         found.append(("blank_entries", columns(PLACE, untold)))
-    notes = [(known.tenant, known.id, *note) for known, write in erased for note in write.erase or ()]
+    notes = [
+        (known.tenant, known.id, *note) for known, write in erased for note in write.erase or ()
+    ]
     if notes:
         found.append(("save_note", columns(PLACE | {"seq": Ints, "note": Blobs}, notes)))
     found += [(name, places) for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")]

@@ -1,8 +1,9 @@
-"""Making a store, and bringing one of an older version up to this one: in one transaction, so it is as it was or as it
-should be.
+"""Making a store, and bringing one of an older version up to this one: in one transaction, so it is
+as it was or as it should be.
 
-Two machines may do this at once. PostgreSQL lets one of them make the first table, or lock the row with the version,
-and stops the other there, which then finds it done. A role that may not make tables can use a store that is there.
+Two machines may do this at once. PostgreSQL lets one of them make the first table, or lock the row
+with the version, and stops the other there, which then finds it done. A role that may not make
+tables can use a store that is there.
 """
 
 import contextlib
@@ -20,8 +21,8 @@ from holdfast.errors import SchemaMismatch, StoreUnavailable
 
 SCHEMA_VERSION = 2
 LEAST = 2
-"""The oldest version whose programs may still work on these tables: the next release may be here already while this
-one runs on, if what it has added does not matter to this one.
+"""The oldest version whose programs may still work on these tables: the next release may be here
+already while this one runs on, if what it has added does not matter to this one.
 """
 ATTEMPTS_MAX = 5
 
@@ -36,8 +37,9 @@ _RACES = (
 
 
 def prepare(connect: Callable[[], ServerConnection], where: str, patience: Retry) -> int | None:
-    """Makes the store if there is none, migrates an older one, refuses a newer one; the version that was there. A
-    server that is not there yet, or only reads, is waited for: a fail-over may be under way.
+    """Makes the store if there is none, migrates an older one, refuses a newer one; the version
+    that was there. A server that is not there yet, or only reads, is waited for: a fail-over may be
+    under way.
     """
     while True:
         try:
@@ -63,19 +65,22 @@ def _prepare(line: ServerConnection, where: str) -> int | None:
             raise StoreUnavailable(
                 where=where,
                 problem=f"this role may not make its tables ({error.diag.message_primary})",
-                remedy="Run `holdfast store migrate` with a role that may, then grant this one SELECT, INSERT, UPDATE "
+                remedy="Run `holdfast store migrate` with a role that may, then grant this one "
+                "SELECT, INSERT, UPDATE "
                 "and DELETE on them",
             ) from error
     raise StoreUnavailable(
         where=where,
-        problem=f"it has tables of another program ({problem.diag.message_primary if problem else ''})",
-        remedy="Give Holdfast a schema of its own: create one and say ?options=-csearch_path%3Dits_name in the address",
+        problem="it has tables of another program "
+        f"({problem.diag.message_primary if problem else ''})",
+        remedy="Give Holdfast a schema of its own: create one and say "
+        "?options=-csearch_path%3Dits_name in the address",
     ) from problem
 
 
 def reach(address: Address, watchdog: Watchdog, *, prepared: bool = True) -> ServerConnection:
-    """A connection to a store that this release knows: it may have been migrated while we were away. One to any other
-    is closed, so that nobody can go on with it. Raises the driver's errors.
+    """A connection to a store that this release knows: it may have been migrated while we were
+    away. One to any other is closed, so that nobody can go on with it. Raises the driver's errors.
     """
     line = address.line(watchdog, prepared=prepared)
     try:
@@ -90,7 +95,9 @@ def reach(address: Address, watchdog: Watchdog, *, prepared: bool = True) -> Ser
 def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
     """The version of the store, if this release knows it."""
     found = version(connection)
-    if found is not None and found > SCHEMA_VERSION < (version(connection, "format_least") or found):
+    if found is not None and found > SCHEMA_VERSION < (
+        version(connection, "format_least") or found
+    ):
         raise SchemaMismatch(where=where, found=found, known=SCHEMA_VERSION)
     return found
 
@@ -108,12 +115,18 @@ def refuse_other(read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], w
         raise SchemaMismatch(where=where, found=found, known=SCHEMA_VERSION)
     if found < SCHEMA_VERSION:
         problem = f"it has the older format {found}" if found else "there is no store"
-        remedy = "Open it once without `read_only`, or run `holdfast store migrate`" if found else "Check the address"
+        remedy = (
+            "Open it once without `read_only`, or run `holdfast store migrate`"
+            if found
+            else "Check the address"
+        )
         raise StoreUnavailable(where=where, problem=problem, remedy=remedy)
 
 
 def version(connection: psycopg.Connection[Any], fact: str = "format") -> int | None:
-    """The version of the store in this database, or the least that may work on it; None when there is none."""
+    """The version of the store in this database, or the least that may work on it; None when there
+    is none.
+    """
     try:
         row = connection.execute(QUERIES["get_fact"], {"name": fact}).fetchone()
     except psycopg.Error as error:
@@ -124,8 +137,8 @@ def version(connection: psycopg.Connection[Any], fact: str = "format") -> int | 
 
 
 def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
-    """All steps, in one transaction. A new store is made in no time, while a migration may take its own; the COMMIT of
-    either may have to wait for other servers.
+    """All steps, in one transaction. A new store is made in no time, while a migration may take its
+    own; the COMMIT of either may have to wait for other servers.
     """
     connection = line.connection
     line.harmless = True
@@ -148,7 +161,9 @@ def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
 
 
 def _steps(connection: psycopg.Connection[Any], where: str, found: int | None) -> list[str]:
-    """What is to be done. Of two machines that migrate, the second waits here, and finds it done."""
+    """What is to be done. Of two machines that migrate, the second waits here, and finds
+    it done.
+    """
     if found is None:
         return [SCHEMA]
     connection.execute(QUERIES["lock_format"])

@@ -12,8 +12,19 @@ from holdfast.engine.store_info import Problem, StoreInfo
 Read = Callable[..., list[tuple[Any, ...]]]
 
 TABLES = (
-    "activity", "binding", "blob", "entry", "event", "inbox", "journal", "mark", "outbox", "session", "store", "words",
-)  # fmt: skip
+    "activity",
+    "binding",
+    "blob",
+    "entry",
+    "event",
+    "inbox",
+    "journal",
+    "mark",
+    "outbox",
+    "session",
+    "store",
+    "words",
+)
 COUNTED_BYTES_MAX = 4 << 20
 """Larger tables are not counted: the server's statistics tell about how many rows they have."""
 VACUUMED = ("entry", "blob", "words", "journal", "inbox", "outbox", "event")
@@ -34,7 +45,9 @@ def info(read: Read, where: str, replication: Replication) -> StoreInfo:
     """What `Engine.info` tells. Tables stand where SQLite has files."""
     sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
     estimated = sizes.get("session", 0) + sizes.get("journal", 0) > COUNTED_BYTES_MAX
-    sessions, entries, tenants, journal_rows, active_at = read("info_estimates" if estimated else "info_rows")[0]
+    sessions, entries, tenants, journal_rows, active_at = read(
+        "info_estimates" if estimated else "info_rows"
+    )[0]
     server, page_bytes = read("info_server")[0]
     total = sum(sizes.values())
     return StoreInfo(
@@ -59,8 +72,8 @@ def info(read: Read, where: str, replication: Replication) -> StoreInfo:
 
 
 def check(read: Read, where: str, replication: Replication | None) -> list[Problem]:
-    """What `Engine.check` tells. Pages are the server's affair; how commits are replicated is that of the one which
-    writes.
+    """What `Engine.check` tells. Pages are the server's affair; how commits are replicated is that
+    of the one which writes.
     """
     return list(_problems(read, where, replication))
 
@@ -68,14 +81,20 @@ def check(read: Read, where: str, replication: Replication | None) -> list[Probl
 def _problems(read: Read, where: str, replication: Replication | None) -> Iterator[Problem]:
     if replication is not None and replication.weakness is not None:
         problem, remedy = replication.weakness
-        yield Problem(rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy)
+        yield Problem(
+            rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy
+        )
     for name, (sentence, invariant, remedy) in _LAWS.items():
         for row in read(name):
             problem, session = sentence.format(*row), f"{row[0]}"
             yield Problem(
-                rule=name.replace("_", "-"), place=f"session {session}", problem=problem, invariant=invariant,
-                remedy=remedy, session=session,
-            )  # fmt: skip
+                rule=name.replace("_", "-"),
+                place=f"session {session}",
+                problem=problem,
+                invariant=invariant,
+                remedy=remedy,
+                session=session,
+            )
 
 
 def vacuum(line: ServerConnection) -> int:

@@ -1,8 +1,9 @@
 """Arrays on their way to the server, in its own binary form.
 
-The driver would look at every element to find out what it is, and send text. Here it is known: each array is of one
-type, and one statement is the same statement whatever the values are. Arrays that every append sends are packed by few
-calls for all of their elements: the interpreter is what a busy writer waits for.
+The driver would look at every element to find out what it is, and send text. Here it is known: each
+array is of one type, and one statement is the same statement whatever the values are. Arrays that
+every append sends are packed by few calls for all of their elements: the interpreter is what a busy
+writer waits for.
 """
 
 import struct
@@ -67,7 +68,9 @@ class Blobs(Array):
     oid, element = 1001, 17
 
     def _packed(self, values: list[bytes]) -> bytes:
-        return b"".join(chain.from_iterable(zip(map(_sizes, map(len, values)), values, strict=True)))
+        return b"".join(
+            chain.from_iterable(zip(map(_sizes, map(len, values)), values, strict=True))
+        )
 
 
 class Texts(Array):
@@ -119,4 +122,6 @@ class _ArrayDumper(Dumper):
 def register(connection: psycopg.Connection[Any]) -> None:
     """Lets a connection send these."""
     for kind in (Ints, Floats, Flags, Blobs, Texts, Ids):
-        connection.adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid}))
+        connection.adapters.register_dumper(
+            kind, type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid})
+        )

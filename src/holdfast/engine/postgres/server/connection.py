@@ -1,9 +1,9 @@
 """Connecting: from an address to a connection that can write, and how long an answer is waited for.
 
-An address may name several servers; of those that can be written (`target_session_attrs`) the one that leads is found
-by `primary`. A
-server or a network that goes silent is told from one that is slow by a limit on the time to an answer: then the
-connection is let go, never cancelled, because a COMMIT may be waiting for other servers at the other end.
+An address may name several servers; of those that can be written (`target_session_attrs`) the one
+that leads is found by `primary`. A server or a network that goes silent is told from one that is
+slow by a limit on the time to an answer: then the connection is let go, never cancelled, because a
+COMMIT may be waiting for other servers at the other end.
 """
 
 import contextlib
@@ -32,7 +32,9 @@ _log = logging.getLogger("holdfast")
 
 SERVER_NEEDED = 130000
 PLANNED_ANEW = frozenset(("found", "sessions_found"))
-"""How these are best answered depends on the words: rare ones are looked up, common ones met going back in time."""
+"""How these are best answered depends on the words: rare ones are looked up, common ones met going
+back in time.
+"""
 LOOKS = 4
 """An answer is missing when so many looks in a row found the same question open."""
 
@@ -50,7 +52,14 @@ class _UuidAsText(Loader):
 class Address:
     """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
 
-    def __init__(self, dsn: str, *, tick: Callable[[], float], connect_s: float = 5.0, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        tick: Callable[[], float],
+        connect_s: float = 5.0,
+        read_only: bool = False,
+    ) -> None:
         try:
             given = conninfo_to_dict(dsn)
         except psycopg.Error:  # whose words may be those of a password
@@ -73,7 +82,9 @@ class Address:
             usual["target_session_attrs"] = "any"
         self._options = {name: value for name, value in usual.items() if not given.get(name)}
         if read_only:
-            self._options["options"] = f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
+            self._options["options"] = (
+                f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
+            )
         user, host, port = (f"{given.get(name) or ''}" for name in ("user", "host", "port"))
         hosts, ports = host.split(","), port.split(",")
         if len(ports) < len(hosts):
@@ -83,14 +94,18 @@ class Address:
             for each, its, number in zip(hosts, ports, _addresses(given, len(hosts)), strict=False)
         ]
         self.primary = Primary(tick)
-        at = ",".join(each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False))
+        at = ",".join(
+            each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False)
+        )
         self.shown = f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
 
     def line(self, watchdog: "Watchdog", *, prepared: bool = True) -> "ServerConnection":
         """A connection to the server that leads. Raises the driver's errors."""
         if len(self._servers) > 1:
             names = [f"{server['host']!r}, port: {server['port']!r}" for server in self._servers]
-            found = self.primary.survey(names, lambda number: self._connect(prepared, self._servers[number]))
+            found = self.primary.survey(
+                names, lambda number: self._connect(prepared, self._servers[number])
+            )
         else:
             found = self.primary.only(lambda: self._connect(prepared, {}))
         return ServerConnection(*found, watchdog)
@@ -108,18 +123,26 @@ class Address:
             raise
         connection.adapters.register_loader("uuid", _UuidAsText)
         register(connection)
-        connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type whatever the value: one statement
+        # one type whatever the value: one statement
+        connection.adapters.register_dumper(int, Int8BinaryDumper)
         version = connection.info.server_version
         if version < SERVER_NEEDED:
             connection.close()
             problem = f"its server has version {version // 10000}"
-            raise StoreUnavailable(where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer")
+            raise StoreUnavailable(
+                where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer"
+            )
         return connection
 
     def _is_leading(self, options: dict[str, Any]) -> bool:
-        """Whether it is a primary that lets us only read: then waiting for another would not help."""
+        """Whether it is a primary that lets us only read: then waiting for another would
+        not help.
+        """
         asked = options | {"target_session_attrs": "any"}
-        with contextlib.suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True, **asked) as connection:
+        with (
+            contextlib.suppress(psycopg.Error),
+            psycopg.connect(self._dsn, autocommit=True, **asked) as connection,
+        ):
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
             return row is not None and not row[0]
         return False
@@ -128,7 +151,9 @@ class Address:
 class ServerConnection:
     """A connection on which one thread at a time asks, watched for answers that don't come."""
 
-    def __init__(self, connection: psycopg.Connection[Any], identity: Identity | None, watchdog: "Watchdog") -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Any], identity: Identity | None, watchdog: "Watchdog"
+    ) -> None:
         self.connection, self.identity = connection, identity
         self.unreplicated = False
         connection.add_notice_handler(self._noticed)
@@ -136,15 +161,18 @@ class ServerConnection:
         self.harmless = False
         """Whether what is being asked may be cancelled: it has no COMMIT in it."""
         self.pooled = False
-        """Whether the next transaction may be another server process's: nothing it is told stays."""
+        """Whether the next transaction may be another server process's: nothing it is
+        told stays.
+        """
         self._asked = 0
         self._cancel = connection.pgconn.get_cancel()
         watchdog.watch(self)
         self._greet()
 
     def _greet(self) -> None:
-        """Looks whether the process that answers is the one that greeted us. If not, a pooler is in between, which may
-        give each transaction to another: one that knows other statements by the names of ours.
+        """Looks whether the process that answers is the one that greeted us. If not, a pooler is in
+        between, which may give each transaction to another: one that knows other statements by the
+        names of ours.
         """
         try:
             with self.asking() as connection:
@@ -171,13 +199,17 @@ class ServerConnection:
         self.harmless = False
         prepare = False if name in PLANNED_ANEW else None
         with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
-            return connection.execute(QUERIES[name], values, binary=True, prepare=prepare).fetchall()
+            return connection.execute(
+                QUERIES[name], values, binary=True, prepare=prepare
+            ).fetchall()
 
     def run_slowly(self, name: str) -> None:
         """A command without an answer, which may take its time."""
         self.connection.execute(QUERIES[name], prepare=False)
 
-    def run_all(self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False) -> list[list[tuple[Any, ...]]]:
+    def run_all(
+        self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False
+    ) -> list[list[tuple[Any, ...]]]:
         """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""
         self.harmless = harmless
         failure: psycopg.Error | None = None
@@ -189,12 +221,15 @@ class ServerConnection:
                         for name, values in statements:
                             cursors.append(connection.execute(QUERIES[name], values, binary=True))
                     except psycopg.Error as error:
-                        failure = error  # the first is the cause; leaving the pipeline would tell of the others
+                        # the first is the cause; leaving the pipeline would tell of the others
+                        failure = error
             except psycopg.Error as error:
                 failure = failure or error
             if failure is not None:
                 raise failure
-            return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+            return [
+                cursor.fetchall() if cursor.description is not None else [] for cursor in cursors
+            ]
 
     def hang_up(self) -> None:
         """Ends the connection without a word to the server, whoever is waiting on it."""
@@ -204,8 +239,9 @@ class ServerConnection:
                 end.shutdown(socket.SHUT_RDWR)
 
     def forgo(self) -> None:
-        """Lets the server stop what nobody waits for any more, if that can be no commit: it would wait for locks and be
-        a connection too many. Only after hanging up: then nothing else can follow it.
+        """Lets the server stop what nobody waits for any more, if that can be no commit: it would
+        wait for locks and be a connection too many. Only after hanging up: then nothing else can
+        follow it.
         """
         if self.harmless:
             with contextlib.suppress(psycopg.Error):
@@ -216,9 +252,12 @@ class ServerConnection:
             self.connection.close()
 
     def _noticed(self, diagnostic: Any) -> None:
-        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short, with a warning: what it has
-        # committed may be on one server only.
-        if diagnostic.severity_nonlocalized == "WARNING" and diagnostic.sqlstate in ("01000", "57P01"):
+        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short, with a
+        # warning: what it has committed may be on one server only.
+        if diagnostic.severity_nonlocalized == "WARNING" and diagnostic.sqlstate in (
+            "01000",
+            "57P01",
+        ):
             self.unreplicated = True
 
 
@@ -227,7 +266,9 @@ class Watchdog:
 
     def __init__(self, answer_s: float) -> None:
         self.answer_s = answer_s
-        self._lines: weakref.WeakKeyDictionary[ServerConnection, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._lines: weakref.WeakKeyDictionary[ServerConnection, tuple[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._gate = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -236,7 +277,9 @@ class Watchdog:
         with self._gate:
             self._lines[line] = (0, 0)
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="holdfast-watchdog", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="holdfast-watchdog", daemon=True
+                )
                 self._thread.start()
 
     def close(self) -> None:

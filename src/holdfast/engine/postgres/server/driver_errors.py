@@ -1,8 +1,8 @@
 """PostgreSQL's errors, told as Holdfast's: the one place where driver errors are translated.
 
-What an error means for a transaction comes first. It was rolled back and may be tried again; nobody knows what became
-of it (the connection was lost, perhaps after COMMIT was sent); or it makes no sense and never will. Only then is it
-told to a person.
+What an error means for a transaction comes first. It was rolled back and may be tried again; nobody
+knows what became of it (the connection was lost, perhaps after COMMIT was sent); or it makes no
+sense and never will. Only then is it told to a person.
 """
 
 import re
@@ -44,40 +44,78 @@ _UNKNOWN = {
 UNPREPARED = {"26000", "42P05"}
 
 _REMEDIES: dict[str, tuple[str, str]] = {
-    "08": ("the connection to its server was lost", "Check the server, then try again; what was acknowledged is safe"),
+    "08": (
+        "the connection to its server was lost",
+        "Check the server, then try again; what was acknowledged is safe",
+    ),
     "22": ("PostgreSQL can't hold a value of this commit", "Report this; it is a defect"),
     "23": ("its tables contradict a commit", "Check that only Holdfast writes its tables"),
-    "25P03": ("a transaction was cut off, idle for too long", "Try again; what was acknowledged is safe"),
-    "25P04": ("a transaction was cut off for taking too long", "Try again; what was acknowledged is safe"),
+    "25P03": (
+        "a transaction was cut off, idle for too long",
+        "Try again; what was acknowledged is safe",
+    ),
+    "25P04": (
+        "a transaction was cut off for taking too long",
+        "Try again; what was acknowledged is safe",
+    ),
     "25": ("its server only reads", "Name all servers in the address, or the one that is primary"),
     "26": ("a pooler in between does not keep prepared statements", "Try again"),
     "28": ("its server does not let us in", "Check user and password in the address"),
     "3D": ("there is no such database", "Create it, or check its name in the address"),
     "3F": ("there is no such schema", "Create it, or check search_path in the address"),
     "40": ("other programs write the same rows without end", "Try again"),
-    "42501": ("its rights forbid it", "Grant SELECT, INSERT, UPDATE and DELETE on its tables to this role"),
+    "42501": (
+        "its rights forbid it",
+        "Grant SELECT, INSERT, UPDATE and DELETE on its tables to this role",
+    ),
     "42P05": ("a pooler in between does not keep prepared statements", "Try again"),
-    "42": ("its tables are not as they should be", "Run `holdfast store migrate`, with a role that may change tables"),
-    "53100": ("the server's disk is full", "Make room, then try again; what was acknowledged is safe"),
+    "42": (
+        "its tables are not as they should be",
+        "Run `holdfast store migrate`, with a role that may change tables",
+    ),
+    "53100": (
+        "the server's disk is full",
+        "Make room, then try again; what was acknowledged is safe",
+    ),
     "53200": ("the server has no memory left", "Free memory there, then try again"),
-    "53": ("the server has too much to do", "Raise its limits (max_connections), or open fewer stores"),
-    "54": ("a value is larger than PostgreSQL can hold", "Store large parts elsewhere and refer to them"),
+    "53": (
+        "the server has too much to do",
+        "Raise its limits (max_connections), or open fewer stores",
+    ),
+    "54": (
+        "a value is larger than PostgreSQL can hold",
+        "Store large parts elsewhere and refer to them",
+    ),
     "55": ("another program holds a lock", "Let that program finish, then try again"),
-    "57014": ("a statement was cancelled at the server", "Check its statement_timeout, then try again"),
-    "57": ("its server was stopped or interrupted", "Check the server, then try again; what was acknowledged is safe"),
-    "nobody": ("nobody listens there", "Check host and port in the address, and that the server runs"),
+    "57014": (
+        "a statement was cancelled at the server",
+        "Check its statement_timeout, then try again",
+    ),
+    "57": (
+        "its server was stopped or interrupted",
+        "Check the server, then try again; what was acknowledged is safe",
+    ),
+    "nobody": (
+        "nobody listens there",
+        "Check host and port in the address, and that the server runs",
+    ),
     "reads": (
         "this role, or this database, only reads",
-        "Use another role, set default_transaction_read_only to off, or open the store with read_only=True",
+        "Use another role, set default_transaction_read_only to off, or open the store with "
+        "read_only=True",
     ),
     "pooler": (
         "the pooler in between does not take a part of this address",
-        "Take `options` out of it; what it sets can be set for the role: ALTER ROLE … SET search_path = …",
+        "Take `options` out of it; what it sets can be set for the role: ALTER ROLE … SET "
+        "search_path = …",
     ),
     "58": ("the server's disk answered with an error", "Check that disk, then try again"),
 }
 _DAMAGE = ("XX001", "XX002")
-_STANDBYS = "Bring a standby back, or take the lost ones out of synchronous_standby_names; then it goes on by itself"
+_STANDBYS = (
+    "Bring a standby back, or take the lost ones out of synchronous_standby_names; then "
+    "it goes on by itself"
+)
 
 _REFUSALS = {
     "28": r"authentication failed|pg_hba\.conf|not permitted to log in|role \"[^\"]*\" does not exist|no such user"
@@ -86,7 +124,9 @@ _REFUSALS = {
     "nobody": r"Connection refused|could not translate host name|failed to resolve host",
     "pooler": r"unsupported startup parameter",
 }
-"""What servers and poolers say to whom they don't let in, by the code's class: libpq passes on no code from there."""
+"""What servers and poolers say to whom they don't let in, by the code's class: libpq passes on no
+code from there.
+"""
 
 _ATTEMPT = re.compile(r"^- host: (.*?), hostaddr: .*?: ", re.MULTILINE)
 
@@ -96,10 +136,15 @@ class OnlyReads(psycopg.OperationalError):
 
 
 class Stalled(psycopg.OperationalError):
-    """Commits wait at the server for standbys that don't answer: one more would only be one more."""
+    """Commits wait at the server for standbys that don't answer: one more would only be
+    one more.
+    """
 
     def __init__(self, commits: int, longest_s: float) -> None:
-        super().__init__(f"its commits wait for standbys that don't answer, {commits} for up to {longest_s:.0f} s")
+        super().__init__(
+            f"its commits wait for standbys that don't answer, {commits} for up to "
+            f"{longest_s:.0f} s"
+        )
 
 
 def verdict(error: psycopg.Error) -> Verdict:
@@ -107,15 +152,20 @@ def verdict(error: psycopg.Error) -> Verdict:
     state = error.sqlstate
     if state is None:
         # The driver's own: the connection broke under it, or it was used wrongly.
-        return "unknown" if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else "senseless"
+        return (
+            "unknown"
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            else "senseless"
+        )
     if state in _AGAIN:
         return "again"
     return "unknown" if state in _UNKNOWN or state.startswith("08") else "senseless"
 
 
 def refusal(error: psycopg.Error) -> str:
-    """The class of the reason why we are not let in, when every server that was asked has said so: waiting would not
-    help. One that lags behind, or is not yet there, does not speak for the others.
+    """The class of the reason why we are not let in, when every server that was asked has said so:
+    waiting would not help. One that lags behind, or is not yet there, does not speak for the
+    others.
     """
     if error.sqlstate is not None:
         return ""
@@ -124,7 +174,8 @@ def refusal(error: psycopg.Error) -> str:
     said: dict[str, set[str]] = {}
     for server, words in _attempts(str(error)):
         reasons = [reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)]
-        said.setdefault(server, set()).update(reasons)  # a server has several addresses; one that answers is enough
+        # a server has several addresses; one that answers is enough
+        said.setdefault(server, set()).update(reasons)
     if all(reasons == {"nobody"} for reasons in said.values()):
         return "nobody"
     if {"nobody"} in said.values():
@@ -143,24 +194,36 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
     state = error.sqlstate or refusal(error)
     said = _first_line(error)
     if isinstance(error, Stalled):
-        return StoreUnavailable(where=where, problem=f"{said}; this one was not begun", remedy=_STANDBYS)
+        return StoreUnavailable(
+            where=where, problem=f"{said}; this one was not begun", remedy=_STANDBYS
+        )
     if state in _DAMAGE:
         return Damaged(where=where, problem=said, remedy=damage_remedy(where))
     problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
     if not problem and verdict(error) == "unknown":
         problem, remedy = _REMEDIES["08"]
     if not problem:
-        return StoreUnavailable(where=where, problem=f"PostgreSQL says {said}", remedy="Report this; it is a defect")
+        return StoreUnavailable(
+            where=where, problem=f"PostgreSQL says {said}", remedy="Report this; it is a defect"
+        )
     return StoreUnavailable(where=where, problem=f"{problem} ({said})", remedy=remedy)
 
 
-def out_of_patience(error: psycopg.Error, where: str, waited_s: float, *, in_doubt: bool) -> HoldfastError:
-    """Nothing has helped for so long; the last try met this. Of a commit in doubt nobody can say what became of it."""
+def out_of_patience(
+    error: psycopg.Error, where: str, waited_s: float, *, in_doubt: bool
+) -> HoldfastError:
+    """Nothing has helped for so long; the last try met this. Of a commit in doubt nobody can say
+    what became of it.
+    """
     said = _first_line(error)
     if isinstance(error, Stalled) and in_doubt:
         problem = f"{said}; this one may be among them, and is kept then"
         return StoreUnavailable(where=where, problem=problem, remedy=_STANDBYS)
-    if isinstance(error, Stalled) or verdict(error) != "unknown" or (error.sqlstate and not in_doubt):
+    if (
+        isinstance(error, Stalled)
+        or verdict(error) != "unknown"
+        or (error.sqlstate and not in_doubt)
+    ):
         return translate(error, where)
     problem = f"no server that can be written has answered for {waited_s:.0f} s ({said})"
     if in_doubt:
@@ -191,9 +254,13 @@ def is_missing(error: psycopg.Error) -> bool:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """One line, and nothing of what was written: details of the server's errors quote rows. When several servers were
-    asked, it has the words of each.
+    """One line, and nothing of what was written: details of the server's errors quote rows. When
+    several servers were asked, it has the words of each.
     """
     primary = error.diag.message_primary if error.sqlstate else None
-    said = [words.strip().splitlines()[0] for _, words in _attempts(primary or str(error)) if words.strip()]
+    said = [
+        words.strip().splitlines()[0]
+        for _, words in _attempts(primary or str(error))
+        if words.strip()
+    ]
     return "; ".join(dict.fromkeys(said)) or type(error).__name__

@@ -1,11 +1,12 @@
 """Which server is followed: the one that leads now, not one that led before and has come back.
 
-Every promotion begins a new timeline. A server that was the primary, died, and comes back without having been told
-takes writes as before: in an address with several servers it may even be the first. So all of them are asked, the
-newest timeline of the same database wins, and one that is older than any that was seen is refused from then on, also on
-connections that are there already.
+Every promotion begins a new timeline. A server that was the primary, died, and comes back without
+having been told takes writes as before: in an address with several servers it may even be the
+first. So all of them are asked, the newest timeline of the same database wins, and one that is
+older than any that was seen is refused from then on, also on connections that are there already.
 
-That can't fence a server that nobody else can reach: two primaries that each take writes are the cluster's to prevent.
+That can't fence a server that nobody else can reach: two primaries that each take writes are the
+cluster's to prevent.
 """
 
 import logging
@@ -25,7 +26,8 @@ SURVEY_S = 1.0
 
 IDENTITY = (
     "SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN 0 "
-    "ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint END FROM pg_control_system()"
+    "ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint END FROM "
+    "pg_control_system()"
 )
 
 
@@ -41,10 +43,17 @@ class Outdated(psycopg.OperationalError):
 
 
 def identity_of(connection: psycopg.Connection[Any]) -> Identity | None:
-    """None where it can't be told: another database that speaks the same language, or one that only reads."""
+    """None where it can't be told: another database that speaks the same language, or one that only
+    reads.
+    """
     try:
         row = connection.execute(IDENTITY, prepare=False).fetchone()
-    except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.DataError, psycopg.InternalError):
+    except (
+        psycopg.ProgrammingError,
+        psycopg.NotSupportedError,
+        psycopg.DataError,
+        psycopg.InternalError,
+    ):
         return None
     return Identity(*row) if row and row[1] else None
 
@@ -68,9 +77,12 @@ class Primary:
             if identity.timeline > self._newest.timeline:
                 _log.warning("a new primary leads, on timeline %d", identity.timeline)
             if identity.timeline < self._newest.timeline:
-                _log.warning("a server on timeline %d is refused: it has been replaced", identity.timeline)
+                _log.warning(
+                    "a server on timeline %d is refused: it has been replaced", identity.timeline
+                )
                 raise Outdated(
-                    f"it is on timeline {identity.timeline}, and its successor on timeline {self._newest.timeline}: "
+                    f"it is on timeline {identity.timeline}, and its successor on timeline "
+                    f"{self._newest.timeline}: "
                     "it has been replaced"
                 )
             self._newest = identity
@@ -87,8 +99,9 @@ class Primary:
     def survey(
         self, servers: Sequence[str], connect: Callable[[int], psycopg.Connection[Any]]
     ) -> tuple[psycopg.Connection[Any], Identity | None]:
-        """A connection to the server on the newest timeline. All are asked at once; one that does not answer soon after
-        another is not waited for. Raises what they said when none can be written.
+        """A connection to the server on the newest timeline. All are asked at once; one that does
+        not answer soon after another is not waited for. Raises what they said when none can be
+        written.
         """
         led = self._led
         if led is not None and self._tick() - led[0] < SURVEY_S:
@@ -118,7 +131,9 @@ class Primary:
         self._led = (self._tick(), best)
         return connection, identity
 
-    def _admitted(self, connection: psycopg.Connection[Any]) -> tuple[psycopg.Connection[Any], Identity | None]:
+    def _admitted(
+        self, connection: psycopg.Connection[Any]
+    ) -> tuple[psycopg.Connection[Any], Identity | None]:
         identity = identity_of(connection)
         try:
             self.admit(identity)
@@ -127,7 +142,9 @@ class Primary:
             raise
         return connection, identity
 
-    def only(self, connect: Callable[[], psycopg.Connection[Any]]) -> tuple[psycopg.Connection[Any], Identity | None]:
+    def only(
+        self, connect: Callable[[], psycopg.Connection[Any]]
+    ) -> tuple[psycopg.Connection[Any], Identity | None]:
         """A connection to the one server that there is."""
         return self._admitted(connect())
 

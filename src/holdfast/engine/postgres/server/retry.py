@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import psycopg
 
-from holdfast.engine.postgres.server.driver_errors import in_words, is_meeting, out_of_patience, verdict
+from holdfast.engine.postgres.server.driver_errors import (
+    in_words,
+    is_meeting,
+    out_of_patience,
+    verdict,
+)
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
 TOLD_AT = 4
@@ -16,12 +21,17 @@ _log = logging.getLogger("holdfast")
 
 
 class Retry:
-    """For one thing that is tried until it is done or `limit_s` have passed. Pauses grow and are not all alike: those
-    who got into each other's way should not meet again.
+    """For one thing that is tried until it is done or `limit_s` have passed. Pauses grow and are
+    not all alike: those who got into each other's way should not meet again.
     """
 
     def __init__(
-        self, where: str, limit_s: float, *, tick: Callable[[], float], chance: Callable[[int], bytes]
+        self,
+        where: str,
+        limit_s: float,
+        *,
+        tick: Callable[[], float],
+        chance: Callable[[int], bytes],
     ) -> None:
         self._where, self._limit_s, self._tick, self._chance = where, limit_s, tick, chance
         self._since, self._slept, self._tries = tick(), 0.0, 0
@@ -36,10 +46,13 @@ class Retry:
         if waited_s >= self._limit_s:
             raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
         if self._tries == TOLD_AT:
-            # Writers that meet are everyday life, however often; a server that can't be reached is not.
+            # Writers that meet are everyday life, however often; a server that can't be reached is
+            # not.
             level = logging.INFO if is_meeting(error) else logging.WARNING
             _log.log(level, "%s: %s; trying again", self._where, in_words(error))
-        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (0.5 + self._chance(1)[0] / 255)
+        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (
+            0.5 + self._chance(1)[0] / 255
+        )
         threading.Event().wait(pause_s)
         self._slept += pause_s
 

@@ -1,4 +1,6 @@
-"""Names on their way into the database and back: callers' texts are bytes there, and ids of sessions are UUIDs."""
+"""Names on their way into the database and back: callers' texts are bytes there, and ids of
+sessions are UUIDs.
+"""
 
 import re
 
@@ -23,7 +25,9 @@ def name(text: str, place: str) -> bytes:
     """A tenant or a key as the database knows it."""
     encoded = raw(text)
     if len(encoded) > NAME_BYTES_MAX:
-        raise InvalidMessage(problem=f"in PostgreSQL it may have {NAME_BYTES_MAX} bytes at most", place=place)
+        raise InvalidMessage(
+            problem=f"in PostgreSQL it may have {NAME_BYTES_MAX} bytes at most", place=place
+        )
     return encoded
 
 

@@ -1,9 +1,10 @@
 """A fair lock in front of SQLite's own, so that no process starves.
 
-SQLite waits for its write lock by sleeping and trying again, which starved one of eight processes fifteen thousand to
-one. The kernel queues those who wait for a file lock, so whoever writes takes this one first. A wait that takes too
-long is given up: the kernel's lock has no timeout, so a second thread does the waiting. It stays in the queue for the
-next attempt, so there is never more than one, and lets go again when it comes too late.
+SQLite waits for its write lock by sleeping and trying again, which starved one of eight processes
+fifteen thousand to one. The kernel queues those who wait for a file lock, so whoever writes takes
+this one first. A wait that takes too long is given up: the kernel's lock has no timeout, so a
+second thread does the waiting. It stays in the queue for the next attempt, so there is never more
+than one, and lets go again when it comes too late.
 """
 
 import errno
@@ -20,7 +21,9 @@ NOTE_BYTES = 64
 
 
 class FairLock:
-    """A lock among processes, on a file of its own beside the database. Used by one thread at a time."""
+    """A lock among processes, on a file of its own beside the database. Used by one thread at a
+    time.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -38,9 +41,16 @@ class FairLock:
     def _unusable(self, error: OSError) -> StoreUnavailable:
         if error.errno == errno.ELOOP:
             remedy = "Remove it if nobody needs it: a lock is a file of its own"
-            return StoreUnavailable(where=self._path, problem="it is a symbolic link", remedy=remedy)
-        remedy = "Check that there is room on the disk, and that its folder is yours to write; then try again"
-        return StoreUnavailable(where=self._path, problem=error.strerror or str(error), remedy=remedy)
+            return StoreUnavailable(
+                where=self._path, problem="it is a symbolic link", remedy=remedy
+            )
+        remedy = (
+            "Check that there is room on the disk, and that its folder is yours to write; "
+            "then try again"
+        )
+        return StoreUnavailable(
+            where=self._path, problem=error.strerror or str(error), remedy=remedy
+        )
 
     def acquire(self, timeout_s: float) -> bool:
         """True when held; False when it could not be had in time."""
@@ -86,7 +96,9 @@ class FairLock:
 
 
 class _Waiter:
-    """A thread in the kernel's queue, which can't be called back. When it comes too late, it lets go at once."""
+    """A thread in the kernel's queue, which can't be called back. When it comes too late, it lets
+    go at once.
+    """
 
     def __init__(self, file: int) -> None:
         self._file = file

@@ -1,8 +1,9 @@
-"""What the first bytes of a database say, looked at before SQLite opens it: SQLite would mend, log and lock a file that
-is not ours to touch.
+"""What the first bytes of a database say, looked at before SQLite opens it: SQLite would mend, log
+and lock a file that is not ours to touch.
 
-They are read through SQLite's own file layer. On POSIX, closing a file lets go of every lock the process has on it, and
-another handle of this process may have the same store open; that layer knows, and waits with closing.
+They are read through SQLite's own file layer. On POSIX, closing a file lets go of every lock the
+process has on it, and another handle of this process may have the same store open; that layer
+knows, and waits with closing.
 """
 
 import os
@@ -26,8 +27,9 @@ class FileHeader(NamedTuple):
 
 
 def read_header(path: str) -> FileHeader | None:
-    """The header of the database here; None when there is none yet, or when a log or journal beside it may know better:
-    a power cut leaves a database half written. `Damaged` when it has no header and should.
+    """The header of the database here; None when there is none yet, or when a log or journal beside
+    it may know better: a power cut leaves a database half written. `Damaged` when it has no header
+    and should.
     """
     size, first = _first_bytes(path)
     if size == 0:
@@ -38,17 +40,27 @@ def read_header(path: str) -> FileHeader | None:
     if size <= FIRST_PAGE_BYTES and _bytes_of(path + "-journal"):
         return None  # the making of the store was cut short: SQLite takes it back
     if not first.startswith(MAGIC) or len(first) < HEADER_BYTES:
-        problem = "it does not begin as a database does: its first page was lost, or it is another program's file"
+        problem = (
+            "it does not begin as a database does: its first page was lost, or it is "
+            "another program's file"
+        )
         raise Damaged(where=path, problem=problem)
-    page_bytes = int.from_bytes(first[16:18], "big") or 1  # SQLite writes 65536 as 1; the least of all suits here
+    # SQLite writes 65536 as 1; the least of all suits here
+    page_bytes = int.from_bytes(first[16:18], "big") or 1
     _refuse_torn_database(path, size, page_bytes, first)
-    return FileHeader(int.from_bytes(first[68:72], "big"), int.from_bytes(first[60:64], "big"), size > page_bytes)
+    return FileHeader(
+        int.from_bytes(first[68:72], "big"), int.from_bytes(first[60:64], "big"), size > page_bytes
+    )
 
 
 def refuse_lost_database(path: str) -> None:
-    """SQLite would delete the log of an empty database, with all that was acknowledged and not yet checkpointed."""
+    """SQLite would delete the log of an empty database, with all that was acknowledged and not yet
+    checkpointed.
+    """
     if _bytes_of(path + "-wal"):
-        problem = f"the file is empty, but its log {path}-wal is not: the database beside it was lost"
+        problem = (
+            f"the file is empty, but its log {path}-wal is not: the database beside it was lost"
+        )
         raise Damaged(where=path, problem=problem)
 
 
@@ -56,7 +68,9 @@ def _refuse_torn_database(path: str, size: int, page_bytes: int, first: bytes) -
     """SQLite takes a torn last page for a whole one, with zeros where its rows were."""
     pages = int.from_bytes(first[28:32], "big") if first[24:28] == first[92:96] else 0
     if size < pages * page_bytes:
-        raise Damaged(where=path, problem=f"it was cut off: {size} of its {pages * page_bytes} bytes are left")
+        raise Damaged(
+            where=path, problem=f"it was cut off: {size} of its {pages * page_bytes} bytes are left"
+        )
 
 
 def _bytes_of(path: str) -> int:

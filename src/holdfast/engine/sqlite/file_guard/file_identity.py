@@ -1,12 +1,14 @@
 """Whether the files of an open store are still the ones that were opened.
 
-SQLite goes on with files that were deleted, moved or replaced, and what it writes there nobody else will ever see, or
-worse: two processes with two logs write into one database (FAULTS G7, G8). So the files are looked at before each batch
-and each read, by device and inode, and nothing is written while one of them has strayed. While nothing has changed in
-their folder, one look at that is enough. A file that is moved back is the same file again.
+SQLite goes on with files that were deleted, moved or replaced, and what it writes there nobody else
+will ever see, or worse: two processes with two logs write into one database (FAULTS G7, G8). So the
+files are looked at before each batch and each read, by device and inode, and nothing is written
+while one of them has strayed. While nothing has changed in their folder, one look at that is
+enough. A file that is moved back is the same file again.
 
-A log that is gone for good is still in our hands. What only it holds is brought into the database, if nobody has gone
-on without it: whoever writes leaves a note on the fair lock, once, by which log. Then the store has to be opened again.
+A log that is gone for good is still in our hands. What only it holds is brought into the database,
+if nobody has gone on without it: whoever writes leaves a note on the fair lock, once, by which log.
+Then the store has to be opened again.
 """
 
 import os
@@ -25,7 +27,9 @@ Mark = tuple[int, int] | None
 
 
 class FileIdentity:
-    """The files of a store as they were when a connection began to use them: the database, its log, the log's index."""
+    """The files of a store as they were when a connection began to use them: the database, its log,
+    the log's index.
+    """
 
     def __init__(self, path: str, tick: Callable[[], float]) -> None:
         self._path, self._log, self._index = path, path + "-wal", path + "-shm"
@@ -84,7 +88,10 @@ class FileIdentity:
         remedy = "Close the store and open it again; all that was acknowledged is there"
         try:
             if not self.log_is_ours and not self._brought_in(connection, alone):
-                remedy = "Close the store, open it again and look: what was acknowledged last may be missing"
+                remedy = (
+                    "Close the store, open it again and look: what was acknowledged last may "
+                    "be missing"
+                )
         except apsw.ConnectionClosedError:
             pass  # it was let go earlier, after some other trouble
         except apsw.Error as error:
@@ -100,11 +107,14 @@ class FileIdentity:
         return done >= length
 
     def leave(self, connection: apsw.Connection) -> None:
-        """Closes a connection. Where the log has strayed, that must not checkpoint it, as SQLite does at the end."""
+        """Closes a connection. Where the log has strayed, that must not checkpoint it, as SQLite
+        does at the end.
+        """
         with suppress(apsw.ConnectionClosedError):
             if not self.steady:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        with suppress(apsw.Error):  # a disk that fails now does no harm: what is in the log is safe there
+        # a disk that fails now does no harm: what is in the log is safe there
+        with suppress(apsw.Error):
             connection.close(True)
 
     def forget(self) -> None:
@@ -116,8 +126,8 @@ _in_use: "weakref.WeakSet[FileIdentity]" = weakref.WeakSet()
 
 
 def refuse_beside_strayed(path: str) -> None:
-    """Within a process SQLite shares a log's index among all who have the store open, even when it was deleted: whoever
-    opened the store now would get that one.
+    """Within a process SQLite shares a log's index among all who have the store open, even when it
+    was deleted: whoever opened the store now would get that one.
     """
     if any(files._path == path and not files.steady for files in list(_in_use)):
         problem = "its log was deleted, and another handle of this process still holds on to it"

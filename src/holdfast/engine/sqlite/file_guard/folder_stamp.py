@@ -1,20 +1,23 @@
 """A folder in which nothing has changed: one look at it instead of one at each of its files.
 
-Making, moving or deleting a file changes the times of its folder, so while these stay the same, the files in it are the
-same ones too. That look is not only shorter. A look at a log that is being written costs its writer dear: Linux gives
-a file whose times were seen a time of its own at the next change, and has to write that with the next sync, which then
-takes a third longer.
+Making, moving or deleting a file changes the times of its folder, so while these stay the same, the
+files in it are the same ones too. That look is not only shorter. A look at a log that is being
+written costs its writer dear: Linux gives a file whose times were seen a time of its own at the
+next change, and has to write that with the next sync, which then takes a third longer.
 
-Times can be coarse: two changes within one grain leave the same time, and whoever looked between them would miss the
-second. So a change is not the end of looking. The files are looked at again and again until the folder's time has
-stayed the same for longer than a grain; what happens from then on gets another time.
+Times can be coarse: two changes within one grain leave the same time, and whoever looked between
+them would miss the second. So a change is not the end of looking. The files are looked at again and
+again until the folder's time has stayed the same for longer than a grain; what happens from then on
+gets another time.
 """
 
 import os
 from collections.abc import Callable
 
 GRAIN_S = 0.2
-"""Longer than a tick of any kernel, by which file systems tell the time at best, with some room for a late one."""
+"""Longer than a tick of any kernel, by which file systems tell the time at best, with some room for
+a late one.
+"""
 COARSE_GRAIN_S = 2.5
 """Longer than the two seconds of the coarsest file systems."""
 
@@ -22,7 +25,9 @@ Stamp = tuple[int, int, int, int]
 
 
 class FolderStamp:
-    """A folder whose files are known to somebody, who can look at them. `tick` is a clock that never steps back."""
+    """A folder whose files are known to somebody, who can look at them. `tick` is a clock that
+    never steps back.
+    """
 
     def __init__(self, path: str, tick: Callable[[], float]) -> None:
         self._path, self._tick = path, tick
@@ -30,8 +35,8 @@ class FolderStamp:
         self._seen: tuple[Stamp | None, float] = None, 0.0
 
     def is_calm(self, look: Callable[[], bool]) -> bool:
-        """Whether all its files are as they were, which `look` tells where the folder can't. Called before each batch
-        and each read, by any of their threads.
+        """Whether all its files are as they were, which `look` tells where the folder can't. Called
+        before each batch and each read, by any of their threads.
         """
         try:
             found = os.stat(self._path)
@@ -52,5 +57,7 @@ class FolderStamp:
 
 
 def _grain_s(stamp: Stamp) -> float:
-    """How far apart two changes must lie to be told apart. A time in whole hundredths of a second is a coarse one."""
+    """How far apart two changes must lie to be told apart. A time in whole hundredths of a second
+    is a coarse one.
+    """
     return GRAIN_S if stamp[1] % 10_000_000 else COARSE_GRAIN_S

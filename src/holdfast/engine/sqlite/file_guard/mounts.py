@@ -1,5 +1,5 @@
-"""Which file system a path lies on. SQLite's log needs locks and memory that all processes share, and a network file
-system gives neither (FAULTS G7).
+"""Which file system a path lies on. SQLite's log needs locks and memory that all processes share,
+and a network file system gives neither (FAULTS G7).
 """
 
 import os
@@ -10,13 +10,40 @@ from holdfast.errors import StoreUnavailable
 
 MOUNTS = "/proc/self/mountinfo"
 
-# Not 9p and virtiofs, which share a disk of the same machine, and not every kind of fuse: most are local.
+# Not 9p and virtiofs, which share a disk of the same machine, and not every kind of fuse: most are
+# local.
 REMOTE = {
-    "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fhgfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4",
-    "orangefs", "pvfs2", "smb3", "smbfs", "fuse.beegfs", "fuse.ceph", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse",
-    "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.mfs", "fuse.mount.davfs", "fuse.rclone", "fuse.s3fs",
-    "fuse.smbnetfs", "fuse.sshfs",
-}  # fmt: skip
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "coda",
+    "davfs",
+    "fhgfs",
+    "glusterfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "pvfs2",
+    "smb3",
+    "smbfs",
+    "fuse.beegfs",
+    "fuse.ceph",
+    "fuse.curlftpfs",
+    "fuse.davfs",
+    "fuse.gcsfuse",
+    "fuse.glusterfs",
+    "fuse.goofys",
+    "fuse.juicefs",
+    "fuse.mfs",
+    "fuse.mount.davfs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.smbnetfs",
+    "fuse.sshfs",
+}
 
 
 class Mount(NamedTuple):
@@ -27,7 +54,9 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: str, mounts: str) -> Mount | None:
-    """The mount that an absolute path lies on, given the text of `mountinfo`; of two on one point the later counts."""
+    """The mount that an absolute path lies on, given the text of `mountinfo`; of two on one point
+    the later counts.
+    """
     found: Mount | None = None
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -54,24 +83,28 @@ def mounted(path: str) -> Mount | None:
 
 
 def refuse_lone_file(path: str) -> None:
-    """Refuses a file whose log would lie where others do not look for it: the log lies beside the name by which the
-    store was opened, and two names are two logs.
+    """Refuses a file whose log would lie where others do not look for it: the log lies beside the
+    name by which the store was opened, and two names are two logs.
     """
     if not os.path.isfile(path):
         return
     if os.stat(path).st_nlink > 1:
         raise StoreUnavailable(
             where=path,
-            problem="it is a hard link: under its other name it has another log, and what is written under one name is "
+            problem="it is a hard link: under its other name it has another log, and what is "
+            "written under one name is "
             "missing under the other",
-            remedy="Keep one name and remove the others, or make a copy with `holdfast store backup`",
+            remedy="Keep one name and remove the others, or make a copy with `holdfast store "
+            "backup`",
         )
     mount = mounted(path)
     if mount is not None and mount.point == os.path.realpath(path):
         raise StoreUnavailable(
             where=path,
-            problem="only the file itself is mounted here: its log would lie outside of the mount and be lost with it",
-            remedy=f"Mount a folder with the file in it, not the file: for example -v ./data:{os.path.dirname(path)}",
+            problem="only the file itself is mounted here: its log would lie outside of the mount "
+            "and be lost with it",
+            remedy="Mount a folder with the file in it, not the file: for example -v "
+            f"./data:{os.path.dirname(path)}",
         )
 
 

@@ -9,8 +9,8 @@ OWNER_ONLY = 0o600
 
 
 def warn_of_others(path: str) -> None:
-    """Says so when a file of the store may be used by every user of the machine. Whoever shares it with a group means
-    to.
+    """Says so when a file of the store may be used by every user of the machine. Whoever shares it
+    with a group means to.
     """
     mode = os.stat(path).st_mode & 0o777
     if mode & 0o007:
@@ -19,7 +19,9 @@ def warn_of_others(path: str) -> None:
 
 
 def make_owned(path: str) -> None:
-    """Makes an empty file, unless there is one; the rights of one that is there are left as they are."""
+    """Makes an empty file, unless there is one; the rights of one that is there are left as they
+    are.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
     except FileExistsError:

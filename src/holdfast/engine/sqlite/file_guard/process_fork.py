@@ -1,9 +1,11 @@
-"""What a fork must not tear apart: nobody is inside SQLite while this process forks, and a child lets go of all it got.
+"""What a fork must not tear apart: nobody is inside SQLite while this process forks, and a child
+lets go of all it got.
 
-SQLite keeps what it knows of a file once for each process, its locks included, and a child gets a copy of that which is
-not true of the child: the locks are the parent's. A connection that the child then opened would believe that it holds
-them. So a child closes its copies of its parent's connections before it does anything else, which tells SQLite to
-forget, and takes nothing from the parent. A lock file's lock would live on in the child: it is closed there, too.
+SQLite keeps what it knows of a file once for each process, its locks included, and a child gets a
+copy of that which is not true of the child: the locks are the parent's. A connection that the child
+then opened would believe that it holds them. So a child closes its copies of its parent's
+connections before it does anything else, which tells SQLite to forget, and takes nothing from the
+parent. A lock file's lock would live on in the child: it is closed there, too.
 """
 
 import os
@@ -38,11 +40,12 @@ _is_beginning = False
 
 
 class Gate:
-    """A lock that its own thread may take again: `with gate.lock():`. While a fork waits, others let it go first: one
-    who works all the time would keep it out.
+    """A lock that its own thread may take again: `with gate.lock():`. While a fork waits, others
+    let it go first: one who works all the time would keep it out.
 
-    The lock itself is what `with` takes and gives back, in C code alone. An interrupt that came between the two steps
-    of a method of ours would leave it locked, and nobody in this process could open a store any more.
+    The lock itself is what `with` takes and gives back, in C code alone. An interrupt that came
+    between the two steps of a method of ours would leave it locked, and nobody in this process
+    could open a store any more.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,8 @@ class Gate:
         """The lock, once no fork is about to begin or one has been waited for politely."""
         waits = POLITE_WAITS
         while _is_beginning and waits:
-            threading.Event().wait(POLITE_S / POLITE_WAITS)  # nobody else knows it: it may be interrupted
+            # nobody else knows it: it may be interrupted
+            threading.Event().wait(POLITE_S / POLITE_WAITS)
             waits -= 1
         return self._lock
 
@@ -93,7 +97,8 @@ def keep_from_children(file: int) -> Callable[[], None]:
 def _before() -> None:
     global _is_beginning
     _is_beginning = True
-    _take(opening)  # first: a connection that is made while the others are taken would not be among them
+    # first: a connection that is made while the others are taken would not be among them
+    _take(opening)
     for one in list(_concerned):
         for gate in one.gates():
             _take(gate)

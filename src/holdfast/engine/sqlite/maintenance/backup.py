@@ -1,9 +1,10 @@
 """A copy of a store that is in use: consistent, verified, and there whole or not at all.
 
-The copy is of one moment, held by a read transaction for as long as it takes: no writer waits for it, and nothing
-starts over when one writes; meanwhile the log keeps what is written. It grows beside its place under another name, is
-synced, is read back and compared with that moment, and only then gets its name. Whoever is killed on the way leaves a
-`.partial`, which the next backup to the same place takes over.
+The copy is of one moment, held by a read transaction for as long as it takes: no writer waits for
+it, and nothing starts over when one writes; meanwhile the log keeps what is written. It grows
+beside its place under another name, is synced, is read back and compared with that moment, and only
+then gets its name. Whoever is killed on the way leaves a `.partial`, which the next backup to the
+same place takes over.
 """
 
 import fcntl
@@ -43,7 +44,9 @@ def backup(reader: apsw.Connection, path: str, to: str) -> Backup:
 
 @contextmanager
 def _place(to: str) -> Iterator[tuple[str, int]]:
-    """The file that grows beside its place, held by a lock, so that no two write it; gone afterwards."""
+    """The file that grows beside its place, held by a lock, so that no two write it; gone
+    afterwards.
+    """
     partial = to + ".partial"
     try:
         if os.path.lexists(to):
@@ -61,11 +64,19 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
         finally:
             os.close(file)
     except BlockingIOError as error:
-        problem, remedy = "another backup to this place is under way", "Let it finish, or choose another place"
+        problem, remedy = (
+            "another backup to this place is under way",
+            "Let it finish, or choose another place",
+        )
         raise StoreUnavailable(where=to, problem=problem, remedy=remedy) from error
     except OSError as error:
-        remedy = "Choose a place in a folder that exists, is yours to write and has room; nothing is ever overwritten"
-        raise StoreUnavailable(where=to, problem=error.strerror or str(error), remedy=remedy) from error
+        remedy = (
+            "Choose a place in a folder that exists, is yours to write and has room; nothing "
+            "is ever overwritten"
+        )
+        raise StoreUnavailable(
+            where=to, problem=error.strerror or str(error), remedy=remedy
+        ) from error
 
 
 def _copy(reader: apsw.Connection, partial: str) -> None:
@@ -118,7 +129,9 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
     except apsw.Error as error:
         raise translate(error, partial) from error
     if not same:
-        raise Damaged(where=partial, problem="it is not what was copied; the disk it lies on may be at fault")
+        raise Damaged(
+            where=partial, problem="it is not what was copied; the disk it lies on may be at fault"
+        )
     if sound != "ok":
         raise Damaged(where=path, problem=f"a copy of it is not sound and was not kept ({sound})")
 

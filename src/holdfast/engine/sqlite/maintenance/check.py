@@ -1,8 +1,9 @@
 """Looking for damage and broken invariants, without writing anything (I-18).
 
-It looks at one moment of the store, through a connection that can't write; whoever writes meanwhile is not in its way.
-It reads everything once, a row at a time: it takes as long as reading the file does, and as much memory as a page
-(I-24). What it finds it tells, with its place, and goes on behind it.
+It looks at one moment of the store, through a connection that can't write; whoever writes meanwhile
+is not in its way. It reads everything once, a row at a time: it takes as long as reading the file
+does, and as much memory as a page (I-24). What it finds it tells, with its place, and goes on
+behind it.
 
     the files       who may read them
     the pages       SQLite's own check of its trees
@@ -37,7 +38,8 @@ REPORT = "Keep a copy of the store and report this; it is a defect"
 
 def check(reader: apsw.Connection, path: str) -> list[Problem]:
     """All that is wrong with the store; the first thousand, if there are more."""
-    reader.execute("PRAGMA temp_store=FILE").fetchall()  # what is sorted here may be larger than memory
+    # what is sorted here may be larger than memory
+    reader.execute("PRAGMA temp_store=FILE").fetchall()
     reader.execute("BEGIN")
     try:
         return list(islice(_problems(reader, path), PROBLEMS_MAX))
@@ -51,7 +53,9 @@ def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         try:
             yield from part(reader, path)
         except apsw.Error as error:
-            yield _of_store("damaged-page", path, str(translate(error, path)).rstrip("."), "I-18", RESTORE)
+            yield _of_store(
+                "damaged-page", path, str(translate(error, path)).rstrip("."), "I-18", RESTORE
+            )
 
 
 def _of_store(rule: str, place: str, problem: str, invariant: str | None, remedy: str) -> Problem:
@@ -71,7 +75,9 @@ def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for (text,) in reader.execute(f"PRAGMA integrity_check({PAGES_MAX})"):
         for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
-                yield _of_store("damaged-page", _page_place(line, path, tables), line, "I-18", RESTORE)
+                yield _of_store(
+                    "damaged-page", _page_place(line, path, tables), line, "I-18", RESTORE
+                )
 
 
 def _page_place(line: str, path: str, tables: dict[int, str]) -> str:
@@ -107,10 +113,23 @@ def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
 
 
 def _problem(
-    session: _CheckedSession, rule: str, problem: str, invariant: str, remedy: str = REPORT, *, at: str = ""
+    session: _CheckedSession,
+    rule: str,
+    problem: str,
+    invariant: str,
+    remedy: str = REPORT,
+    *,
+    at: str = "",
 ) -> Problem:
     place = f"session {session.id}{at}"
-    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy, session=session.id)
+    return Problem(
+        rule=rule,
+        place=place,
+        problem=problem,
+        invariant=invariant,
+        remedy=remedy,
+        session=session.id,
+    )
 
 
 def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
@@ -125,7 +144,10 @@ def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
 
 def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether its entries can be read"""
-    after, blobs = session.origin, {row[0] for row in reader.execute(UPKEEP["blobs_of"], (session.n,))}
+    after, blobs = (
+        session.origin,
+        {row[0] for row in reader.execute(UPKEEP["blobs_of"], (session.n,))},
+    )
     while True:
         try:
             rows: Any = reader.execute(UPKEEP["whole_log"], (session.n, after))
@@ -133,10 +155,14 @@ def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Pro
                 after = seq
                 problem = _entry_problem(kind, note, body, blobs)
                 if problem:
-                    yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=f", entry {seq}")
+                    yield _problem(
+                        session, "unreadable-entry", problem, "I-18", RESTORE, at=f", entry {seq}"
+                    )
             return
         except apsw.CorruptError as error:
-            lost = unreadable(reader, session.n, after, (_last(reader, session) or after + 1) - after)
+            lost = unreadable(
+                reader, session.n, after, (_last(reader, session) or after + 1) - after
+            )
             for first, last in spans(lost):
                 place = f", entry {first}" if first == last else f", entries {first} to {last}"
                 problem = f"they can't be read ({error})"
@@ -171,16 +197,27 @@ def _entry_problem(kind: str, note: bytes, body: bytes, blobs: set[int]) -> str 
 def _single(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether its ids are single"""
     for first, last in reader.execute(UPKEEP["doubled_ids"], (session.n,)):
-        yield _problem(session, "doubled-id", "they have the same id", "I-2", at=f", entries {first} and {last}")
+        yield _problem(
+            session,
+            "doubled-id",
+            "they have the same id",
+            "I-2",
+            at=f", entries {first} and {last}",
+        )
 
 
 def _turns(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether its turns have one end"""
-    for turn, starts, ends in reader.execute(UPKEEP["odd_turns"], (session.n, session.turn, session.fence)):
+    for turn, starts, ends in reader.execute(
+        UPKEEP["odd_turns"], (session.n, session.turn, session.fence)
+    ):
         running = " and is said to be running" if turn == session.turn else ""
         problem = f"it has {starts} starts and {ends} ends{running}"
         yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}")
-    if session.turn is not None and not reader.execute(UPKEEP["turn_started"], (session.n, session.turn)).fetchall():
+    if (
+        session.turn is not None
+        and not reader.execute(UPKEEP["turn_started"], (session.n, session.turn)).fetchall()
+    ):
         problem = "it is said to be running and never started"
         yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}")
     if session.ended and session.turn is not None:
@@ -220,16 +257,27 @@ def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         try:
             rows: list[Any] = reader.execute(UPKEEP[name]).fetchall()
         except apsw.Error as error:
-            yield _of_store("damaged-page", path, f"what {name} looks for can't be told ({error})", "I-18", RESTORE)
+            yield _of_store(
+                "damaged-page",
+                path,
+                f"what {name} looks for can't be told ({error})",
+                "I-18",
+                RESTORE,
+            )
             continue
         what = "tenant" if name == "doubled_keys" else "session"
         for row in rows:
-            found = _of_store(name.replace("_", "-"), f"{what} {row[0]}", sentence.format(*row), invariant, REPORT)
+            found = _of_store(
+                name.replace("_", "-"), f"{what} {row[0]}", sentence.format(*row), invariant, REPORT
+            )
             yield found if what == "tenant" else replace(found, session=str(row[0]))
 
 
 def _blobs(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for name, body in reader.execute(UPKEEP["all_blobs"]):
         if name_of(body) != name:
-            place, problem = f"{path}, large part {name:016x}", "its bytes are not what its name says"
+            place, problem = (
+                f"{path}, large part {name:016x}",
+                "its bytes are not what its name says",
+            )
             yield _of_store("altered-blobs", place, problem, "I-14", RESTORE)

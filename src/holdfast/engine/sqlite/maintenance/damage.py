@@ -1,4 +1,6 @@
-"""Where damage lies: which entries of which session can't be read, so that an error can name them (I-18)."""
+"""Where damage lies: which entries of which session can't be read, so that an error can name them
+(I-18).
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,9 @@ from holdfast.errors import Damaged, HoldfastError
 PROBES_MAX = 2000
 
 
-def told(error: apsw.Error, where: str, reader: apsw.Connection, name: str, values: tuple[Any, ...]) -> HoldfastError:
+def told(
+    error: apsw.Error, where: str, reader: apsw.Connection, name: str, values: tuple[Any, ...]
+) -> HoldfastError:
     """What a driver's error in a query means to a person, with the place if it is damage."""
     trouble = translate(error, where)
     if not isinstance(trouble, Damaged):
@@ -25,7 +29,11 @@ def told(error: apsw.Error, where: str, reader: apsw.Connection, name: str, valu
     session, after, limit = values
     first, last = next(spans(unreadable(reader, session, after, limit)), (after + 1, None))
     entries = (
-        f"entry {first}" if first == last else f"entries {first} to {last}" if last else f"entries from {first} on"
+        f"entry {first}"
+        if first == last
+        else f"entries {first} to {last}"
+        if last
+        else f"entries from {first} on"
     )
     return translate(error, where, place=f"{entries} of session `{_name_of(reader, session)}`")
 
@@ -43,7 +51,9 @@ def unreadable(reader: apsw.Connection, session: int, after: int, limit: int) ->
 
 
 def bare_states(path: str) -> list[SessionState]:
-    """The sessions of a store whose entries may be damaged; those before the first that can't be read."""
+    """The sessions of a store whose entries may be damaged; those before the first that can't be
+    read.
+    """
     found: list[SessionState] = []
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:

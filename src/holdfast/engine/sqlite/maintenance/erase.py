@@ -1,16 +1,18 @@
 """Erasing sessions from the file: not only from its tables, but from every byte of it (FAULTS K7).
 
-SQLite leaves what was deleted in free pages, in the gaps of pages whose rows were moved about, and in the WAL. So
-`blank`, inside the transaction, overwrites what goes where it lies, `take_out` writes small tables anew, once for all
-sessions that the transaction erases, and `scrub`, after it, fills the free pages with zeros and empties the WAL.
+SQLite leaves what was deleted in free pages, in the gaps of pages whose rows were moved about, and
+in the WAL. So `blank`, inside the transaction, overwrites what goes where it lies, `take_out`
+writes small tables anew, once for all sessions that the transaction erases, and `scrub`, after it,
+fills the free pages with zeros and empties the WAL.
 
-Entries of erased sessions stay as rows, tombstones. Deleting them would leave pages with room for others, and SQLite
-then moves rows from one page to the next: rows of sessions that live on, whose words would stay behind as copies in
-gaps that nobody knows of, and be found there after *their* erasure. It would take the places out of the log, too (I-1).
-A tombstone is some fifty bytes, and the pages that become empty as rows get short are free for what comes next.
+Entries of erased sessions stay as rows, tombstones. Deleting them would leave pages with room for
+others, and SQLite then moves rows from one page to the next: rows of sessions that live on, whose
+words would stay behind as copies in gaps that nobody knows of, and be found there after *their*
+erasure. It would take the places out of the log, too (I-1). A tombstone is some fifty bytes, and
+the pages that become empty as rows get short are free for what comes next.
 
-What is erased and not scrubbed yet is noted in the same transaction, so that whoever comes after a process that was
-killed in between can finish it.
+What is erased and not scrubbed yet is noted in the same transaction, so that whoever comes after a
+process that was killed in between can finish it.
 """
 
 from collections.abc import Collection
@@ -24,12 +26,24 @@ _SCRUB_BYTES = 16 << 20
 
 
 def blank(
-    connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...], *, forget_events: bool
+    connection: apsw.Connection,
+    session: int,
+    notes: tuple[tuple[int, bytes], ...],
+    *,
+    forget_events: bool,
 ) -> None:
-    """What is left of the session are these notes, by seq, and until `take_out` what it owes and is saying."""
+    """What is left of the session are these notes, by seq, and until `take_out` what it owes and is
+    saying.
+    """
     run, run_many = connection.execute, connection.executemany
     run("PRAGMA secure_delete=ON").fetchall()
-    for name in ("blank_entries", "blank_blobs", "empty_blobs", "remove_blob_uses", "remove_all_waiting"):
+    for name in (
+        "blank_entries",
+        "blank_blobs",
+        "empty_blobs",
+        "remove_blob_uses",
+        "remove_all_waiting",
+    ):
         run(QUERIES[name], (session,))
     run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
     run(QUERIES["empty_untold"], (session,))
@@ -51,8 +65,12 @@ def take_out(connection: apsw.Connection, sessions: Collection[int]) -> None:
     run_many(QUERIES["add_chunk_a"], chunks)
 
 
-def blank_some(connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]) -> None:
-    """What is left of these entries are these notes. Blobs that no other entry refers to go with them."""
+def blank_some(
+    connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]
+) -> None:
+    """What is left of these entries are these notes. Blobs that no other entry refers to go with
+    them.
+    """
     run, run_many = connection.execute, connection.executemany
     run("PRAGMA secure_delete=ON").fetchall()
     run_many(QUERIES["blank_entry"], [(session, seq) for seq, _ in notes])
@@ -65,7 +83,9 @@ def blank_some(connection: apsw.Connection, session: int, notes: tuple[tuple[int
 
 
 def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
-    """The sessions that were erased, and those that have lost entries, since the files were last clean."""
+    """The sessions that were erased, and those that have lost entries, since the files were last
+    clean.
+    """
     noted = connection.execute(QUERIES["get_fact"], ("unscrubbed",)).get
     if not noted:
         return set(), set()
@@ -75,17 +95,20 @@ def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
     return set(gone), set(blanked)
 
 
-def owe_scrubbing(connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]) -> None:
+def owe_scrubbing(
+    connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]
+) -> None:
     """Inside the transaction that erases: these are to be scrubbed, and those that still were."""
     before = unscrubbed(connection)
     _note_unscrubbed(connection, before[0].union(gone), before[1].union(blanked))
 
 
 def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]) -> bool:
-    """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the way of that.
+    """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the
+    way of that.
 
-    Free pages are taken into a table of zeros, which is then dropped: two transactions, because pages that are freed in
-    the one that took them are not written.
+    Free pages are taken into a table of zeros, which is then dropped: two transactions, because
+    pages that are freed in the one that took them are not written.
     """
     run = connection.execute
     run("DROP TABLE IF EXISTS scrub")
@@ -102,8 +125,8 @@ def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collectio
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
         return False
-    # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there again, words and all.
-    # The next commit syncs it.
+    # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there
+    # again, words and all. The next commit syncs it.
     before = unscrubbed(connection)
     _note_unscrubbed(connection, before[0].difference(gone), before[1].difference(blanked))
     return True
@@ -112,4 +135,6 @@ def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collectio
 def _note_unscrubbed(connection: apsw.Connection, gone: set[int], blanked: set[int]) -> None:
     import json
 
-    connection.execute(QUERIES["set_fact"], ("unscrubbed", json.dumps([sorted(gone), sorted(blanked)])))
+    connection.execute(
+        QUERIES["set_fact"], ("unscrubbed", json.dumps([sorted(gone), sorted(blanked)]))
+    )

@@ -1,6 +1,8 @@
-"""Bringing a store of an older version up to this one: in one transaction, so it is as it was or as it should be.
+"""Bringing a store of an older version up to this one: in one transaction, so it is as it was or as
+it should be.
 
-Migrations add and never edit what happened: rows that an older release wrote are read by this one as they are.
+Migrations add and never edit what happened: rows that an older release wrote are read by this one
+as they are.
 """
 
 from typing import Any, cast
@@ -18,7 +20,9 @@ def migrate(connection: apsw.Connection) -> int:
     found = connection.execute("PRAGMA user_version").get
     steps = [script for version, script in MIGRATIONS.items() if version > found]
     if steps:
-        connection.create_scalar_function("event_name", cast(Any, event_name), 2, deterministic=True)
+        connection.create_scalar_function(
+            "event_name", cast(Any, event_name), 2, deterministic=True
+        )
         with connection:
             for script in steps:
                 connection.execute(script)

@@ -11,9 +11,17 @@ from holdfast.engine.store_info import StoreInfo
 
 # Beside the database: its log, the log's index, the lock; the search file with what it needs.
 SUFFIXES = (
-    "", "-wal", "-shm", "-lock", "-journal", "-search", "-search-journal", "-search-lock", "-search-new",
+    "",
+    "-wal",
+    "-shm",
+    "-lock",
+    "-journal",
+    "-search",
+    "-search-journal",
+    "-search-lock",
+    "-search-new",
     "-search-new-journal",
-)  # fmt: skip
+)
 
 
 def files_of(path: str) -> Iterator[tuple[str, os.stat_result]]:

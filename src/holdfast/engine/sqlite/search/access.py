@@ -1,5 +1,5 @@
-"""An engine's way to its search index. Until somebody searches, or has searched before, there is none: a process that
-only writes does not even load it.
+"""An engine's way to its search index. Until somebody searches, or has searched before, there is
+none: a process that only writes does not even load it.
 """
 
 import os
@@ -40,10 +40,12 @@ class SqliteSearch:
             self._indexer.stir()
 
     def forget(self, sessions: list[int], blanked: Sequence[int] = ()) -> None:
-        """After this, nothing of these sessions is in any byte of the search file, nor of messages of those that were
-        `blanked` that have no words any more.
+        """After this, nothing of these sessions is in any byte of the search file, nor of messages
+        of those that were `blanked` that have no words any more.
         """
-        if self._index is not None or any(os.path.lexists(self._path + end) for end in ("", "-new", "-new-journal")):
+        if self._index is not None or any(
+            os.path.lexists(self._path + end) for end in ("", "-new", "-new-journal")
+        ):
             self._made().forget(sessions, blanked)
 
     def rest(self) -> None:

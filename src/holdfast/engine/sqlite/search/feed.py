@@ -1,8 +1,9 @@
-"""How the search index is fed: it reads the log, in the order of arrival, from the mark where it last stopped.
+"""How the search index is fed: it reads the log, in the order of arrival, from the mark where it
+last stopped.
 
-Everything here is done by one process at a time, under the lock of the search file, and a piece of it is one
-transaction: killed at any point, the index is as it was before that piece. What is erased in the log goes from the
-index too.
+Everything here is done by one process at a time, under the lock of the search file, and a piece of
+it is one transaction: killed at any point, the index is as it was before that piece. What is erased
+in the log goes from the index too.
 """
 
 import contextlib
@@ -28,13 +29,17 @@ RENEWALS_MAX = 3
 
 Rows = list[tuple[Any, ...]]
 Read = Callable[[str, tuple[Any, ...]], Rows]
-"""Asks the log, by the name of a query. Raises Holdfast's errors: they are about the log, not about the index."""
+"""Asks the log, by the name of a query. Raises Holdfast's errors: they are about the log, not about
+the index.
+"""
 
 
 class SearchFeed:
     """What brings the log into a search file. Not to be used by two threads at once."""
 
-    def __init__(self, file: SearchFile, *, read: Read, whole: Callable[[bytes], bytes], words_of: WordsOf) -> None:
+    def __init__(
+        self, file: SearchFile, *, read: Read, whole: Callable[[bytes], bytes], words_of: WordsOf
+    ) -> None:
         self._file, self._read, self._whole, self._words_of = file, read, whole, words_of
 
     def is_caught_up(self, head: int) -> bool:
@@ -64,7 +69,9 @@ class SearchFeed:
         if not self.is_of_this_log(n, id):
             raise Spoiled("it is of another log")
         rows = self._next(n, size)
-        erased, blanked = ([row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked"))
+        erased, blanked = (
+            [row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked")
+        )
         if erased or blanked:
             self.forget(erased, blanked)  # if whoever erased them was killed before it did
             connection = self._file.open()
@@ -75,8 +82,8 @@ class SearchFeed:
         return bool(rows)
 
     def _next(self, n: int, size: int) -> Rows:
-        """What comes next in the log. Entries that can't be read any more are passed over: whoever reads their session
-        is told, and the rest can be found (I-18).
+        """What comes next in the log. Entries that can't be read any more are passed over: whoever
+        reads their session is told, and the rest can be found (I-18).
         """
         try:
             return self._read("log_after", (n, size))
@@ -94,19 +101,30 @@ class SearchFeed:
         for n, number, tenant, key, seq, kind, _id, at, note, body in rows:
             _, words = self.words(number, seq, kind, note, body)
             if words is not None:
-                facets = [f"s{number}", facet("t", tenant), facet("r", words.role), f"p{int(words.partial)}"]
+                facets = [
+                    f"s{number}",
+                    facet("t", tenant),
+                    facet("r", words.role),
+                    f"p{int(words.partial)}",
+                ]
                 facets += [facet("k", key)] if key is not None else []
                 facets += [facet("f", tool) for tool in words.tools]
                 volumes[n // VOLUME].append((n, spaced(words.text), " ".join(facets)))
                 times[n // VOLUME].append(at)
         for volume, added in volumes.items():
             connection.execute(SEARCH["add_words_table"].format(volume=volume))
-            connection.execute(SEARCH["add_volume"], (volume, min(times[volume]), max(times[volume])))
+            connection.execute(
+                SEARCH["add_volume"], (volume, min(times[volume]), max(times[volume]))
+            )
             connection.executemany(SEARCH["add_words"].format(volume=volume), added)
         connection.execute(SEARCH["set_mark"], (rows[-1][0], rows[-1][6]))
 
-    def words(self, session: int, seq: int, kind: str, note: bytes, body: bytes) -> tuple[bytes, SearchableText | None]:
-        """The whole body of an entry, and what can be found in it. One that makes no sense hides no other (I-18)."""
+    def words(
+        self, session: int, seq: int, kind: str, note: bytes, body: bytes
+    ) -> tuple[bytes, SearchableText | None]:
+        """The whole body of an entry, and what can be found in it. One that makes no sense hides no
+        other (I-18).
+        """
         try:
             whole = self._whole(body)
             return whole, self._words_of(kind, note, whole, partial(self._notes, session, seq))
@@ -116,14 +134,20 @@ class SearchFeed:
             return b"", None
 
     def _notes(self, session: int, seq: int, needle: bytes) -> list[bytes]:
-        """Notes of messages that came before this one in its session and have these bytes in them."""
+        """Notes of messages that came before this one in its session and have these bytes
+        in them.
+        """
         with contextlib.suppress(Damaged):
-            return [note for (note,) in self._read("log_notes", (session, seq, needle))] if needle else []
+            return (
+                [note for (note,) in self._read("log_notes", (session, seq, needle))]
+                if needle
+                else []
+            )
         return []
 
     def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
-        """Takes sessions out of every byte of the file, and messages of the `blanked` ones that have lost their words,
-        or throws it away and says that it is `Spoiled`; only under the lock.
+        """Takes sessions out of every byte of the file, and messages of the `blanked` ones that
+        have lost their words, or throws it away and says that it is `Spoiled`; only under the lock.
         """
         try:
             with self._file.judged():
@@ -148,7 +172,9 @@ class SearchFeed:
                 ]
                 for start in range(0, len(sessions), FEW):
                     expression = any_of(sessions[start : start + FEW])
-                    gone += connection.execute(SEARCH["words"].format(volume=volume), (expression,)).fetchall()
+                    gone += connection.execute(
+                        SEARCH["words"].format(volume=volume), (expression,)
+                    ).fetchall()
                 if gone:
                     connection.executemany(SEARCH["remove_words"].format(volume=volume), gone)
                     connection.execute(SEARCH["optimize"].format(volume=volume))
@@ -173,7 +199,9 @@ def transaction(connection: apsw.Connection, kind: str) -> Iterator[None]:
 
 @lru_cache(maxsize=4096)
 def facet(kind: str, name: str) -> str:
-    """A thing one can filter by, as a word. Names are hashed: they may be anything, and are nobody's business here."""
+    """A thing one can filter by, as a word. Names are hashed: they may be anything, and are
+    nobody's business here.
+    """
     return kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

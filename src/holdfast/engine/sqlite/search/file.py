@@ -1,16 +1,18 @@
 """The search file: opened, looked at, thrown away and made anew.
 
-It holds nothing that the log doesn't, so nothing in it is worth mending: a file that is damaged, of another version or
-of another program is `Spoiled`, and whoever finds it so puts an empty one in its place. It is one file, with a rollback
-journal only while it is written.
+It holds nothing that the log doesn't, so nothing in it is worth mending: a file that is damaged, of
+another version or of another program is `Spoiled`, and whoever finds it so puts an empty one in its
+place. It is one file, with a rollback journal only while it is written.
 
-Much damage SQLite would not notice: a few bytes of a list of messages, and some are not found. So the file is sealed:
-whoever has written it sets its time of last change to the number of the last entry that it knows, in seconds. A file
-with another time was written by somebody else, or by somebody who was killed at it, and is not believed.
+Much damage SQLite would not notice: a few bytes of a list of messages, and some are not found. So
+the file is sealed: whoever has written it sets its time of last change to the number of the last
+entry that it knows, in seconds. A file with another time was written by somebody else, or by
+somebody who was killed at it, and is not believed.
 
-Whoever writes it or replaces it holds a fair lock of its own. SQLite finds a journal by its name: a journal of the old
-file would be played back into the new one, so nobody may be writing while a file is replaced, and what is left of an
-old journal goes first. Readers need no lock: they look at the file's inode before they use it.
+Whoever writes it or replaces it holds a fair lock of its own. SQLite finds a journal by its name: a
+journal of the old file would be played back into the new one, so nobody may be writing while a file
+is replaced, and what is left of an old journal goes first. Readers need no lock: they look at the
+file's inode before they use it.
 """
 
 import contextlib
@@ -33,10 +35,21 @@ VERSION = 1
 
 # Errors that say nothing about what is in the file.
 _PASSING = (
-    apsw.AuthError, apsw.BusyError, apsw.CantOpenError, apsw.ConnectionClosedError, apsw.FullError, apsw.InterruptError,
-    apsw.IOError, apsw.LockedError, apsw.NoLFSError, apsw.NoMemError, apsw.PermissionsError, apsw.ProtocolError,
-    apsw.ReadOnlyError, apsw.TooBigError,
-)  # fmt: skip
+    apsw.AuthError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.ConnectionClosedError,
+    apsw.FullError,
+    apsw.InterruptError,
+    apsw.IOError,
+    apsw.LockedError,
+    apsw.NoLFSError,
+    apsw.NoMemError,
+    apsw.PermissionsError,
+    apsw.ProtocolError,
+    apsw.ReadOnlyError,
+    apsw.TooBigError,
+)
 
 _CONDEMNED = 0
 _LEFT_OVER = ("-new", "-new-journal")
@@ -71,7 +84,9 @@ class SearchFile:
 
     @contextlib.contextmanager
     def judged(self) -> Iterator[None]:
-        """Tells what the driver's errors mean for this file: it is `Spoiled`, or it can't be had now."""
+        """Tells what the driver's errors mean for this file: it is `Spoiled`, or it can't be had
+        now.
+        """
         try:
             yield
         except _PASSING as error:
@@ -82,7 +97,9 @@ class SearchFile:
             raise Spoiled(str(error)) from error
         except OSError as error:
             remedy = "Check the folder's rights and the disk; all but searching goes on without it"
-            raise StoreUnavailable(where=self.path, problem=error.strerror or str(error), remedy=remedy) from error
+            raise StoreUnavailable(
+                where=self.path, problem=error.strerror or str(error), remedy=remedy
+            ) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -122,8 +139,8 @@ class SearchFile:
             os.utime(self.path, (_time_for(n), _time_for(n)))
 
     def renew(self) -> None:
-        """Puts an empty file in the place of the one that was found spoiled; only under the lock. Nothing is done when
-        somebody else did so meanwhile.
+        """Puts an empty file in the place of the one that was found spoiled; only under the lock.
+        Nothing is done when somebody else did so meanwhile.
         """
         found = _found(self.path)
         if found is not None and _identity(found) != self._mark:
@@ -132,19 +149,24 @@ class SearchFile:
         new = self._fresh()
         with contextlib.closing(self._connect(new)) as connection, connection:
             connection.execute(SEARCH["schema"])
-            connection.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}").fetchall()
+            connection.execute(
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+            ).fetchall()
             if not _keeps_times(new):
                 connection.execute(SEARCH["unseal"])
         self._put(new)
 
     def condemn(self, connection: apsw.Connection) -> None:
-        """Inside a transaction that takes something out: the file is no good any more once that is done, for traces are
-        left in it. Who is killed before `rewrite` leaves a file that is thrown away.
+        """Inside a transaction that takes something out: the file is no good any more once that is
+        done, for traces are left in it. Who is killed before `rewrite` leaves a file that is thrown
+        away.
         """
         connection.pragma("user_version", _CONDEMNED)
 
     def rewrite(self) -> None:
-        """Puts a copy in the place of a condemned file that has no trace of what was taken out; only under the lock."""
+        """Puts a copy in the place of a condemned file that has no trace of what was taken out;
+        only under the lock.
+        """
         assert self._connection is not None, "it was open when it was condemned"
         new = self._fresh()
         self._connection.execute("VACUUM INTO ?", (new,))
@@ -154,7 +176,9 @@ class SearchFile:
         self._put(new)
 
     def remove(self) -> None:
-        """Throws away what is there; only under the lock. A folder that somebody put there is moved aside."""
+        """Throws away what is there; only under the lock. A folder that somebody put there is moved
+        aside.
+        """
         self._let_go()
         if os.path.isdir(self.path) and not os.path.islink(self.path):
             _move_aside(self.path)
@@ -163,7 +187,9 @@ class SearchFile:
                 os.unlink(name)
 
     def sweep(self) -> None:
-        """Throws away what a killed process has left of a file that it was making; only under the lock."""
+        """Throws away what a killed process has left of a file that it was making; only under the
+        lock.
+        """
         for end in _LEFT_OVER:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path + end)
@@ -192,13 +218,16 @@ class SearchFile:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(int(self._lock_s * 1000))
         connection.execute(
-            "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192; PRAGMA synchronous=NORMAL; "
+            "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192; PRAGMA "
+            "synchronous=NORMAL; "
             "PRAGMA trusted_schema=0"
         ).fetchall()
         return connection
 
     def abandon(self) -> None:
-        """In a child that was forked: its copy of the connection is closed, and nothing else is done."""
+        """In a child that was forked: its copy of the connection is closed, and nothing else is
+        done.
+        """
         connection, self._connection = self._connection, None
         if connection is not None:
             forsake(connection)

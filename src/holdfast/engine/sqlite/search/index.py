@@ -1,19 +1,20 @@
 """The search index: which messages have which words, in a file of its own beside the log (I-17).
 
-It is derived. A commit never touches it (FAULTS G10); it reads the log by itself, in the order of arrival, from where
-it last stopped: before each search, so that an answer is complete as of the call, and in idle time (`indexer`). If the
-file is missing, damaged or not of this log, an empty one takes its place, and reading starts over.
+It is derived. A commit never touches it (FAULTS G10); it reads the log by itself, in the order of
+arrival, from where it last stopped: before each search, so that an answer is complete as of the
+call, and in idle time (`indexer`). If the file is missing, damaged or not of this log, an empty one
+takes its place, and reading starts over.
 
     log      entry 1 ……………………………………………………………… mark ………… head
     index    words_0 │ words_1 │ words_2 │ words_3 ◄──┘      │
     search   ◄─────────── newest first ───────────────◄──────┘  what could not be indexed is read from the log
 
-The words of the log lie in volumes of so many entries. A search goes through them from the newest and stops when its
-page is full, so what a common word costs does not grow with the store; a time outside of a volume skips it whole; and
-an erasure rewrites only the volumes it concerns.
+The words of the log lie in volumes of so many entries. A search goes through them from the newest
+and stops when its page is full, so what a common word costs does not grow with the store; a time
+outside of a volume skips it whole; and an erasure rewrites only the volumes it concerns.
 
-The index only proposes. Every message is read from the log, the truth, before it is shown: one that was erased
-meanwhile, or that a damaged index made up, is left out.
+The index only proposes. Every message is read from the log, the truth, before it is shown: one that
+was erased meanwhile, or that a damaged index made up, is left out.
 """
 
 import contextlib
@@ -31,7 +32,15 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchQuestion, SearchScope, answers
 from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.queries import SEARCH
-from holdfast.engine.sqlite.search.feed import FEW, Read, Rows, SearchFeed, any_of, facet, transaction
+from holdfast.engine.sqlite.search.feed import (
+    FEW,
+    Read,
+    Rows,
+    SearchFeed,
+    any_of,
+    facet,
+    transaction,
+)
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
 from holdfast.errors import Damaged, StoreUnavailable
 
@@ -47,8 +56,9 @@ T = TypeVar("T")
 
 
 class Quest(NamedTuple, Generic[T]):
-    """What is sought, and in which form: what to make of numbers of entries that the index proposes, what of a message
-    that was found without it, and how much to take. `size` is how many proposals are looked at first.
+    """What is sought, and in which form: what to make of numbers of entries that the index
+    proposes, what of a message that was found without it, and how much to take. `size` is how many
+    proposals are looked at first.
     """
 
     sought: SearchScope
@@ -62,7 +72,13 @@ class SearchIndex:
     """The search index of one store. Safe to use from many threads."""
 
     def __init__(
-        self, path: str, *, read: Read, whole: Callable[[bytes], bytes], words_of: WordsOf, lock_s: float
+        self,
+        path: str,
+        *,
+        read: Read,
+        whole: Callable[[bytes], bytes],
+        words_of: WordsOf,
+        lock_s: float,
     ) -> None:
         self._file = SearchFile(path, lock_s=lock_s)
         self._feed = SearchFeed(self._file, read=read, whole=whole, words_of=words_of)
@@ -89,21 +105,25 @@ class SearchIndex:
         return self._answer(Quest(sought, self._messages, _itself, first, size=limit + 1))
 
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
-        """The sessions in which messages answer, those with the newest ones first. The messages are not read: there may
-        be very many.
+        """The sessions in which messages answer, those with the newest ones first. The messages are
+        not read: there may be very many.
         """
         first = partial(_first_different, limit)
-        return self._answer(Quest(sought, self._sessions, attrgetter("session"), first, size=16 * FEW))
+        return self._answer(
+            Quest(sought, self._sessions, attrgetter("session"), first, size=16 * FEW)
+        )
 
     def advance(self) -> bool:
-        """Reads a little more of the log, if anybody has ever searched; False when there is no more to do."""
+        """Reads a little more of the log, if anybody has ever searched; False when there is no more
+        to do.
+        """
         with self._alone():
             return self.exists and self._feed.step(BATCH_SMALL)
 
     def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
-        """After this, nothing of these sessions is in any byte of the file (FAULTS K7), nor of those messages of the
-        `blanked` ones that have no words in the log. When that can't be had, the file goes: it is made anew from the
-        log, which has been erased before.
+        """After this, nothing of these sessions is in any byte of the file (FAULTS K7), nor of
+        those messages of the `blanked` ones that have no words in the log. When that can't be had,
+        the file goes: it is made anew from the log, which has been erased before.
         """
         with self._alone(), self._file.judged():
             if not self._file.has_traces:
@@ -118,7 +138,9 @@ class SearchIndex:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """One thread at a time, in the order they came: a lock alone would be had again at once by whoever let go."""
+        """One thread at a time, in the order they came: a lock alone would be had again at once by
+        whoever let go.
+        """
         with self._queue:
             self._gate.acquire()
         try:
@@ -132,7 +154,9 @@ class SearchIndex:
         while not caught_up:
             with self._alone():
                 if self._closed:
-                    raise StoreUnavailable(where=self._file.path, problem="it was closed", remedy="Open it again")
+                    raise StoreUnavailable(
+                        where=self._file.path, problem="it was closed", remedy="Open it again"
+                    )
                 caught_up = self._feed.is_caught_up(head) or not self._feed.step(BATCH)
 
     def _answer(self, quest: Quest[T]) -> list[T]:
@@ -144,7 +168,12 @@ class SearchIndex:
                 problem = str(unsealed)  # catching up, it is looked at under the lock
             except Spoiled as spoiled:
                 problem = str(spoiled)
-                with contextlib.suppress(StoreUnavailable), self._alone(), self._file.judged(), self._file.locked():
+                with (
+                    contextlib.suppress(StoreUnavailable),
+                    self._alone(),
+                    self._file.judged(),
+                    self._file.locked(),
+                ):
                     self._file.renew()
         remedy = f"Delete {self._file.path}, then search again; it holds nothing of its own"
         raise StoreUnavailable(where=self._file.path, problem=problem, remedy=remedy)
@@ -158,19 +187,24 @@ class SearchIndex:
                 return self._without(quest, head, trouble)
         with self._alone(), self._file.judged():
             connection = self._file.open()
-            with transaction(connection, "DEFERRED"), contextlib.closing(self._indexed(quest, connection)) as found:
+            with (
+                transaction(connection, "DEFERRED"),
+                contextlib.closing(self._indexed(quest, connection)) as found,
+            ):
                 return quest.take(found)
 
     def _without(self, quest: Quest[T], head: int, trouble: StoreUnavailable) -> list[T]:
-        """An answer when the index could not be brought up to date: from the index as it is and the rest of the log, or
-        from the log alone, if that is not too long.
+        """An answer when the index could not be brought up to date: from the index as it is and the
+        rest of the log, or from the log alone, if that is not too long.
         """
         with contextlib.suppress(StoreUnavailable, Spoiled), self._file.judged():
             connection = self._file.open()
             with transaction(connection, "DEFERRED"):
                 n, id = connection.execute(SEARCH["mark"]).get
                 if head - n <= SCAN_MAX and self._feed.is_of_this_log(n, id):
-                    return quest.take(chain(self._scanned(quest, n, head), self._indexed(quest, connection)))
+                    return quest.take(
+                        chain(self._scanned(quest, n, head), self._indexed(quest, connection))
+                    )
         if head > SCAN_MAX:
             raise trouble
         return quest.take(self._scanned(quest, 0, head))
@@ -192,7 +226,9 @@ class SearchIndex:
                 rows.close()
 
     def _scanned(self, quest: Quest[T], after: int, head: int) -> Iterator[T]:
-        """What answers among the entries after one and up to another, newest first, without the index."""
+        """What answers among the entries after one and up to another, newest first, without the
+        index.
+        """
         while rows := self._read("log_back", (after, *_filters(quest.sought), head, PAGE)):
             yield from map(quest.tell, self._judged(quest.sought, rows))
             head = rows[-1][0] - 1
@@ -219,7 +255,9 @@ class SearchIndex:
             whole, words = self._feed.words(number, seq, kind, note, body)
             places = answers(words, sought) if words is not None else None
             if words is not None and places is not None:
-                yield Found(session, key, Entry(seq, kind, turn, id, at, note, whole), words, tuple(places))
+                yield Found(
+                    session, key, Entry(seq, kind, turn, id, at, note, whole), words, tuple(places)
+                )
 
     def _asked(self, sought: SearchScope) -> str | None:
         """What is sought in the words of FTS5; None when there can be no such message."""
@@ -240,10 +278,14 @@ class SearchIndex:
             if not sessions:
                 return None
         elif sought.state is not None:
-            few = [n for (n,) in self._read("sessions_in_state", (sought.tenant, sought.state, FEW + 1))]
+            few = [
+                n
+                for (n,) in self._read("sessions_in_state", (sought.tenant, sought.state, FEW + 1))
+            ]
             if not few:
                 return None
-            sessions = few if len(few) <= FEW else []  # of many, every few messages one passes the filter
+            # of many, every few messages one passes the filter
+            sessions = few if len(few) <= FEW else []
         return _expression(sought.asked, facets, sessions)
 
 
@@ -265,7 +307,9 @@ def _first_different(limit: int, found: Iterator[T]) -> list[T]:
 
 
 def _expression(question: SearchQuestion, facets: Sequence[str], sessions: Sequence[int]) -> str:
-    """All of these facets, one of these sessions if there are any, all of these phrases. No word has a quote in it."""
+    """All of these facets, one of these sessions if there are any, all of these phrases. No word
+    has a quote in it.
+    """
     terms = [f'facet : "{facet}"' for facet in facets]
     if sessions:
         terms.append(any_of(sessions))
@@ -275,7 +319,10 @@ def _expression(question: SearchQuestion, facets: Sequence[str], sessions: Seque
 
 def _times(sought: SearchScope) -> tuple[int, int]:
     earliest, latest = _ANY_TIME
-    return earliest if sought.since is None else sought.since, latest if sought.until is None else sought.until
+    return (
+        earliest if sought.since is None else sought.since,
+        latest if sought.until is None else sought.until,
+    )
 
 
 def _filters(sought: SearchScope) -> tuple[Any, ...]:

@@ -1,9 +1,11 @@
-"""The indexer reads the log into the search index while nobody writes, so that a search finds little left to do.
+"""The indexer reads the log into the search index while nobody writes, so that a search finds
+little left to do.
 
-It is one thread for each engine, and there only if somebody has searched the store before. It waits until there were
-no commits for a while, then works in short pieces with pauses between them: whoever writes next waits for one piece of
-interpreter time at most. The writer tells it of commits with a plain assignment; it is woken only from its sleep. What
-it can't do now, the next search does.
+It is one thread for each engine, and there only if somebody has searched the store before. It waits
+until there were no commits for a while, then works in short pieces with pauses between them:
+whoever writes next waits for one piece of interpreter time at most. The writer tells it of commits
+with a plain assignment; it is woken only from its sleep. What it can't do now, the next search
+does.
 """
 
 import contextlib
@@ -22,7 +24,9 @@ PAUSE_S = 0.005
 
 
 class SqliteIndexer:
-    """The thread that indexes, for one engine. `index` gives the index, when there is something to do."""
+    """The thread that indexes, for one engine. `index` gives the index, when there is something to
+    do.
+    """
 
     def __init__(self, index: "Callable[[], SearchIndex]") -> None:
         self._index = index
@@ -56,7 +60,9 @@ class SqliteIndexer:
                     self._wake.wait(PAUSE_S)
 
     def _sleep(self) -> None:
-        """Until there is news. It is looked for once more after saying so: a commit may have come in between."""
+        """Until there is news. It is looked for once more after saying so: a commit may have come
+        in between.
+        """
         self._wake.clear()
         self._asleep = True
         if not self._news and not self._stopped:
