@@ -61,6 +61,7 @@ def until(process: subprocess.Popen[str], words: str) -> str:
 # ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_gateway_answers_every_update_once_and_asks_before_it_refunds(tmp_path: Path):
     said = output_of("gateway.py", cwd=tmp_path)
     assert "accepted update 1 (again)" in said
@@ -106,6 +107,7 @@ def settled(folder: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [
@@ -160,6 +162,7 @@ def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it
         assert len(str(session.context("openai.chat"))) < size / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["has ", "[read_file gateway.py]\n"])
 def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_on(
     moment: str, tmp_path: Path
@@ -189,6 +192,7 @@ def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_o
 # --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_retrofitted_agent_loses_nothing_though_it_cuts_its_list(tmp_path: Path):
     first = output_of("retrofit.py", cwd=tmp_path)
     second = output_of("retrofit.py", "Hello.", "Bye.", cwd=tmp_path)

@@ -37,6 +37,7 @@ def test_every_fault_names_tests_that_are_there_or_says_why_none_can_notice(laye
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_faults_have_names_of_their_own_and_change_something_that_can_be_compiled() -> None:
     known = mutants()
     assert len({mutant.id for mutant in known}) == len(known)
@@ -47,6 +48,7 @@ def test_faults_have_names_of_their_own_and_change_something_that_can_be_compile
             compile(mutant.applied(text), mutant.file, "exec")
 
 
+@pytest.mark.slow
 def test_a_fault_is_put_into_a_copy_and_taken_out_again(tmp_path: Path) -> None:
     [mutant] = [mutant for mutant in mutants("domain") if mutant.id == "cursor-beyond-the-head"]
     path = tmp_path / mutant.file

@@ -58,10 +58,12 @@ def errors():
     return module, faces.error_classes(module.HoldfastError)
 
 
+@pytest.mark.slow
 def test_an_import_never_points_up_and_siblings_do_not_know_each_other():
     hold(imports.layers(ROOT))
 
 
+@pytest.mark.slow
 def test_no_import_comes_back_to_where_it_started():
     hold(imports.cycles(ROOT))
 
@@ -70,10 +72,12 @@ def test_a_module_is_not_too_long():
     hold(shape.module_sizes(ROOT))
 
 
+@pytest.mark.slow
 def test_nine_functions_in_ten_are_short_and_none_is_long():
     hold(shape.function_sizes(ROOT))
 
 
+@pytest.mark.slow
 def test_every_module_opens_with_its_idea():
     hold(shape.docstrings(ROOT))
 
@@ -98,6 +102,7 @@ def test_no_two_classes_have_one_name():
     hold(names.doubled_classes(ROOT))
 
 
+@pytest.mark.slow
 def test_names_use_the_words_of_the_glossary():
     hold(names.synonyms(ROOT))
 
@@ -106,6 +111,7 @@ def test_the_exported_names_are_sorted_few_and_there():
     hold(faces.exports(need("holdfast")))
 
 
+@pytest.mark.slow
 def test_clock_and_chance_come_from_one_file():
     hold(chance.clock_and_chance(ROOT))
 
@@ -204,6 +210,7 @@ def test_no_note_to_oneself_is_left():
     hold(documents.leftovers(ROOT))
 
 
+@pytest.mark.slow
 def test_no_file_names_a_path_of_one_machine():
     hold(documents.machine_paths(ROOT))
 
@@ -216,10 +223,12 @@ def test_every_python_example_is_python():
     hold(documents.examples_compile(ROOT))
 
 
+@pytest.mark.slow
 def test_every_example_that_is_marked_runs():
     hold(documents.examples_run(ROOT))
 
 
+@pytest.mark.slow
 def test_the_examples_of_a_page_run_in_order():
     hold(documents.examples_run_in_order(ROOT))
 

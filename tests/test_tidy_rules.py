@@ -519,6 +519,7 @@ def test_an_example_that_prints_something_else_than_its_page_says_is_found(proje
     assert problem.startswith("README.md:3 prints something else")
 
 
+@pytest.mark.slow
 def test_examples_that_fail_only_after_those_before_them_are_found(project):
     block = "<!-- runs -->\n```python\nopen('made', 'x')\n```\n"
     root = project({"README.md": block, "docs/a.md": block})

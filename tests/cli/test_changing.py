@@ -65,6 +65,7 @@ ASKED = [(plan, answer) for plan in PLANS for answer in ("y\n", "n\n")] + [
 ][1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan, answer", ASKED)
 def test_on_a_terminal_one_is_asked(path, plan, answer):
     arguments, code = PLANS[plan], ANSWERS[answer]

@@ -49,6 +49,7 @@ def lines_of(world, tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
 def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path, name):
     with holdfast.open(path, durability="process") as store:
@@ -83,11 +84,13 @@ def test_pipes_get_plain_text(world, arguments):
     assert not ANSI.search(done.out + done.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", LOOKS[:3], ids=" ".join)
 def test_a_terminal_gets_colour(world, arguments):
     assert ANSI.search(on_terminal(*arguments, HOLDFAST_STORE=str(world.path)).out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=str
 )
@@ -103,6 +106,7 @@ def test_colour_can_be_asked_for_without_a_terminal(world):
     )
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path):
     """`| head -1`, with far more to say than a pipe holds."""
     with holdfast.open(tmp_path / "much.db", durability="process") as store:
@@ -131,6 +135,7 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path):
             assert child.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_process_without_stdout_ends_well(world):
     line = f'exec "{sys.executable}" -m holdfast.cli.main sessions list --store "{world.path}" >&-'
     done = subprocess.run(
@@ -139,6 +144,7 @@ def test_a_process_without_stdout_ends_well(world):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_no_command_loads_what_it_does_not_need(world):
     """Start-up: a listing has 150 ms, and these alone would take most of it."""
     heavy = [

@@ -217,6 +217,7 @@ def test_a_traceback_can_not_steer_the_terminal(world):
     assert not set("\x1b\x07\x9b\u202e") & set(done.err)
 
 
+@pytest.mark.slow
 def test_an_error_of_the_world_is_a_sentence_unless_a_traceback_is_asked_for(tmp_path):
     done = process("sessions", "list", "--store", tmp_path / "none.db")
     assert (done.code, done.out) == (3, "")

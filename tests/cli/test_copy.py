@@ -7,6 +7,7 @@ import re
 import shutil
 
 import apsw
+import pytest
 
 import holdfast
 from commanding import command, on_terminal, process
@@ -106,6 +107,7 @@ def test_a_target_that_can_not_be_used_is_5(path, tmp_path):
     assert (tmp_path / "moved.db").read_text().startswith("not a database")
 
 
+@pytest.mark.slow
 def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     fill(tmp_path / "agent.db")
     shown = on_terminal("copy", tmp_path / "agent.db", tmp_path / "moved.db", columns=100)

@@ -46,6 +46,7 @@ def told(tmp_path_factory: pytest.TempPathFactory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_promise_is_kept_and_the_exit_code_says_so(told):
     assert told["schema"] == "holdfast.demo/1"
     assert told["checks"] == dict.fromkeys(scenario.CHECKS, True)
@@ -84,12 +85,14 @@ def test_a_kept_store_holds_what_the_demo_told(told):
         assert stored[-1] == told["second_turn"]["answer"]
 
 
+@pytest.mark.slow
 def test_a_second_demo_in_the_same_store_starts_a_session_of_its_own(told):
     again = json.loads(holdfast_command("demo", "--json", "--store", told["store"]).stdout)
     assert again["held"] is True
     assert again["session"] != told["session"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=["not a terminal", "NO_COLOR"]
 )
@@ -102,6 +105,7 @@ def test_the_show_is_plain_where_colour_is_not_wanted(environment):
     assert max(map(len, done.stdout.splitlines())) <= 90
 
 
+@pytest.mark.slow
 def test_the_show_is_in_colour_where_it_is_wanted():
     done = holdfast_command("demo", FORCE_COLOR="1", TERM="xterm-256color")
     assert ANSI.search(done.stdout)
@@ -141,6 +145,7 @@ def test_its_help_says_what_will_be_seen():
     assert "three columns" in holdfast_command("demo", "--help").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, code", [(("--nope",), 2), (("--store", "no/such/folder/x.db"), 5)]
 )

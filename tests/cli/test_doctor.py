@@ -80,6 +80,7 @@ def test_findings_are_told_to_people_with_a_summary_first(damaged: Path) -> None
         assert rule in done.out
 
 
+@pytest.mark.slow
 def test_stored_text_can_t_steer_the_terminal(tmp_path: Path) -> None:
     """I-20."""
     store = hermes_stores.Book(tmp_path / "state.db")

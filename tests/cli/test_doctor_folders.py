@@ -51,6 +51,7 @@ def files_in(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_thirty_stores_are_examined_with_totals_at_the_end(folder: Path) -> None:
     told = command("doctor", folder, "--json").json
     assert len(told["stores"]) == 30
@@ -79,6 +80,7 @@ def test_a_single_store_is_told_without_totals_to_people_and_with_them_to_progra
     assert command("doctor", path, "--json").json["totals"]["stores"] == 1
 
 
+@pytest.mark.slow
 def test_a_folder_is_healed_into_a_folder_in_one_go(folder: Path, tmp_path: Path) -> None:
     before = {name: (folder / name).read_bytes() for name in files_in(folder)}
     out = tmp_path / "healed"
@@ -141,6 +143,7 @@ def test_a_folder_with_one_store_is_healed_into_a_folder_if_it_is_asked_for_with
     assert (tmp_path / "file").is_file()
 
 
+@pytest.mark.slow
 def test_a_store_that_can_t_be_read_keeps_none_of_the_others_from_healing(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()
@@ -193,6 +196,7 @@ def test_a_folder_without_a_store_is_told_as_that(tmp_path: Path) -> None:
     assert done.code == 3 and "There is no store in this folder." in done.out
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(few: Path) -> None:
     done = command("doctor", few)
     assert done.err == "" and "%" not in done.out

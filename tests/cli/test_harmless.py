@@ -21,6 +21,7 @@ OWN_COLOURS = re.compile(r"\x1b\[[\d;]+m")
 any_text = st.text(st.characters(exclude_categories=())) | st.text("a \n\t\r\x1b\x9b\u202e\ud800日")
 
 
+@pytest.mark.slow
 @given(any_text)
 def test_nothing_that_steers_is_left_and_it_can_be_written(text):
     shown = harmless(text)
@@ -85,6 +86,7 @@ def commands(world):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(11))
 def test_no_command_lets_stored_text_steer_a_terminal(world, which):
     arguments = commands(world)[which]
@@ -142,6 +144,7 @@ def test_halves_of_characters_come_through_every_command(tmp_path):
     assert lines[2]["body"]["content"] == "half \ud83d and NUL \x00"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_can_not_show_a_letter_ends_nothing(world):
     done = process("sessions", "show", world.table, "--store", world.path, PYTHONIOENCODING="ascii")
     assert done.code == 0

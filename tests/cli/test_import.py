@@ -135,6 +135,7 @@ def test_a_session_that_openviking_has_committed_since_is_the_same_session(tmp_p
     assert (told["new"], told["messages"], told["summaries"]) == (0, 2, 1)
 
 
+@pytest.mark.slow
 def test_progress_is_shown_to_somebody_who_watches(goose: Path, tmp_path: Path) -> None:
     done = on_terminal("import", goose, "--into", tmp_path / "agent.db", columns=100)
     assert done.code == 0 and "100 %" in done.out

@@ -17,16 +17,16 @@ from procs import child
 
 HELD = """
 import signal
-from holdfast.runtime import landing
+from holdfast.runtime.transfer.import_session import SessionImport
 signal.signal(signal.SIGINT, signal.default_int_handler)
-land = landing.Landing.land
+land = SessionImport.land
 
 def held(self):
     say("working")
     hear()
     return land(self)
 
-landing.Landing.land = held
+SessionImport.land = held
 from holdfast.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -61,6 +61,7 @@ def cut_short(number: int, *arguments: object) -> None:
         other.end(code=130 if number == signal.SIGINT else -number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [*SOFT, signal.SIGKILL])
 def test_healing_that_is_cut_short_removes_nothing_but_what_it_made(
     goose: Path, temporary: Path, number: signal.Signals
@@ -80,6 +81,7 @@ def test_healing_that_is_cut_short_removes_nothing_but_what_it_made(
         assert len(list(store.sessions())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SOFT)
 def test_a_private_copy_goes_with_its_process(
     goose: Path, temporary: Path, tmp_path: Path, number: signal.Signals
@@ -88,6 +90,7 @@ def test_a_private_copy_goes_with_its_process(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_private_copy_of_a_killed_process_is_swept_by_the_next_one(
     goose: Path, temporary: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +101,7 @@ def test_a_private_copy_of_a_killed_process_is_swept_by_the_next_one(
     assert [path.name for path in temporary.iterdir()] == ["holdfast-private-by-somebody-else"]
 
 
+@pytest.mark.slow
 def test_a_private_copy_of_a_living_process_is_not_swept(
     goose: Path, temporary: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_the_store_is_named_by_option_then_environment_then_folder(world, tmp_pa
     assert command("sessions", "list", "--store", f"sqlite:///{world.path}").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [70, 80, 120])
 def test_a_list_keeps_to_the_terminal(many, columns):
     path, _ = many

@@ -123,6 +123,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_database_that_can_t_be_opened_is_named(tmp_path: Path, damage: str) -> None:
     """In a folder with a sound store, and alone; the sound one is imported."""
@@ -209,6 +210,7 @@ ODD: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("make", [agents_store, goose_store, hermes_store, own_store])
 def test_a_log_that_is_no_file_is_not_followed_and_is_told(

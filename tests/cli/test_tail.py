@@ -3,6 +3,8 @@
 import json
 import signal
 
+import pytest
+
 import holdfast
 from commanding import LIMIT_S, command, started
 
@@ -17,6 +19,7 @@ def read_until(stream, end: bytes) -> bytes:
     return said
 
 
+@pytest.mark.slow
 def test_words_are_told_as_they_are_spoken(path):
     """Each piece is seen before the next one is said: nothing waits for a line to be full."""
     with holdfast.open(path, durability="process") as store:
@@ -63,6 +66,7 @@ def test_json_lines_resume_where_their_cursor_says_and_tell_each_word_once(world
         assert rest.lines == whole[at + 1 :]
 
 
+@pytest.mark.slow
 def test_live_chunks_and_entries_join_to_each_message_once(path):
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
@@ -88,6 +92,7 @@ def test_live_chunks_and_entries_join_to_each_message_once(path):
     assert [event["entry"]["kind"] for event in events if event["entry"]][-2:] == ["end", "closed"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_tail_quietly_with_130_and_stops_nothing(path):
     """I-16."""
     with holdfast.open(path, durability="process") as store:
@@ -101,6 +106,7 @@ def test_ctrl_c_ends_a_tail_quietly_with_130_and_stops_nothing(path):
         assert [message.state for message in store.session("k").transcript()][-1] == "complete"
 
 
+@pytest.mark.slow
 def test_a_tail_that_nobody_reads_any_more_ends_quietly(path):
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")

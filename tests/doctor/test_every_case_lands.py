@@ -46,6 +46,7 @@ def _built(kind: str, case: Callable[..., Any], folder: Path) -> Path:
     return folder / "sessions"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, case", CASES, ids=[f"{kind} {case.__name__}" for kind, case in CASES]
 )

@@ -103,6 +103,7 @@ def contents(spoken):
     return [said["content"] for said in spoken]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 @pytest.mark.parametrize("accepted", [(), EVERYTHING], ids=["as it is", "all accepted"])
 def test_a_healed_copy_has_nothing_left_to_heal(tmp_path, case, accepted):
@@ -373,6 +374,7 @@ def test_messages_without_a_session_come_back_when_that_is_accepted(tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_healed_stories_are_messages_of_their_format(tmp_path, case):
     patient = GooseSubject(built(tmp_path / "sessions.db", case))
@@ -475,6 +477,7 @@ row = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(rows=st.lists(row, max_size=8), accepted=st.sampled_from([(), EVERYTHING]))
 @settings(max_examples=200)
 def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):

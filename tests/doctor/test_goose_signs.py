@@ -88,6 +88,7 @@ def test_every_rule_is_shown_by_a_damaged_store():
     assert rules_of("goose") == RULES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_a_damaged_session_is_named_by_its_rule_alone_and_its_neighbours_are_not(tmp_path, case):
     path = built(tmp_path / "sessions.db", two_prompts, case, one_call)
@@ -328,6 +329,7 @@ def test_examining_leaves_the_original_and_its_folder_as_they_were(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["sessions.db"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(0, 24))
 def test_a_cut_store_is_told_to_be_broken(tmp_path, part):
     def many(store):
@@ -363,6 +365,7 @@ broken = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     column=st.sampled_from(columns[1:]),
     value=broken,

@@ -81,6 +81,7 @@ def said(stories: list[ForeignSession]) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_healed_store_has_nothing_left_that_heals_without_asking(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
@@ -96,6 +97,7 @@ def test_a_healed_store_has_nothing_left_that_heals_without_asking(tmp_path, nam
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_with_all_accepted_only_what_is_beyond_healing_is_left(tmp_path, name):
     changes = heal(damaged(tmp_path / "state.db", name), tmp_path / "healed.db", *USUAL, "ask")
@@ -103,6 +105,7 @@ def test_with_all_accepted_only_what_is_beyond_healing_is_left(tmp_path, name):
     assert all(change.before and change.after and change.place for change in changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_healing_twice_gives_the_same_bytes_for_its_owner_alone(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
@@ -112,6 +115,7 @@ def test_healing_twice_gives_the_same_bytes_for_its_owner_alone(tmp_path, name):
     assert stat.S_IMODE((tmp_path / "one.db").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_the_healed_copy_tells_what_healing_tells(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)

@@ -45,6 +45,7 @@ def test_a_healthy_store_of_an_older_schema_gives_no_finding(tmp_path, schema):
     assert examine(healthy(tmp_path / "state.db", schema=schema)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", HEALTHY, ids=lambda make: make.__name__)
 def test_every_beginning_of_a_healthy_session_gives_no_finding(tmp_path, make):
     book = Book(tmp_path / "whole.db")
@@ -172,6 +173,7 @@ def test_a_file_that_is_cut_anywhere_has_a_finding(tmp_path):
         assert found & {"hermes/unreadable-store", "hermes/unreadable-record"}, size
 
 
+@pytest.mark.slow
 @ANY_BYTES
 @given(
     st.lists(
@@ -221,6 +223,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @ANY_BYTES
 @given(
     st.sampled_from(

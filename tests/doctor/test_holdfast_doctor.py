@@ -154,6 +154,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage, rule", DAMAGE.values(), ids=DAMAGE.keys())
 def test_damage_is_named_and_healed(
     path: Path, tmp_path: Path, damage: Callable[[Path], None], rule: str

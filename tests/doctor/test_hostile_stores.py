@@ -155,6 +155,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_a_view_in_place_of_a_table_is_not_read(tmp_path: Path, kind: str) -> None:
     """It has rows without end, and each is large."""

@@ -77,6 +77,7 @@ def test_with_every_question_answered_only_what_is_gone_is_left(tmp_path, rule, 
         assert left == ({rule} if POLICY[rule] == "report" and "lock" not in rule else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__
 )

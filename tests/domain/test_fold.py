@@ -4,6 +4,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -426,6 +427,7 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(
     assert grown.turns == whole.turns
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(told=tellings(), more=st.integers(0, 3))
 def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_does(

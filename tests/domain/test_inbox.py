@@ -4,6 +4,7 @@ import holdfast
 from copies import fill
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.log.fold import Log
+from holdfast.engine.protocol import Write
 
 
 def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
@@ -14,7 +15,7 @@ def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
         session.turn("Never answered.").interrupt("at once")
         left = session.turn("Given back.")
         room = session._work.room
-        room.submit(fence=left._work.number, seize=True, renew_s=0).result()
+        room.submit(Write(room.id, fence=left._work.number, seize=True, renew_s=0)).result()
         # whoever looks settles the turn, which has used nothing of what it took
         session.transcript()
         assert [message.text for message in session.pending()] == ["Given back."]

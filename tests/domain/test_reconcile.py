@@ -459,6 +459,7 @@ JSON = st.recursive(
 STRANGE = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4) | st.lists(JSON, max_size=3)
 
 
+@pytest.mark.slow
 @given(st.lists(STRANGE, max_size=5), st.lists(STRANGE, max_size=5))
 def test_a_payload_nobody_can_read_is_kept_like_any_other(
     known: list[Any], presented: list[Any]
@@ -477,6 +478,7 @@ def test_messages_that_differ_only_in_an_image_are_two() -> None:
     assert reconcile([picture("b")], shown=[(picture("a"), ("0",))]).new == [picture("b")]
 
 
+@pytest.mark.slow
 def test_long_lists_find_the_one_new_message() -> None:
     messages = [user(f"m{n}") for n in range(10_000)]
     _, memory = reconcile(messages, shown=[]).settle([str(n) for n in range(10_000)])

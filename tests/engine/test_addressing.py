@@ -50,6 +50,7 @@ def test_nothing_tells_the_password_of_an_address(
     assert [path.name for path in tmp_path.iterdir() if SECRET in path.name] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("sessions", "rm"), ("reset",)])
 def test_a_line_to_repeat_has_no_password_in_it(
     words: tuple[str, ...], databases: Callable[..., str]

@@ -78,6 +78,7 @@ WRITES = """
 """
 
 
+@pytest.mark.slow
 def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_acknowledged_before(
     store: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_backup_while_others_write_is_of_one_moment_and_has_all_that_was_ackno
 
 STARTS = """
     import holdfast
-    from holdfast.engine.sqlite import backup as backing
+    from holdfast.engine.sqlite.maintenance import backup as backing
     where, to, stop = sys.argv[1:]
     backing.PAGES_AT_ONCE = 8
 
@@ -136,6 +137,7 @@ STARTS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["_copy", "_step", "_verify", "_name"])
 def test_a_backup_that_was_killed_leaves_nothing_of_its_name(
     store: Store, path: Path, tmp_path: Path, stop: str

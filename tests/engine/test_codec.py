@@ -2,14 +2,17 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.domain.accepted_events import event_name
 from holdfast.engine import blobs
 
 LONG = blobs.PART_BYTES_MIN
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.text(max_size=20), st.integers(0, 3)), max_size=6), st.binary(max_size=20)
 )
@@ -54,4 +57,4 @@ def test_a_missing_part_leaves_json_that_says_so():
 @given(st.text(), st.text(), st.text(), st.text())
 def test_an_event_is_known_by_its_scope_and_its_id_together(scope, event, other_scope, other_event):
     same = (scope, event) == (other_scope, other_event)
-    assert (blobs.event_name(scope, event) == blobs.event_name(other_scope, other_event)) == same
+    assert (event_name(scope, event) == event_name(other_scope, other_event)) == same

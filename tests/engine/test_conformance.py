@@ -78,6 +78,7 @@ def engine(request: Ask) -> Iterator[Engine]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentence", CASES)
 def test_an_engine_keeps_the_law_that(sentence: str, engine: Engine) -> None:
     CASES[sentence](engine)

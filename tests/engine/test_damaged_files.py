@@ -182,6 +182,7 @@ def test_damage_inside_a_payload_is_told_with_its_place_and_takes_nothing_else(
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_every_page_may_be_damaged_and_all_errors_are_typed(path: Path, tmp_path: Path) -> None:
     """I-18: page by page; what can be read is right, what can't is said, and the file stays as it
     is.
@@ -316,6 +317,7 @@ def copy_of(killed: Path, to: Path) -> Path:
     return to / killed.name
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_any_byte_of_its_last_record_loses_that_record_at_most(
     killed: Path, tmp_path: Path
 ) -> None:
@@ -334,6 +336,7 @@ def test_a_log_cut_at_any_byte_of_its_last_record_loses_that_record_at_most(
         shutil.rmtree(path.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [zeros, garbage])
 def test_a_log_whose_last_record_is_damaged_loses_that_record_at_most(
     killed: Path, spoil: Callable[[int], bytes]
@@ -347,6 +350,7 @@ def test_a_log_whose_last_record_is_damaged_loses_that_record_at_most(
     assert procs.run(READS, killed)[-1] == "after"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["emptied", "deleted"])
 def test_a_database_that_is_gone_while_its_log_is_there_is_not_started_anew(
     killed: Path, lost: str

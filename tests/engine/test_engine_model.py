@@ -354,10 +354,12 @@ def spoken(engine: Engine, session: str) -> list[Any]:
     return [(row.turn, row.message, row.index, row.body) for row in rows]
 
 
+@pytest.mark.slow
 def test_sqlite_and_the_reference_agree_on_every_story() -> None:
     run_state_machine_as_test(TwoEngines, settings=STORIES)
 
 
+@pytest.mark.slow
 def test_they_agree_when_every_limit_is_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches overflow, batches are cut and journal generations turn over within a few steps."""
     monkeypatch.setattr(sqlite_engine, "GENERATION_ROWS_MAX", 3)
@@ -377,12 +379,14 @@ def with_a_server(
     return TwoEnginesAndAServer
 
 
+@pytest.mark.slow
 def test_postgresql_and_the_reference_agree_on_every_story(
     with_a_server: type[TwoEnginesAndAServer],
 ) -> None:
     run_state_machine_as_test(with_a_server, settings=SHORTER)
 
 
+@pytest.mark.slow
 def test_they_agree_when_every_limit_is_met_at_once_there_too(
     with_a_server: type[TwoEnginesAndAServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

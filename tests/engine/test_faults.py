@@ -137,6 +137,7 @@ def sweep(tmp_path: Path, **options: Any) -> list[Struck]:
     return struck
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trouble, times, first, step", SWEEPS, ids=["once", "full twice", "lasting", "full lasting"]
 )
@@ -155,6 +156,7 @@ def test_whatever_write_fails_nothing_acknowledged_is_lost_and_the_store_goes_on
     assert len(struck) > (60 if EXPLORE else 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, LASTING], ids=["once", "lasting"])
 def test_whatever_read_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     tmp_path: Path, times: int
@@ -171,6 +173,7 @@ def test_whatever_read_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     assert len(struck) > 10
 
 
+@pytest.mark.slow
 def test_whatever_lock_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -178,6 +181,7 @@ def test_whatever_lock_fails_nothing_acknowledged_is_lost_and_the_store_goes_on(
     assert len(sweep(tmp_path, verbs=LOCKING, only=is_log)) > 5
 
 
+@pytest.mark.slow
 def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(
     tmp_path: Path,
 ) -> None:
@@ -197,6 +201,7 @@ def test_whatever_fails_in_the_search_file_only_searching_and_erasing_notice(
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_commit_in_doubt_is_found_or_done_once(tmp_path: Path, times: int) -> None:
     """I-3, I-5: a log that could not be synced may hold the commit all the same, and the reopened
@@ -251,6 +256,7 @@ def write_without_reading(engine: SqliteEngine) -> tuple[int | None, list[int]]:
 # ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["open", "fstat", "flock", "pwrite", "pread"])
 @pytest.mark.parametrize("times", [1, LASTING], ids=["once", "lasting"])
 def test_whatever_fails_at_the_fair_lock_is_told_and_the_store_goes_on(

@@ -18,6 +18,7 @@ def loaded(tmp_path):
         yield store, loads
 
 
+@pytest.mark.slow
 def test_a_load_is_told_what_is_so(loaded):
     """I-3, I-5, I-6: both faces, threads and tasks, each with sessions of its own."""
     store, loads = loaded
@@ -27,6 +28,7 @@ def test_a_load_is_told_what_is_so(loaded):
     assert {listed.key for listed in store.sessions()} == {"thread0", "thread1", "task0", "task1"}
 
 
+@pytest.mark.slow
 def test_its_judge_sees_what_is_not_so(loaded):
     """A judge that can't fail proves nothing."""
     store, loads = loaded

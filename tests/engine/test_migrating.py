@@ -134,6 +134,7 @@ def test_a_migration_can_be_asked_for_and_says_what_it_did(path):
     assert not path.with_name("nothing.db").exists()
 
 
+@pytest.mark.slow
 def test_several_processes_that_open_an_old_store_at_once_migrate_it_once(path):
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(4) as pool:

@@ -261,6 +261,7 @@ NO_FOLDER = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "then",
     [READ_ONLY_FILE, READ_ONLY_FOLDER, READ_ONLY_FOR_A_LOG, NO_FOLDER],

@@ -148,6 +148,7 @@ def _reading(engine: Engine, session: str) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__.strip("_"))
 @pytest.mark.parametrize("lost", ["answer", "question"])
 def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
@@ -185,6 +186,7 @@ def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     assert engine.inbox(session) == []
 
 
+@pytest.mark.slow
 def test_a_commit_whose_answer_never_comes_is_done_once(
     place: str, proxy: DeafProxy, opening: Open
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_commit_whose_answer_never_comes_is_done_once(
     assert engine.entries(session, after=2) == as_entries(given, first=3)
 
 
+@pytest.mark.slow
 def test_a_commit_that_reaches_the_server_after_it_was_given_up_is_done_once(
     place: str, proxy: DeafProxy, opening: Open
 ) -> None:
@@ -243,6 +246,7 @@ def test_neighbours_in_a_lost_batch_are_each_done_once(
         assert len({entry.id for entry in entries}) == len(entries) == 61 + (0 if number else more)
 
 
+@pytest.mark.slow
 def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(
     place: str, opening: Open
 ) -> None:
@@ -280,6 +284,7 @@ def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(
         assert len({entry.id for entry in entries}) == len(entries) == 1 + counts[session]
 
 
+@pytest.mark.slow
 def test_when_no_server_answers_that_is_said_with_a_remedy(
     place: str, proxy: DeafProxy, opening: Open
 ) -> None:
@@ -306,6 +311,7 @@ def test_a_pooler_that_mixes_up_prepared_statements_is_borne(place: str, opening
 # Others that write.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", [r"read\ committed", "serializable"])
 def test_machines_that_write_one_session_at_once_lose_and_double_nothing(
     isolation: str, place: str, opening: Open
@@ -496,6 +502,7 @@ def test_machines_whose_clocks_are_an_hour_apart_agree_on_a_lease(
 # The order of one caller.
 
 
+@pytest.mark.slow
 def test_a_caller_keeps_its_order_over_sessions_keys_and_events(place: str, opening: Open) -> None:
     """Whichever lanes they are in: what was submitted first is done first, without waiting in
     between.
@@ -668,6 +675,7 @@ def test_a_role_with_rights_to_rows_only_can_run_a_store_that_is_there(
     assert state(engine, session).head == 4
 
 
+@pytest.mark.slow
 def test_what_reads_much_may_take_its_time(
     place: str, opening: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -797,6 +805,7 @@ WAITING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act", [_append, _finish, _open_another], ids=lambda act: act.__name__.strip("_")
 )

@@ -61,6 +61,7 @@ def _named(kind: type[psycopg.Error]) -> str:
     return f"{kind.sqlstate} {kind.__name__}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES, ids=_named)
 def test_every_error_of_the_driver_is_told_with_its_place_and_a_remedy(
     kind: type[psycopg.Error],

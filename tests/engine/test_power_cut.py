@@ -80,6 +80,7 @@ def short_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_engine, "WAL_PAGES_MAX", 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_acknowledged_survives_a_power_cut_at_every_sync_point(
     tmp_path: Path, short_wal: None, seed: int
@@ -102,6 +103,7 @@ def test_what_was_acknowledged_survives_a_power_cut_at_every_sync_point(
     assert count > 150
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_long_survives_a_power_cut_as_well(tmp_path: Path) -> None:
     """I-3: the same life, without a checkpoint until the store is closed."""
     tape, life = lived(fresh(tmp_path / "life") / "agent.db")
@@ -111,6 +113,7 @@ def test_a_log_that_grows_long_survives_a_power_cut_as_well(tmp_path: Path) -> N
         assert wrong(place, life.told[: cut.told], life, world=Later()) == [], str(cut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_durability_process_a_power_cut_leaves_a_beginning(
     tmp_path: Path, short_wal: None, seed: int
@@ -134,6 +137,7 @@ def test_with_durability_process_a_power_cut_leaves_a_beginning(
     assert lost > 0, "a store that does not sync can be told from one that does"
 
 
+@pytest.mark.slow
 def test_the_making_of_a_store_can_be_cut_anywhere(tmp_path: Path) -> None:
     """G1, G9: torn in many ways; the next one makes the store, or goes on with it."""
     with Tape() as tape:
@@ -148,6 +152,7 @@ def test_the_making_of_a_store_can_be_cut_anywhere(tmp_path: Path) -> None:
     assert tried > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", [40, 90, 140] if not EXPLORE else range(10, 200, 10))
 def test_the_power_can_fail_again_while_a_store_recovers(tmp_path: Path, nth: int) -> None:
     """I-3: the first opening after a cut is cut itself, at each of its sync points."""
@@ -169,6 +174,7 @@ def test_the_power_can_fail_again_while_a_store_recovers(tmp_path: Path, nth: in
 # ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) -> None:
     """G5: the life of durability="process", judged as if it had promised more."""
     tape, life = lived(fresh(tmp_path / "life") / "agent.db", durability="process")
@@ -182,6 +188,7 @@ def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) 
     assert losses > 10
 
 
+@pytest.mark.slow
 def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
     """G2: without the syncs that SQLite asked for, acknowledged words are lost and torn files are
     damaged ones.

@@ -130,6 +130,7 @@ stories = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -223,6 +224,7 @@ def test_who_only_writes_has_no_search_file(path: str, engine: SqliteEngine) -> 
     assert stat.S_IMODE(os.stat(path + "-search").st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_in_idle_time_the_log_is_read_if_somebody_has_searched_before(path: str) -> None:
     read = threading.Event()
 
@@ -313,6 +315,7 @@ DAMAGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("when", ["open", "closed"])
 def test_a_spoilt_search_file_is_made_anew_and_writes_go_on(path: str, how: str, when: str) -> None:
@@ -353,6 +356,7 @@ def test_a_file_that_another_process_made_anew_is_the_one_to_use(
     assert os.stat(path + "-search").st_ino == made
 
 
+@pytest.mark.slow
 def test_a_good_file_is_never_made_anew(path: str) -> None:
     with at(path) as engine:
         session = opened(engine, 1)
@@ -536,6 +540,7 @@ FULL = """
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_stops_neither_short_searches_nor_writes(path: str) -> None:
     """FAULTS G10. A limit on the size of files is a full disk for the index alone."""
     with procs.child(FULL, path, HERE) as child:
@@ -546,6 +551,7 @@ def test_a_disk_that_is_full_stops_neither_short_searches_nor_writes(path: str) 
 # Several processes.
 
 
+@pytest.mark.slow
 def test_processes_that_search_and_write_at_once_each_find_all_of_their_own(path: str) -> None:
     with at(path) as engine:
         with procs.child(WRITER, path, 1, HERE) as one, procs.child(WRITER, path, 2, HERE) as two:
@@ -576,6 +582,7 @@ CATCHING_UP = """
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_indexes_harms_nothing(path: str) -> None:
     texts = [f"kelp {number}" for number in range(600)]
     with at(path) as engine:

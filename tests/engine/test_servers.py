@@ -23,6 +23,7 @@ def test_every_test_gets_an_empty_database_of_its_own(databases):
             assert schema == "public" or schema.startswith("holdfast_")
 
 
+@pytest.mark.slow
 def test_a_killed_server_has_all_that_it_acknowledged(cluster: Cluster, replicated: str):
     """Every process of a node is gone at once, and nothing answers at its port; it recovers by
     itself.
@@ -52,6 +53,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_killed_test_run_leaves_no_server_and_no_folder():
     with procs.child(KILLED) as run:
         folder, port = run.wait_for("up").split()
@@ -104,6 +106,7 @@ class Writer(threading.Thread):
         self.join(LIMIT_S)
 
 
+@pytest.mark.slow
 def test_no_acknowledged_row_is_lost_or_doubled_over_fail_overs(cluster: Cluster, replicated: str):
     """Two fail-overs, one right after the other: the cluster is still synchronous after
     the first.
@@ -160,6 +163,7 @@ def test_a_server_that_nobody_follows_acknowledges_nothing(cluster: Cluster, rep
         ).fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_server_comes_back_by_a_base_backup_too(cluster: Cluster):
     dead = cluster.kill()
     cluster.promote()
@@ -178,6 +182,7 @@ def sync_states(cluster: Cluster) -> list[Any]:
     return [state for (state,) in cluster.primary.ask("SELECT sync_state FROM pg_stat_replication")]
 
 
+@pytest.mark.slow
 def test_a_server_that_can_not_start_says_why(tmp_path, cluster: Cluster):
     broken = Server(cluster.nodes[0].folder.parent / "broken")
     broken.create()

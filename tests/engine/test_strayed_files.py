@@ -122,6 +122,7 @@ def test_a_folder_that_was_moved_away_is_missed_and_when_it_is_back_the_handle_g
         assert told(session) == ["before", "after"]
 
 
+@pytest.mark.slow
 def test_a_file_that_was_put_in_its_place_is_not_taken_for_it(path: Path, session: Session) -> None:
     """G8: nothing is written to the other file, and nothing into the void."""
     with holdfast.open(path.with_name("other.db")) as other:
@@ -147,6 +148,7 @@ def test_a_copy_put_in_its_place_is_not_taken_for_it_either(path: Path, session:
     assert "another file" in refuses(session, path)
 
 
+@pytest.mark.slow
 def test_a_moved_file_is_whole_after_its_store_was_closed(tmp_path: Path, path: Path) -> None:
     """What lay in the log is brought into the database, wherever that is now."""
     store = holdfast.open(path)
@@ -169,6 +171,7 @@ def delete(path: Path, suffixes: list[str]) -> None:
         os.unlink(f"{path}{suffix}")
 
 
+@pytest.mark.slow
 @GONE
 def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(
     path: Path, gone: list[str]
@@ -188,6 +191,7 @@ def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(
     assert procs.run(READS, path) == ["in the log only", "after"]
 
 
+@pytest.mark.slow
 @GONE
 def test_a_log_deleted_under_a_store_that_is_then_closed_costs_nothing(
     path: Path, gone: list[str]
@@ -207,6 +211,7 @@ def test_a_reader_sees_that_the_log_was_deleted_before_the_next_write(
         told(session)
 
 
+@pytest.mark.slow
 @GONE
 def test_several_processes_go_on_after_the_log_was_deleted(path: Path, gone: list[str]) -> None:
     with procs.child(KEEPS, path) as other, holdfast.open(path) as store:
@@ -240,6 +245,7 @@ def test_a_store_is_not_opened_again_beside_a_handle_on_a_deleted_log(
         holdfast.open(path)
 
 
+@pytest.mark.slow
 def test_a_log_that_somebody_began_anew_is_not_joined_with_the_one_in_hand(path: Path) -> None:
     """Two logs of one database exclude each other: neither writing on nor closing may
     touch it now.

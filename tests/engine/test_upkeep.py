@@ -228,6 +228,7 @@ def test_looking_goes_on_after_what_it_finds(path: Path) -> None:
     assert found >= {"I-1", "I-2", "I-4", "I-5", "I-6", "I-8", "I-11", "I-14", "I-18", "I-23"}
 
 
+@pytest.mark.slow
 def test_damaged_pages_are_told_with_the_entries_that_they_hit(path: Path) -> None:
     """I-18: which page of which table, and what was on it."""
     with closing(apsw.Connection(str(path))) as connection:

@@ -188,6 +188,7 @@ payloads = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(spoken=st.lists(payloads, max_size=8))
 @settings(max_examples=150)
@@ -222,6 +223,7 @@ def problems(request):
     return found + [f"{one} was not answered" for one in waiting]
 
 
+@pytest.mark.slow
 @given(mixed=st.one_of(views(), st.lists(payloads, max_size=8).map(lambda spoken: seen(*spoken))))
 @settings(max_examples=200)
 def test_any_view_becomes_a_dialogue_that_goose_takes_as_it_is(mixed):

@@ -199,6 +199,7 @@ PAYLOAD = st.fixed_dictionaries(
 ).filter(lambda one: "parts" in one or "content" in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [*PROVIDERS, "openviking"])
 @settings(max_examples=120, deadline=None)
 @given(payloads=st.lists(PAYLOAD, max_size=8))

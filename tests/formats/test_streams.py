@@ -135,6 +135,7 @@ def parts(format_name, spoken):
     return [piece.part for piece in registry.read(format_name, spoken.body)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), CLIENTS)
 def test_text_and_calls_with_split_arguments_come_out_whole(
     provider, format_name, path, script, read
@@ -189,6 +190,7 @@ def test_a_refusal_is_shown_and_kept(provider, format_name, path, script, read):
     assert Refusal("I can't do that.") in parts(format_name, assembly.message())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True], ids=["quiet", "broken"])
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), SYNC)
 def test_a_stream_cut_at_any_event_is_partial(provider, format_name, path, script, read, broken):
@@ -241,6 +243,7 @@ def test_signed_thinking_is_kept_verbatim(provider):
     assert text["text"] == "Hi."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
@@ -259,6 +262,7 @@ def test_what_was_shown_is_what_the_message_says_at_every_chunk(format_name, dat
         assert spoken is None or spoken.note.partial == (not assembly.complete)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)

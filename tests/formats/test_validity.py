@@ -18,6 +18,7 @@ def context(format_name, seen, instructions=None):
     return form.close([payload for payload, _ in shaped], instructions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
 @settings(max_examples=200, deadline=None)
@@ -26,6 +27,7 @@ def test_any_view_becomes_a_request_its_provider_accepts(target, seen):
     assert check(target, payloads) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(formats=("openai.chat", "anthropic")))
 @settings(max_examples=60, deadline=None)
@@ -38,6 +40,7 @@ def test_instructions_keep_a_request_valid(target, seen):
     assert check(target, payloads) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(), data=st.data())
 @settings(max_examples=100, deadline=None)
@@ -56,6 +59,7 @@ def test_shaping_in_pieces_gives_what_shaping_at_once_gives(target, seen, data):
     assert pieces == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
 @settings(max_examples=50, deadline=None)
@@ -65,6 +69,7 @@ def test_a_context_names_only_stored_messages(target, seen):
     assert all(one in known for _, ids in shaped for one in ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
 @settings(max_examples=50, deadline=None)

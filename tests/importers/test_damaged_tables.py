@@ -145,6 +145,7 @@ def rows_there(program, path, last=200):
         database.close()
 
 
+@pytest.mark.slow
 @programs
 def test_whichever_page_is_gone_every_row_that_can_be_found_is_read(tmp_path, program):
     whole = real_store(program, tmp_path / "whole.db").read_bytes()
@@ -192,6 +193,7 @@ def leaf_cells(raw, root):
     )
 
 
+@pytest.mark.slow
 @programs
 @pytest.mark.parametrize("wrong", [0, 33, 127])
 def test_one_wrong_rowid_costs_no_row_that_can_be_found(tmp_path, program, wrong):
@@ -301,6 +303,7 @@ def test_a_time_that_is_no_text_costs_itself_and_no_words(tmp_path, program, col
     assert said.count("Line ") == 30
 
 
+@pytest.mark.slow
 @programs
 @pytest.mark.parametrize("value", ["x'00ff'", BAD], ids=["bytes", "no-utf8"])
 def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(

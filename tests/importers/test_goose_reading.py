@@ -216,6 +216,7 @@ def test_a_cut_export_gives_the_messages_that_are_whole(tmp_path):
     assert found.title == "Poles"
 
 
+@pytest.mark.slow
 def test_a_long_session_is_read_without_holding_it(store):
     with store.database:
         for _ in range(3000):
@@ -309,6 +310,7 @@ def read_all(path):
         shelf.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, 24))
 def test_a_cut_store_is_read_as_far_as_it_goes(tmp_path, part):
     whole = built(tmp_path / "sessions.db", one_call, three_calls_and_more).read_bytes()
@@ -355,6 +357,7 @@ values = st.one_of(
 columns = ("message_id", "role", "content_json", "metadata_json", "created_timestamp", "tokens")
 
 
+@pytest.mark.slow
 @given(row=st.fixed_dictionaries({name: values for name in columns}))
 @settings(max_examples=60)
 def test_any_value_in_any_column_is_told(tmp_path_factory, row):

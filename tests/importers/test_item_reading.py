@@ -313,6 +313,7 @@ RECORD = JUNK | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @programs
 @settings(max_examples=25, deadline=None)
 @given(records=st.lists(RECORD, max_size=6))
@@ -324,6 +325,7 @@ def test_whatever_a_record_says_nothing_is_raised(tmp_path_factory, program, rec
         seen(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", stores.PROGRAMS[:2], ids=lambda program: program.kind)
 def test_a_file_cut_anywhere_is_read_up_to_there(tmp_path, program):
     path = stores.made(program, tmp_path, program.records())

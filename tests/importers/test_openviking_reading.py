@@ -134,6 +134,7 @@ def looked_at(path):
         patient.close()
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere_is_read_up_to_there(tmp_path):
     session = stores.Session(tmp_path, "s").live(stores.messages(1, 4))
     whole = (session.path / "messages.jsonl").read_bytes()
@@ -189,6 +190,7 @@ LINE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     live=st.lists(LINE, max_size=5),
@@ -207,6 +209,7 @@ def test_whatever_the_lines_say_nothing_is_raised(tmp_path_factory, live, archiv
     looked_at(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(raw=st.binary(min_size=1, max_size=300))
 def test_random_bytes_are_told_and_stop_nothing(tmp_path_factory, raw):
@@ -220,6 +223,7 @@ def test_random_bytes_are_told_and_stop_nothing(tmp_path_factory, raw):
     assert [line.origin for line in stories["s"]][-2:] == ["msg_01", "msg_02"]
 
 
+@pytest.mark.slow
 def test_deep_nesting_and_great_lengths_are_told(tmp_path):
     deep = '{"id": "d", "role": "user", "parts": ' + "[" * 100_000 + "]" * 100_000 + "}"
     barely = '{"id": "e", "role": "user", "parts": ' + "[" * 300 + "]" * 300 + "}"

@@ -86,6 +86,7 @@ def context(kind, format, into, session):
     raise AssertionError(f"session {session} did not come over")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_what_a_program_left_is_examined_and_healed(kind, name, files, tmp_path):
     done = command("doctor", files, "--json")
@@ -105,6 +106,7 @@ def test_what_a_program_left_is_examined_and_healed(kind, name, files, tmp_path)
         assert done.code == 0 and {store["kind"] for store in done.json["stores"]} == {kind}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_what_holdfast_sends_next_is_what_the_program_sends_next(kind, name, files, tmp_path):
     into = tmp_path / "agent.db"

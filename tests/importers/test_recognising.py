@@ -73,6 +73,7 @@ def test_a_line_that_is_not_looked_at_to_its_end_is_judged_by_its_beginning(
     assert detect.kind_of(path) == "claude"
 
 
+@pytest.mark.slow
 @files
 @pytest.mark.parametrize(
     "before",

@@ -38,6 +38,7 @@ def place(databases: Callable[..., str]) -> str:
     return databases(schema=True)
 
 
+@pytest.mark.slow
 def test_from_a_file_to_postgresql_and_back_is_the_same_store(path: Path, place: str) -> None:
     fill(path, tenant="acme \ud7ff\0")
     there, back = copy(path, place), copy(place, path.with_name("back.db"))
@@ -71,6 +72,7 @@ def test_what_was_accepted_before_the_move_is_not_accepted_after_it(path: Path, 
                 store.session(key).turn("once more", event_id=event)
 
 
+@pytest.mark.slow
 def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(
     path: Path, place: str
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_session_in_use_is_copied_up_to_its_running_turn_and_caught_up(
     assert told(mirror) == told(place)
 
 
+@pytest.mark.slow
 def test_a_session_that_went_on_in_the_target_is_left_and_the_rest_is_copied(
     path: Path, place: str
 ) -> None:
@@ -131,6 +134,7 @@ def moved_through(fits: Fits, nth: int, path: Path, place: str) -> bool:
     return loss.struck
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fits, step",
     [
@@ -151,13 +155,14 @@ def test_an_answer_that_is_lost_loses_nothing_and_doubles_nothing(
 
 COPY = """
     import holdfast
-    from holdfast.runtime import comparing
-    comparing.PAGE = 5
+    from holdfast.runtime.transfer import compare_logs
+    compare_logs.PAGE = 5
     holdfast.copy(sys.argv[1], sys.argv[2], progress=lambda progress: say("at", progress.entries))
     say("done")
 """
 
 
+@pytest.mark.slow
 def test_copies_side_by_side_do_no_harm(path: Path, place: str) -> None:
     with child(COPY, path, place) as one, child(COPY, path, place) as two:
         copied = copy(path, place)
@@ -169,6 +174,7 @@ def test_copies_side_by_side_do_no_harm(path: Path, place: str) -> None:
         assert (judge(store), store.check()) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_killed_is_resumed_by_copying_again(path: Path, place: str) -> None:
     for _ in range(2):
         with child(COPY, path, place) as copier:

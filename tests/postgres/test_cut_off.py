@@ -19,6 +19,7 @@ def assert_nothing_is_wrong(dsn, loads):
         assert loads.wrong(store) == []
 
 
+@pytest.mark.slow
 def test_terminated_connections_lose_nothing_and_double_nothing(database):
     """I-2, I-3, I-6: all of them at once, five times, whatever they are doing."""
     with psycopg.connect(database, autocommit=True) as operator, loading(database) as loads:
@@ -30,6 +31,7 @@ def test_terminated_connections_lose_nothing_and_double_nothing(database):
     assert_nothing_is_wrong(database, loads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit", ["idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"]
 )

@@ -61,6 +61,7 @@ def test_vacuum_writes_the_tables_anew_without_what_was_erased(database: str):
         assert store.check() == [] and next(session.transcript()).state == "erased"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 def test_what_was_carried_along_goes_with_the_session_that_answered_it(database: str, how: str):
     """In every table, and in the answers of every process; the sessions it came through keep all

@@ -26,6 +26,7 @@ def assert_nothing_is_wrong(dsn, loads):
         assert loads.wrong(store) == []
 
 
+@pytest.mark.slow
 def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
     cluster: Cluster, replicated: str
 ):
@@ -41,6 +42,7 @@ def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
     assert_nothing_is_wrong(replicated, loads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(
     cluster: Cluster, replicated: str, mode: str
@@ -91,6 +93,7 @@ def test_a_follower_sees_each_chunk_once_over_a_fail_over(cluster: Cluster, repl
         assert list(heard.values()) == ["go", "onetwo"]
 
 
+@pytest.mark.slow
 def test_a_writer_says_so_when_no_server_comes_back(cluster: Cluster, replicated: str):
     """I-3: it does not wait for ever, does not claim success, and goes on when there is a server
     again.

@@ -88,6 +88,7 @@ def test_all_who_watch_are_served_by_one_query_and_only_they_are_woken(
     fifth.release()
 
 
+@pytest.mark.slow
 def test_when_nobody_watches_nobody_is_asked(database: str, opening: Open) -> None:
     elsewhere, here = opening(database), opening(database)
     session = opened(elsewhere, 1)
@@ -135,7 +136,7 @@ def test_a_writer_knows_its_own_stamps(databases: Callable[..., str], opening: O
 
 FOLLOWER = """
     import holdfast, json
-    from holdfast.engine.postgres import polling
+    from holdfast.engine.postgres.background import poller
     from holdfast.engine.postgres.engine import PostgresEngine
     from holdfast.engine.postgres.queries import QUERIES
 
@@ -143,7 +144,7 @@ FOLLOWER = """
     if sys.argv[3] == "no LISTEN":
         QUERIES["listen"] = "LISTEN is not known here"
     if sys.argv[3] == "hints only":
-        polling.LIVELY_S = polling.CALM_S = 600.0
+        poller.LIVELY_S = poller.CALM_S = 600.0
     with holdfast.open(sys.argv[1]) as store:
         for event in store.get(sys.argv[2]).follow():
             seq = event.entry.seq if event.entry else None
@@ -196,6 +197,7 @@ def follow_and_speak(
     assert heard.texts == {message.id: message.text for message in session.transcript()}
 
 
+@pytest.mark.slow
 def test_a_follower_elsewhere_hears_each_thing_once_though_its_connections_are_lost(
     databases: Callable[..., str], proxy: DeafProxy
 ) -> None:
@@ -207,6 +209,7 @@ def test_a_follower_elsewhere_hears_each_thing_once_though_its_connections_are_l
         )
 
 
+@pytest.mark.slow
 def test_without_listen_and_notify_looking_serves(
     databases: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +221,7 @@ def test_without_listen_and_notify_looking_serves(
         assert store._work.engine._notifier._mute  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_behind_a_pooler_looking_serves(database: str) -> None:
     """LISTEN is said to one server, and the next question goes to another."""
     with PoolingProxy(database, servers=3) as pooler, holdfast.open(database) as store:
@@ -244,6 +248,7 @@ def test_a_follower_that_waits_is_told_when_its_store_is_closed(
     assert over.wait(LIMIT_S)
 
 
+@pytest.mark.slow
 def test_a_hint_is_enough(databases: Callable[..., str]) -> None:
     """Here the next look by itself would come much too late."""
     place = databases(schema=True)
@@ -254,6 +259,7 @@ def test_a_hint_is_enough(databases: Callable[..., str]) -> None:
 # Hints.
 
 
+@pytest.mark.slow
 def test_no_commit_waits_for_a_hint_and_those_that_come_meanwhile_are_one(
     databases: Callable[..., str], proxy: DeafProxy, opening: Open
 ) -> None:

@@ -21,19 +21,19 @@ LIMIT_S = 60.0
 FREEZES = """
     import os, signal, time
     import holdfast
-    from holdfast.engine.postgres import ledger
+    from holdfast.engine.postgres.batch import BatchState
 
-    judge = ledger.Acknowledged.apply
+    judge = BatchState.apply
 
     def freezing(self, commit):
         if any(draft.body.find(b"FREEZE") >= 0 for write in commit for draft in write.drafts):
-            ledger.Acknowledged.apply = judge
+            BatchState.apply = judge
             say("frozen")
             os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(1)  # another thread may be the one that takes the signal, some moments later
         return judge(self, commit)
 
-    ledger.Acknowledged.apply = freezing
+    BatchState.apply = freezing
     store = holdfast.open(sys.argv[1])
     store.accept("k", "FREEZE me", event_id="e1")
     say("done")
@@ -51,6 +51,7 @@ def wait_frozen(pid: int) -> None:
     raise AssertionError("it does not stand still")
 
 
+@pytest.mark.slow
 def test_a_client_that_is_frozen_between_reading_and_writing_holds_nothing(database: str):
     """It has read the session and judged its commit; others write to the same session as if it was
     not there.
@@ -95,6 +96,7 @@ COMMITS = """
 """
 
 
+@pytest.mark.slow
 def test_clients_frozen_in_the_middle_of_commits_hold_up_nobody(database: str):
     """SIGSTOP at any moment, eight times; another process goes on with its own sessions and with
     theirs. What the frozen one was told is there when it goes on.
@@ -133,6 +135,7 @@ def held(place: str, session: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, known: bool):
     """Commits of that session wait, in their order; all others go on."""

@@ -43,6 +43,7 @@ def large(postgres: str) -> Iterator[str]:
         steward.execute("DROP DATABASE holdfast_large WITH (FORCE)")
 
 
+@pytest.mark.slow
 def test_no_statement_reads_a_large_table_through(large: str):
     read_through: dict[str, set[str]] = {}
     with psycopg.connect(large, autocommit=True) as connection:
@@ -127,6 +128,7 @@ def test_a_page_asks_as_many_questions_as_it_has_parts_not_sessions(
     assert len(asked) <= 3, asked
 
 
+@pytest.mark.slow
 def test_a_check_asks_about_many_sessions_at_once(large: str, monkeypatch: pytest.MonkeyPatch):
     """A few questions for each tenant, however many sessions it has, and no more of them in memory
     than a page.

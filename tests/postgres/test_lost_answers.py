@@ -49,6 +49,7 @@ def live(place: str, fits: Fits, nth: int) -> bool:
     return loss.struck
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fits, step",
     [
@@ -85,6 +86,7 @@ def test_a_server_that_goes_silent_after_a_commit_is_left(database: str):
         assert judge(store) == []
 
 
+@pytest.mark.slow
 def test_a_load_whose_answers_are_lost_over_and_over_loses_nothing_and_doubles_nothing(
     database: str,
 ):

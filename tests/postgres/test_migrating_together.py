@@ -44,9 +44,9 @@ STEP = """
     UPDATE binding SET epoch = epoch + 100;
 """
 LATER = f"""
-    from holdfast.engine.postgres import migrating
-    migrating.SCHEMA_VERSION = migrating.LEAST = {SCHEMA_VERSION + 1}
-    migrating.MIGRATIONS[{SCHEMA_VERSION + 1}] = {STEP!r}
+    from holdfast.engine.postgres.maintenance import migrate
+    migrate.SCHEMA_VERSION = migrate.LEAST = {SCHEMA_VERSION + 1}
+    migrate.MIGRATIONS[{SCHEMA_VERSION + 1}] = {STEP!r}
 """
 
 
@@ -74,6 +74,7 @@ def ask(where: str, query: str) -> list[Any]:
         return connection.execute(query).fetchall()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_machines_that_make_a_store_at_once_make_one(database: str):
     """Each in a process of its own, through `store migrate`'s own way; and running it again changes
     nothing.
@@ -88,6 +89,7 @@ def test_machines_that_make_a_store_at_once_make_one(database: str):
         assert store.check() == []
 
 
+@pytest.mark.slow
 def test_machines_that_migrate_a_store_at_once_do_each_step_once(database: str):
     """What the store holds stays; a release that knows only the version before then refuses it, and
     changes nothing.
@@ -105,6 +107,7 @@ def test_machines_that_migrate_a_store_at_once_do_each_step_once(database: str):
     assert ask(database, "SELECT count(*) FROM entry WHERE kind = 'message'") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_migration_that_is_killed_leaves_the_store_as_it_was(
     database: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -155,12 +158,13 @@ def test_a_role_with_rights_to_rows_only_lives_a_whole_life(database: str, rows_
 
 
 ADDS = f"""
-    from holdfast.engine.postgres import migrating
-    migrating.SCHEMA_VERSION = {SCHEMA_VERSION + 1}
-    migrating.MIGRATIONS[{SCHEMA_VERSION + 1}] = "ALTER TABLE binding ADD COLUMN more integer"
+    from holdfast.engine.postgres.maintenance import migrate
+    migrate.SCHEMA_VERSION = {SCHEMA_VERSION + 1}
+    migrate.MIGRATIONS[{SCHEMA_VERSION + 1}] = "ALTER TABLE binding ADD COLUMN more integer"
 """
 
 
+@pytest.mark.slow
 def test_a_release_works_on_beside_the_next_one_if_that_says_so(database: str):
     """A rolling upgrade: the tables are of the next version, which lets programs of this one work
     on.

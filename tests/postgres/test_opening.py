@@ -58,6 +58,7 @@ def migrate(where: str, world: RealWorld) -> tuple[int, int]:
     return bring_up(where, tick=world.tick, chance=world.chance)
 
 
+@pytest.mark.slow
 def test_opening_and_migrating_wait_through_a_fail_over(
     cluster: Cluster, replicated: str, pool: ThreadPoolExecutor
 ):
@@ -76,6 +77,7 @@ def test_opening_and_migrating_wait_through_a_fail_over(
         assert [message.text for message in store.session("k").transcript()] == ["before"]
 
 
+@pytest.mark.slow
 def test_a_standby_that_lags_behind_does_not_speak_for_the_others(
     cluster: Cluster, pool: ThreadPoolExecutor
 ):
@@ -97,6 +99,7 @@ def test_a_standby_that_lags_behind_does_not_speak_for_the_others(
     opening.result(LIMIT_S).close()
 
 
+@pytest.mark.slow
 def test_a_server_that_only_reads_is_waited_for(
     cluster: Cluster, replicated: str, pool: ThreadPoolExecutor
 ):
@@ -116,6 +119,7 @@ def test_a_server_that_only_reads_is_waited_for(
     opening.result(LIMIT_S).close()
 
 
+@pytest.mark.slow
 def test_when_nobody_can_be_written_all_are_told_of(cluster: Cluster, replicated: str):
     """The one that is dead, and those that only read."""
     cluster.kill()

@@ -51,6 +51,7 @@ def test_a_whole_life_through_a_pooler_is_as_it_was_told(database: str, pooler: 
     assert pooler.clinging == []
 
 
+@pytest.mark.slow
 def test_sessions_of_several_processes_share_a_pooler_and_lose_nothing(
     database: str, pooler: PoolingProxy
 ):

@@ -75,6 +75,7 @@ def test_a_commit_is_answered_when_a_second_server_has_it(cluster, alone, replic
     assert texts(replicated) == ["before", "meanwhile"]
 
 
+@pytest.mark.slow
 def test_a_cancelled_caller_does_not_cancel_the_wait_for_the_quorum(cluster, replicated):
     """I-3, A6: the commit is shielded, and seen through."""
 
@@ -100,6 +101,7 @@ def test_a_cancelled_caller_does_not_cancel_the_wait_for_the_quorum(cluster, rep
     assert texts(replicated) == ["before", "meanwhile"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
 def test_a_wait_that_an_operator_cuts_short_is_no_acknowledgement(
     cluster, alone, replicated, pool, how
@@ -139,6 +141,7 @@ def test_what_only_the_dead_primary_had_is_written_again_on_its_successor(
     assert texts(replicated) == ["before", "meanwhile", "after"]
 
 
+@pytest.mark.slow
 def test_a_reader_is_not_told_of_what_waits(cluster, alone, replicated, pool):
     """I-5: what no second server has is shown to nobody, not to another handle either."""
     _, session = alone
@@ -192,6 +195,7 @@ def hasty(replicated: str) -> Iterator[PostgresEngine]:
         yield engine
 
 
+@pytest.mark.slow
 def test_waits_that_are_given_up_do_not_eat_up_the_connections_of_the_server(
     cluster, replicated, hasty
 ):
@@ -220,6 +224,7 @@ def test_waits_that_are_given_up_do_not_eat_up_the_connections_of_the_server(
         ]
 
 
+@pytest.mark.slow
 def test_waits_that_are_given_up_behind_a_pooler_do_not_eat_them_up_either(cluster, replicated):
     """There it can't be known which of the server's processes waits: only that one does."""
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = %s"
@@ -240,6 +245,7 @@ def test_waits_that_are_given_up_behind_a_pooler_do_not_eat_them_up_either(clust
         ]
 
 
+@pytest.mark.slow
 def test_a_process_that_starts_while_others_wait_in_vain_adds_no_wait(cluster, replicated, hasty):
     """It reads, and says why it can't write: a service that is restarted over and over would use up
     the server too.
@@ -257,6 +263,7 @@ def test_a_process_that_starts_while_others_wait_in_vain_adds_no_wait(cluster, r
     cluster.unmute()
 
 
+@pytest.mark.slow
 def test_a_commit_goes_on_by_itself_when_the_quorum_is_back(cluster, replicated):
     """I-2, I-3: long after its connection was given up."""
     with opening(replicated, patience_s=LIMIT_S) as engine:
@@ -273,6 +280,7 @@ def test_a_commit_goes_on_by_itself_when_the_quorum_is_back(cluster, replicated)
         ]
 
 
+@pytest.mark.slow
 def test_a_store_that_is_made_while_the_quorum_is_away_is_waited_for_and_told(cluster, replicated):
     cluster.mute()
     with pytest.raises(StoreUnavailable):
@@ -294,6 +302,7 @@ def configured(cluster: Cluster, replicated: str) -> Callable[..., None]:
     return configure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings, said",
     [

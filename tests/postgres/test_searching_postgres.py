@@ -74,6 +74,7 @@ def engine(place: str) -> Iterator[PostgresEngine]:
         yield made
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -107,6 +108,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
 _numbers = itertools.count(0x10000000)
 
 
+@pytest.mark.slow
 def test_a_commit_never_touches_the_index(place: str) -> None:
     """In a store that nobody has searched there is nothing of it, also after a while."""
     asked_for = threading.Event()
@@ -118,6 +120,7 @@ def test_a_commit_never_touches_the_index(place: str) -> None:
         assert words_in(place) == 0
 
 
+@pytest.mark.slow
 def test_in_idle_time_the_log_is_read_if_somebody_has_searched_before(place: str) -> None:
     read = threading.Event()
 

@@ -41,6 +41,7 @@ def test_a_role_that_only_reads_is_told_at_once(database: str):
         open_store(database, world=Impatient())
 
 
+@pytest.mark.slow
 def test_trouble_is_logged_without_what_is_stored(database: str, caplog: pytest.LogCaptureFixture):
     """A row that somebody holds, and a connection that is cut: both are told, and neither tells a
     key or a word.

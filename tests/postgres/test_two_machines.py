@@ -34,6 +34,7 @@ DELIVERED = """
 """
 
 
+@pytest.mark.slow
 def test_an_event_that_is_delivered_to_both_machines_is_one_turn(database, store):
     """I-2, C1: at the same moment, over and over; the second one is told which turn it was."""
     with procs.child(DELIVERED, database) as a, procs.child(DELIVERED, database) as b:
@@ -68,6 +69,7 @@ RESETS = """
 """
 
 
+@pytest.mark.slow
 def test_a_reset_on_one_machine_is_seen_by_the_next_turn_on_the_other(database, store):
     """I-8, A3: the handle from before can't start a turn, and the key means the new session."""
     with procs.child(RESETS, database) as other:
@@ -97,6 +99,7 @@ SPEAKS = """
 """
 
 
+@pytest.mark.slow
 def test_a_follower_on_one_machine_sees_chunks_written_on_the_other_as_they_are_written(
     database, store
 ):
@@ -129,6 +132,7 @@ ELSEWHERE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead_s", [3600, -3600])
 def test_machines_whose_clocks_are_an_hour_apart_agree_on_who_holds_a_turn(
     database, store, ahead_s
@@ -149,6 +153,7 @@ def test_machines_whose_clocks_are_an_hour_apart_agree_on_who_holds_a_turn(
     assert [found for found in ends(store, session.id).values()] == [["completed"], ["completed"]]
 
 
+@pytest.mark.slow
 def test_a_machine_that_stands_still_loses_its_turn_when_its_lease_is_over(database, store):
     """I-6, I-7: the other one goes on; what it had shown is kept, and it learns that it was
     overtaken.

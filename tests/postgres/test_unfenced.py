@@ -62,6 +62,7 @@ def first(server: Server, cluster: Cluster, place: str) -> str:
     return dsn([server, *others], place.rpartition("/")[2].partition("?")[0], connect_timeout=3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_nobody_follows_a_primary_that_was_replaced(
     cluster: Cluster, replicated: str, old: list[Server]
@@ -106,6 +107,7 @@ HOLDS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_turn_that_is_settled_after_a_fail_over_keeps_all_that_was_shown(
     cluster: Cluster, replicated: str, old: list[Server]
@@ -127,6 +129,7 @@ def test_a_turn_that_is_settled_after_a_fail_over_keeps_all_that_was_shown(
         assert [entry.kind for entry in session.entries()].count("end") == 1
 
 
+@pytest.mark.slow
 def test_loads_go_on_and_nothing_is_wrong_with_an_unfenced_primary_about(
     cluster: Cluster, replicated: str, old: list[Server]
 ):
@@ -140,6 +143,7 @@ def test_loads_go_on_and_nothing_is_wrong_with_an_unfenced_primary_about(
         assert loads.wrong(store) == []
 
 
+@pytest.mark.slow
 def test_a_server_that_knows_less_than_was_acknowledged_is_refused(database: str):
     """One server, brought back to an earlier moment: nothing tells it from its successor but what
     it knows.

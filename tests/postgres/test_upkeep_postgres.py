@@ -61,6 +61,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_invariant_is_found_with_its_place(
     store: holdfast.Store, place: str, what: str

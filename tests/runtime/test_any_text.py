@@ -54,6 +54,7 @@ def tells(
         return asked(store, store.get(id))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(text=ANY_TEXT)
 def test_any_text_comes_back_as_it_was_said(shared: Path, text: str) -> None:
@@ -74,6 +75,7 @@ def test_any_text_comes_back_as_it_was_said(shared: Path, text: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     name=ANY_TEXT,
@@ -101,6 +103,7 @@ def test_any_text_comes_back_from_a_tool(
     assert joined(said_arguments) == joined(arguments)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(text=ANY_TEXT)
 def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> None:

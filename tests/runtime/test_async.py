@@ -270,6 +270,7 @@ def test_a_stream_left_with_break_is_partial(where, eye):
     assert ends(eye, session.id) == {1: ["interrupted"]}
 
 
+@pytest.mark.slow
 def test_a_dropped_async_turn_is_ended(where, eye):
     """I-6, FAULTS I8."""
 
@@ -345,6 +346,7 @@ def test_a_message_is_frozen_before_the_first_wait(where, eye):
     ]
 
 
+@pytest.mark.slow
 def test_many_tasks_on_one_session_do_not_interleave(where, eye):
     """F1, F2: forty tasks, one session; each turn stands whole."""
 

@@ -1,6 +1,7 @@
 """Large parts: kept once, by their content, and given back byte for byte (FAULTS J1, J2, J5)."""
 
 import apsw
+import pytest
 
 import holdfast
 from holdfast.engine import blobs as codec
@@ -76,6 +77,7 @@ def test_a_blob_that_is_gone_is_said_to_be_missing_and_the_next_request_is_valid
         assert "missing" in far.get(session.id).context()[0]["content"]
 
 
+@pytest.mark.slow
 def test_a_page_of_large_messages_ends_early_and_nothing_is_left_out(session, path):
     """Twenty messages of four megabytes are more than a page holds; contexts, transcripts,
     followers get all.

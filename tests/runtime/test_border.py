@@ -23,6 +23,7 @@ CALLS = sorted(set(bordering.calls()))
 METHODS = sorted({(face, method) for face, method, _ in CALLS})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize(("face", "method"), METHODS, ids=[".".join(each) for each in METHODS])
 def test_every_call_does_what_it_was_asked_or_says_why_not(
@@ -51,6 +52,7 @@ def test_every_call_does_what_it_was_asked_or_says_why_not(
     assert done.wrong == []
 
 
+@pytest.mark.slow
 def test_every_call_on_postgres(databases: Callable[..., str], tmp_path: Path) -> None:
     """Text that SQLite takes and PostgreSQL does not: NUL, long names, numbers of more than 64
     bits.
@@ -76,6 +78,7 @@ def test_every_public_call_is_walked() -> None:
     assert bordering.unknown() == [], "tell tests/bordering.py how to call these"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bordering.MADE)
 def test_what_is_called_by_name_takes_what_it_can_use_or_says_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -320,6 +323,7 @@ def test_times_need_a_zone(store: holdfast.Store) -> None:
         store.search("x", since=datetime(2026, 1, 1))
 
 
+@pytest.mark.slow
 def test_what_a_message_holds_is_judged_as_a_message(session: holdfast.Session) -> None:
     """Nested too deep, of foreign types, or of no shape: `InvalidMessage`, with the place."""
     deep: Any = []

@@ -107,6 +107,7 @@ def test_an_approval_is_used_once(session):
         assert "done" in refused(turn)
 
 
+@pytest.mark.slow
 def test_the_approval_of_an_abandoned_turn_stays_used(session, where):
     asked(session)
     session.decide("c1", True, by="ann")
@@ -126,6 +127,7 @@ def test_the_approval_of_an_abandoned_turn_stays_used(session, where):
         assert [call.state for call in session.calls()] == ["unknown"]
 
 
+@pytest.mark.slow
 def test_the_question_of_an_abandoned_turn_stands(session, where):
     script = """
         import holdfast
@@ -211,6 +213,7 @@ def test_an_approval_that_the_view_went_back_from_is_not_used(session):
         assert "rewound" in refused(turn)
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_use_one_approval_one_runs(session, where):
     asked(session)
     session.decide("c1", True, by="ann")

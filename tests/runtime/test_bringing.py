@@ -241,24 +241,26 @@ def test_the_same_stories_make_the_same_bytes(tmp_path: Path) -> None:
 MORTAL = """
 import os, signal, sys
 import holdfast
-from holdfast.importers.foreign_session import Line, Story
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
 from holdfast.runtime.transfer.import_store import bring
 
 def told():
     for number in range(5000):
         if number == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
-        yield Line(str(number), "", "user", {"role": "user", "content": f"words {number}"}, "openai.chat", at=number)
+        payload = {"role": "user", "content": f"words {number}"}
+        yield ForeignMessage(str(number), "", "user", payload, "openai.chat", at=number)
 
 class Lines:
     def __iter__(self):
         return told()
 
 with holdfast.open(sys.argv[1]) as store:
-    bring(store, [Story("hermes", "a", "here", Lines())])
+    bring(store, [ForeignSession("hermes", "a", "here", Lines())])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_import_is_resumed_by_importing_again(tmp_path: Path) -> None:
     for at in (1200, 3700, 9999):
         done = subprocess.run(

@@ -57,6 +57,7 @@ def ids(turn):
     return [call.call_id for call in turn.calls()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", MADE)
 def test_a_call_is_given_in_every_format(session, format):
     with session.turn("Pay.", format=format) as turn:
@@ -109,6 +110,7 @@ def test_a_model_that_says_nothing_runs_nothing_again(session):
     assert ran == ["c1"]
 
 
+@pytest.mark.slow
 def test_an_unknown_call_of_a_killed_turn_is_not_given_again(session, where):
     script = f"""
         import holdfast

@@ -548,6 +548,7 @@ async def cut_at(life, eye, doing, *, at, when):
 # ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_each_call_can_be_cancelled_wherever_it_waits(tmp_path, step):
     async def scenes(store, eye):
@@ -561,6 +562,7 @@ def test_each_call_can_be_cancelled_wherever_it_waits(tmp_path, step):
     run_cut(tmp_path / "agent.db", scenes)
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(st.sampled_from(STEPS), min_size=2, max_size=6),
     at=st.integers(1, 60),
@@ -620,6 +622,7 @@ async def speak(life, turn):
 CALLS = [take_from_the_inbox, look, use_a_tool, ask_for_approval, say, add, retract, speak]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
     """A caller that waits no longer for one call (a time limit) has a turn all the same. What the
@@ -658,6 +661,7 @@ def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
     run_cut(tmp_path / "agent.db", scenes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", MOMENTS)
 def test_opening_and_closing_can_be_cancelled_and_leave_no_thread(tmp_path, when):
     """A store that nobody got is closed; one whose closing nobody waits for is closed all

@@ -165,6 +165,7 @@ SPOKEN: dict[str, Callable[[int], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
 def test_no_cut_splits_a_tool_pair_wherever_it_stands(store: Store, path: Path, place: int) -> None:
     """D1: a pair at every index, every number of turns kept; and what comes after is valid too."""
@@ -735,6 +736,7 @@ class Life:
             assert session.record([listed[0], *listed[3:]]).new == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_handle_computes_the_same_valid_context_whatever_was_done(
     path: Path, store: Store, seed: int

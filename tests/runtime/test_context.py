@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 
 import holdfast
 from holdfast.domain.message import freeze
+from holdfast.engine.protocol import Write
 from holdfast.errors import NotFound, TurnInterrupted
 from holdfast.testing import strategies
 from holdfast.testing.providers import check
@@ -185,7 +186,9 @@ class Stories(RuleBasedStateMachine):
         else:  # nobody holds it any more: what the keeper does for a turn that was dropped
             number = self.turn._work.number
             self.session._work.room.submit(
-                fence=number, seize=True, renew_s=0, ended_too=True
+                Write(
+                    self.session._work.room.id, fence=number, seize=True, renew_s=0, ended_too=True
+                )
             ).result()
             self.session.info()
         self.over()
@@ -232,6 +235,7 @@ class Stories(RuleBasedStateMachine):
         assert all(len(each) == 1 for each in finished) and (self.turn is None or found[-1] == [])
 
 
+@pytest.mark.slow
 def test_every_story_of_turns_makes_valid_contexts():
     run_state_machine_as_test(Stories, settings=STORIES)
 
@@ -341,6 +345,7 @@ def test_a_context_that_was_made_before_is_not_given_again_when_its_beginning_ha
     assert next(payload["content"] for payload in session.context()) == "answer 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_changing_what_a_context_gave_changes_nothing_else(store, way):
     """I-9, FAULTS F7: a harness adds cache marks, trims and edits in place; the next context is as
@@ -370,6 +375,7 @@ def test_a_context_is_a_list_that_encoders_take(store):
     assert session.context("anthropic").instructions == "Be brief."
 
 
+@pytest.mark.slow
 @given(
     payload=st.sampled_from(FORMATS).flatmap(
         lambda name: st.tuples(st.just(name), strategies.payloads(name))
@@ -396,7 +402,9 @@ def test_a_message_that_was_hidden_while_it_waited_is_hidden_when_it_is_taken(st
         turn.say("Yes.")
     dropped = session.turn("hidden")
     session._work.room.submit(
-        fence=dropped._work.number, seize=True, renew_s=0, ended_too=True
+        Write(
+            session._work.room.id, fence=dropped._work.number, seize=True, renew_s=0, ended_too=True
+        )
     ).result()
     [waiting] = session.pending()
     session.label(waiting.id, visible_to_model=False)

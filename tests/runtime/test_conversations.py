@@ -149,6 +149,7 @@ def judge(session, where, format, other):
 PAIRS = [(format, other) for format in PATHS for other in PATHS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_a_conversation_is_accepted_from_its_first_request_to_its_last(
     provider, where, format, other
@@ -159,6 +160,7 @@ def test_a_conversation_is_accepted_from_its_first_request_to_its_last(
         judge(session, where, format, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_a_conversation_in_asyncio_is_accepted_from_its_first_request_to_its_last(
     provider, where, format, other
@@ -198,6 +200,7 @@ def went_on(store, name, format):
         assert check(target, session.context(target)) == [], (name, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", PATHS)
 def test_after_a_cut_at_any_event_the_next_request_is_accepted(provider, where, format):
     clients = Clients(provider)
@@ -218,6 +221,7 @@ def test_after_a_cut_at_any_event_the_next_request_is_accepted(provider, where, 
             went_on(store, name, format)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", PATHS)
 def test_after_a_cut_the_same_turn_may_ask_again(provider, where, format):
     """What a retrying agent does: the answer was cut, and the next request goes out in the same
@@ -241,6 +245,7 @@ def test_after_a_cut_the_same_turn_may_ask_again(provider, where, format):
             went_on(store, name, format)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", PATHS)
 def test_after_a_cut_in_asyncio_the_next_request_is_accepted(provider, where, format):
     async def scene():
@@ -268,6 +273,7 @@ def test_after_a_cut_in_asyncio_the_next_request_is_accepted(provider, where, fo
             went_on(store, name, format)
 
 
+@pytest.mark.slow
 def test_the_strict_server_refuses_what_it_should(provider):
     """The judge itself: a request that breaks a rule raises in the client."""
     clients = Clients(provider)

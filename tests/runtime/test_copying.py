@@ -430,8 +430,8 @@ def test_a_session_that_was_erased_in_the_target_does_not_come_back(
 
 COPY = """
     import holdfast
-    from holdfast.runtime import comparing
-    comparing.PAGE = 5
+    from holdfast.runtime.transfer import compare_logs
+    compare_logs.PAGE = 5
     count = 0
     def tell(progress):
         global count
@@ -445,6 +445,7 @@ COPY = """
 """
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_killed_is_resumed_by_copying_again(path: Path, target: Path) -> None:
     """SIGKILL, again and again, each time a little further on. What is half there is sound, and not
     written again.
@@ -463,6 +464,7 @@ def test_a_copy_that_was_killed_is_resumed_by_copying_again(path: Path, target: 
     assert told(target) == told(path)
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_killed_while_it_writes_is_resumed_too(path: Path, target: Path) -> None:
     fill(path)
     for _ in range(3):
@@ -474,6 +476,7 @@ def test_a_copy_that_is_killed_while_it_writes_is_resumed_too(path: Path, target
     assert unsound(target) == []
 
 
+@pytest.mark.slow
 def test_copies_side_by_side_do_no_harm(path: Path, target: Path) -> None:
     """Two processes and a thread of this one, all into one target."""
     fill(path)

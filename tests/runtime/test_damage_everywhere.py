@@ -264,6 +264,7 @@ CALLS: dict[str, Callable[[Case], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_one_bad_record_takes_away_nothing_but_itself_whatever_is_called(
     place: Spoiled, tmp_path: Path, kind: str

@@ -89,6 +89,7 @@ def test_each_text_is_seen_by_another_process_when_it_is_handed_on(store, where)
             assert eye.line().startswith(shown.rstrip())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 40])
 def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(
     store, where, count
@@ -423,6 +424,7 @@ def test_an_endless_async_source_is_slowed_too(where):
         assert answer.state == "partial" and answer.text == "x" * handed
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_write_hands_nothing_on(where, monkeypatch):
     """I-3, I-5, FAULTS A11, F8: the lock is held beyond all patience; the caller gets a typed
     error, not the text.

@@ -273,6 +273,7 @@ def test_an_async_stream_that_is_left_is_partial_and_its_connection_closed(provi
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 def test_the_same_session_goes_on_with_another_provider(provider, store):
     """FAULTS E12: one turn with each client, tools in all of them; every request is valid for its
     provider.

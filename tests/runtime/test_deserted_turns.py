@@ -67,6 +67,7 @@ LOOKING = """
 """
 
 
+@pytest.mark.slow
 def test_and_soon_for_others_though_its_lease_runs_on(where, desert):
     desert()
     with child(LOOKING, where) as other:
@@ -79,6 +80,7 @@ def test_and_soon_for_others_though_its_lease_runs_on(where, desert):
         ]
 
 
+@pytest.mark.slow
 def test_a_coroutine_that_is_dropped_waits_for_nothing(where, monkeypatch):
     """It is closed wherever Python happens to be, where nothing can be awaited."""
     gc.collect()  # what others have left is not this one's

@@ -76,6 +76,7 @@ def test_a_canary_that_was_searched_for_is_not_in_the_search_file_either(store, 
     assert store.search(CANARY) == []
 
 
+@pytest.mark.slow
 def test_a_canary_among_many_sessions_is_gone_and_theirs_stay(store, path):
     """Pages are shared, rows move, journal rows were deleted long ago: what is erased was
     everywhere.
@@ -120,6 +121,7 @@ def test_an_erasure_leaves_others_that_run_what_they_have_said_and_owe(store):
     assert [(owed.reply_to, owed.text) for owed in store.outbox()] == [("ann", "Owed.")]
 
 
+@pytest.mark.slow
 def test_erasing_one_session_after_another_leaves_nothing_of_any(store, path):
     """Each erasure moves rows about among those that are erased later."""
     chance = random.Random(11)
@@ -158,6 +160,7 @@ hear()
 """
 
 
+@pytest.mark.slow
 def test_an_erasure_that_was_killed_can_be_done_again(path):
     """Killed at any point, the session is as it was or erased whole; asked again, nothing of it is
     left.
@@ -287,6 +290,7 @@ def test_a_blob_that_two_sessions_said_goes_with_the_second(store, path):
     assert files_with(path) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_holds_old_pages_is_said_to_be_in_the_way(path, monkeypatch):
     monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
     with holdfast.open(path, durability="process") as store:

@@ -20,6 +20,7 @@ import procs
 from holdfast import Event, Session, Store
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
+from holdfast.engine.protocol import Write
 from holdfast.errors import CursorExpired, TurnInterrupted
 from holdfast.runtime.live.follow import PAGE, Follower
 from holdfast.runtime.plans.plan import Listen, News, Plan, run
@@ -320,7 +321,10 @@ def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     resumed = Follower(session._work.room, events[-1].cursor)
     events += resumed.step()
     turn._work.room.submit(
-        drafts=(turn._work.room.draft("label", holdfast.domain.entry.Labelled("x")),)
+        Write(
+            turn._work.room.id,
+            drafts=(turn._work.room.draft("label", holdfast.domain.entry.Labelled("x")),),
+        )
     ).result()
     events += resumed.step()
     events += drain(session, events[-1].cursor)
@@ -548,6 +552,7 @@ class Speaking:
         self.streams.clear()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(

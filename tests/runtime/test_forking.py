@@ -68,6 +68,7 @@ PREFORK = """
 """
 
 
+@pytest.mark.slow
 def test_workers_open_the_store_while_their_master_writes_and_reads(path: Path) -> None:
     """None of them is locked out, none hangs, and nothing is lost."""
     with procs.child(PREFORK, path, 12) as master:
@@ -291,6 +292,7 @@ def _comes_to(wanted: Callable[[], bool]) -> bool:
     return wanted()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_dropped_lets_go_of_its_files_and_threads(path: Path) -> None:
     open_store(path).close()  # one thread closes what is dropped, and stays
     files, threads = _open_files(), len(_threads())
@@ -317,6 +319,7 @@ def test_a_session_keeps_its_store_open_after_the_store_was_dropped(path: Path) 
     assert [message.text for message in session.transcript()] == ["works"]
 
 
+@pytest.mark.slow
 def test_refused_writes_leave_no_threads_behind(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def counted(path: Path, build: Builder, n: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", HISTORIES, ids=lambda build: build.__name__)
 def test_no_call_grows_faster_than_the_history(tmp_path: Path, build: Builder) -> None:
     # what is done once in a process is done before counting

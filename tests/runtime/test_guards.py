@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import holdfast
+from holdfast.engine.protocol import Write
 from holdfast.errors import TurnInterrupted
 from looking import other_handle, told
 
@@ -85,6 +86,7 @@ def test_a_message_that_comes_while_a_summary_is_committed_stays_in_view(session
         assert [payload["content"] for payload in handle.context()][-1].endswith("by the way")
 
 
+@pytest.mark.slow
 def test_a_summary_never_falls_into_a_turn_that_starts_while_it_is_made(session, other):
     talk(session, 3)
     started, over = threading.Event(), threading.Event()
@@ -112,7 +114,12 @@ def test_a_summary_never_falls_into_a_turn_that_starts_while_it_is_made(session,
 def seized(session, turn):
     """As if somebody had taken this turn over and was killed before it wrote the turn's end."""
     assert (
-        session._work.room.submit(fence=turn._work.number, seize=True, renew_s=0).result().seq == 0
+        session._work.room.submit(
+            Write(session._work.room.id, fence=turn._work.number, seize=True, renew_s=0)
+        )
+        .result()
+        .seq
+        == 0
     )
 
 

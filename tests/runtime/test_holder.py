@@ -54,6 +54,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Sequence
     return request.param, places[request.param]()
 
 
+@pytest.mark.slow
 def test_a_living_process_is_never_taken_for_dead(place: tuple[str, Sequence[str]]) -> None:
     """I-26: wherever it is looked at from."""
     _, within = place
@@ -61,6 +62,7 @@ def test_a_living_process_is_never_taken_for_dead(place: tuple[str, Sequence[str
         assert looked(other.wait_for("named"), within) == "not proved"
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_known_to_be_dead_where_that_can_be_proved(
     place: tuple[str, Sequence[str]],
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_killed_process_is_known_to_be_dead_where_that_can_be_proved(
     assert looked(holder, within) == ("gone" if proved else "not proved")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_proc", [True, False], ids=["own /proc", "the machine's /proc"])
 def test_a_living_process_of_another_container_is_not_taken_for_dead(own_proc: bool) -> None:
     """I-26: its number means another process here, or none."""
@@ -201,6 +204,7 @@ def where(request: pytest.FixtureRequest, path: Path) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["boot", "container", "half_container"])
 def test_a_living_turn_of_a_clone_with_the_same_name_is_not_overtaken(
     where: str, kind: str, tmp_path: Path

@@ -176,6 +176,7 @@ def test_asyncio_compacts_inside_its_own_turn(where):
     assert asyncio.run(story())[1:] == ["Really."]
 
 
+@pytest.mark.slow
 def test_a_compaction_waits_for_the_turn_of_another_process(session, where):
     talk(session, 3)
     script = """
@@ -243,6 +244,7 @@ def test_a_turn_that_was_never_entered_is_held_by_the_one_that_started_it(sessio
         assert turn.stopped
 
 
+@pytest.mark.slow
 def test_a_task_that_would_wait_for_itself_is_told(where):
     async def story():
         async with holdfast.open_async(where) as store:
@@ -265,6 +267,7 @@ def test_a_task_that_would_wait_for_itself_is_told(where):
     assert asyncio.run(story()) == ["first", "third", "one", "three"]
 
 
+@pytest.mark.slow
 def test_a_turn_in_another_thread_is_waited_for(session):
     entered, go_on = threading.Event(), threading.Event()
     turn = session.turn("first")

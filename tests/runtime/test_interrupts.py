@@ -111,6 +111,7 @@ def judge(store, life, where):
     assert all(len(each) == 1 for each in ends(store, session.id).values()), where
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_of_a_turn(path):
     sweep(path, [whole, left], by=[KeyboardInterrupt, SystemExit])
 
@@ -163,6 +164,7 @@ def test_an_interrupt_as_a_block_is_left_ends_its_turn_though_the_turn_is_still_
         assert held.stopped
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_of_a_turn_on_an_event_loop(path):
     with other_handle(path, durability="process") as eye:
         for doing in (async_whole, async_left):

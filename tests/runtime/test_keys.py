@@ -331,6 +331,7 @@ def test_a_reset_between_any_two_looks_of_a_waiter_takes_its_message_along(store
     assert 2 < place < 99
 
 
+@pytest.mark.slow
 def test_a_reset_that_races_turns_loses_none_and_leaves_none_behind(path: Path) -> None:
     """C1, I-8: from threads. Every turn is whole, in exactly one session, and epochs are dense."""
     with holdfast.open(path, durability="process") as store:
@@ -372,6 +373,7 @@ RESETTER = """
 """
 
 
+@pytest.mark.slow
 def test_a_reset_from_another_process_never_makes_a_turn_land_in_an_ended_session(
     path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from holdfast.testing.faults.kill_loop import KEY, judge_chapter, kill_loop
 from holdfast.testing.oracle import Acknowledged
 
 
+@pytest.mark.slow
 def test_processes_killed_at_any_point_lose_nothing_double_nothing_and_break_no_context(tmp_path):
     """I-1, I-2, I-4, I-5, I-6, I-9, I-10, I-22: delivered is a prefix of stored after each of 100
     kills.
@@ -25,6 +26,7 @@ def test_processes_killed_at_any_point_lose_nothing_double_nothing_and_break_no_
     )
 
 
+@pytest.mark.slow
 def test_processes_killed_at_the_start_of_their_turns_give_their_messages_back(tmp_path):
     """I-4, FAULTS A2, A8: within the first acts, where a turn has not used its message yet."""
     report = kill_loop(tmp_path / "agent.db", kills=60, seed=3, acts_max=2)
@@ -32,6 +34,7 @@ def test_processes_killed_at_the_start_of_their_turns_give_their_messages_back(t
     assert report.kills == 60 and report.ends["abandoned"] > 0
 
 
+@pytest.mark.slow
 def test_processes_killed_at_any_point_leave_a_store_in_postgres_whole(databases):
     """The same laws: the server lives on, and finds out sooner or later that a client is gone."""
     report = kill_loop(databases(schema=True), kills=24, seed=4)

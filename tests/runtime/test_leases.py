@@ -158,6 +158,7 @@ def test_a_reply_that_was_claimed_on_another_machine_is_owed_on_this_one(path: P
         assert new.outbox("default", free=True) == []
 
 
+@pytest.mark.slow
 def test_a_living_turn_of_another_time_namespace_is_left_alone_and_a_dead_one_is_not(
     path: Path,
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_calendar_that_is_set_ahead_takes_no_turn_from_the_living(
             turn.say("whole")
 
 
+@pytest.mark.slow
 def test_a_server_whose_time_is_wrong_blocks_no_session_for_longer_than_the_lease(
     databases, tmp_path: Path
 ) -> None:
@@ -222,6 +224,7 @@ def test_a_server_whose_time_is_wrong_blocks_no_session_for_longer_than_the_leas
             pass
 
 
+@pytest.mark.slow
 def test_a_turn_that_was_left_on_another_machine_is_free_when_its_lease_is_over(
     where: str, tmp_path: Path
 ) -> None:
@@ -249,6 +252,7 @@ WAITS = """
 """
 
 
+@pytest.mark.slow
 def test_a_message_whose_waiter_died_on_another_machine_is_taken_by_a_later_turn(
     where: str, tmp_path: Path
 ) -> None:
@@ -275,6 +279,7 @@ def test_a_message_whose_waiter_died_on_another_machine_is_taken_by_a_later_turn
         assert taken == ["from elsewhere", "third", "answered both"]
 
 
+@pytest.mark.slow
 def test_a_waiter_that_lives_keeps_its_message_for_as_long_as_it_waits(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +307,7 @@ def test_a_waiter_that_lives_keeps_its_message_for_as_long_as_it_waits(
         assert [message.text for message in session.transcript()] == ["first", "mine"]
 
 
+@pytest.mark.slow
 def test_a_waiter_that_slept_through_its_lease_is_told_who_has_its_message(
     where: str, path: Path
 ) -> None:

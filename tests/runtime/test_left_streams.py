@@ -197,6 +197,7 @@ asyncio.run(main())
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LEAVINGS)
 def test_a_script_that_leaves_it_behind_exits_and_its_turn_is_interrupted(path, what):
     with child(

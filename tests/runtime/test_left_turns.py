@@ -105,6 +105,7 @@ def test_a_message_that_was_shown_whole_is_stored_whole_though_the_disk_was_full
     assert judge(store) == []
 
 
+@pytest.mark.slow
 def test_the_keeper_ends_it_when_nobody_looks(store: Store, disk: Disk) -> None:
     session, news = store.session("k"), threading.Event()
     with pytest.raises(StoreUnavailable):

@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.domain.entry import Retracted
+from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument
 from procs import child
 
@@ -123,7 +124,9 @@ def test_a_debt_of_which_every_word_was_retracted_is_not_handed_out(store):
     session = store.session("k")
     [message] = [message for message in session.transcript() if message.text == "Wrong."]
     room = session._work.room
-    room.submit(drafts=(room.draft("retract", Retracted((message.id,), "older"), turn=1),)).result()
+    room.submit(
+        Write(room.id, drafts=(room.draft("retract", Retracted((message.id,), "older"), turn=1),))
+    ).result()
     reply(store, "Right.")
     assert texts(store.outbox()) == ["Right."]
     assert len(store._work.engine.debts(session.id)) == 2
@@ -154,6 +157,7 @@ def test_a_claim_that_ran_out_is_given_to_the_next(store):
     assert store.outbox() == []
 
 
+@pytest.mark.slow
 def test_many_senders_send_each_reply_once(store, where):
     for number in range(40):
         reply(store, f"answer {number}", key=f"k{number % 5}")
@@ -181,6 +185,7 @@ def test_many_senders_send_each_reply_once(store, where):
     assert store.outbox() == []
 
 
+@pytest.mark.slow
 def test_processes_send_each_reply_once_and_what_a_killed_one_had_is_given_back(store, where):
     for number in range(6):
         reply(store, f"answer {number}")

@@ -52,6 +52,7 @@ def test_messages_of_one_moment_keep_the_order_of_their_session(store):
     assert [one.id for one in all_of(store, 7)] == ids
 
 
+@pytest.mark.slow
 def test_a_page_that_is_cut_by_its_bytes_says_that_it_goes_on(store):
     """I-24: a page ends when what is in it grows large, whatever its limit."""
     ids = [store.accept("k", f"{number}" * (17 << 20)).message_id for number in range(3)]
@@ -60,6 +61,7 @@ def test_a_page_that_is_cut_by_its_bytes_says_that_it_goes_on(store):
     assert [one.id for one in all_of(store, 10)] == ids
 
 
+@pytest.mark.slow
 def test_what_a_killed_turn_had_taken_waits_again(store, where):
     script = """
         import holdfast

@@ -65,6 +65,7 @@ TURNS = """
 """
 
 
+@pytest.mark.slow
 def test_turns_of_two_processes_do_not_mix(path: Path, store: Store) -> None:
     """F1: two processes, two hundred turns each, one session."""
     with procs.child(TURNS, path, "a", 200) as a, procs.child(TURNS, path, "b", 200) as b:
@@ -77,6 +78,7 @@ def test_turns_of_two_processes_do_not_mix(path: Path, store: Store) -> None:
     assert_turns_are_whole(store.session("k"), {"a": 200, "b": 200})
 
 
+@pytest.mark.slow
 def test_turns_of_eight_threads_do_not_mix(store: Store) -> None:
     errors: list[BaseException] = []
 
@@ -97,6 +99,7 @@ def test_turns_of_eight_threads_do_not_mix(store: Store) -> None:
     assert_turns_are_whole(store.session("k"), {f"t{n}": 15 for n in range(8)})
 
 
+@pytest.mark.slow
 def test_turns_of_fifty_tasks_do_not_mix(path: Path) -> None:
     async def work() -> None:
         async with holdfast.open_async(path, durability="process") as store:
@@ -126,6 +129,7 @@ APPENDS = """
 """
 
 
+@pytest.mark.slow
 def test_what_any_process_was_told_is_stored_is_stored(path: Path, store: Store) -> None:
     """F2, I-3: three processes and this one append to one session; one of them is killed on its
     way.
@@ -165,6 +169,7 @@ RECORDS = """
 """
 
 
+@pytest.mark.slow
 def test_lists_recorded_by_two_processes_at_once_lose_nothing(path: Path, store: Store) -> None:
     """F2, B5: a recording is guarded by the head it was computed from, and computed again when it
     moved.
@@ -234,6 +239,7 @@ HOLDS_FILE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "holder", [HOLDS_SQLITE, HOLDS_FILE], ids=["SQLite's lock", "the fair lock"]
 )
@@ -281,6 +287,7 @@ def test_a_turn_under_way_survives_a_lock_held_for_a_while(path: Path) -> None:
         assert [message.text for message in session.transcript()] == ["hello", "hi"]
 
 
+@pytest.mark.slow
 def test_a_store_can_not_be_opened_while_another_program_holds_its_lock_for_longer_than_it_waits(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

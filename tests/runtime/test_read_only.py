@@ -83,6 +83,7 @@ def read_all(store: Store) -> None:
         assert read(store), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
 def test_nothing_is_made_locked_or_changed(make: Callable[[Path], None], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
@@ -106,6 +107,7 @@ READS_ALL = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
 def test_a_store_on_a_read_only_disk_is_read(make: Callable[[Path], None], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
@@ -116,6 +118,7 @@ def test_a_store_on_a_read_only_disk_is_read(make: Callable[[Path], None], tmp_p
     assert procs.run(READS_ALL, folder / "agent.db", within=within) == ["read"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
 def test_a_store_in_a_folder_that_may_not_be_written_is_read(
     make: Callable[[Path], None], tmp_path: Path
@@ -223,6 +226,7 @@ def test_all_can_be_read(reader: Store) -> None:
     read_all(reader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITES)
 def test_whatever_would_write_says_that_it_may_not(reader: Store, name: str) -> None:
     head = reader.session("k").info().head

@@ -15,6 +15,7 @@ import holdfast
 import procs
 from holdfast import Session, Store
 from holdfast.domain.record.fingerprint import fingerprint
+from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded
 
 Payload = dict[str, Any]
@@ -519,7 +520,9 @@ def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
         session.append("one")
         dying = other.session("k").turn("two")
         session.record([*session.context(), user("three"), assistant("Three.")])
-        dying._work.room.submit(fence=dying._work.number, seize=True, renew_s=0).result()
+        dying._work.room.submit(
+            Write(dying._work.room.id, fence=dying._work.number, seize=True, renew_s=0)
+        ).result()
         with session.turn("four") as turn:
             turn.say("Four.")
         shown = ["one\n\nthree", "Three.", "two\n\nfour", "Four."]

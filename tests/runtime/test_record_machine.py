@@ -20,6 +20,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -335,6 +336,7 @@ Agents.TestCase.settings = settings(
 TestAgents = Agents.TestCase
 
 
+@pytest.mark.slow
 def test_agents_on_postgres(databases: Callable[..., str]) -> None:
     """The same machine; each of its stories has a key of its own."""
     where, numbers = databases(schema=True), itertools.count()

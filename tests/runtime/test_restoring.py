@@ -257,6 +257,7 @@ CRAFTED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CRAFTED)
 def test_a_crafted_line_is_refused_and_nothing_is_written(
     source: Path, tmp_path: Path, case: str

@@ -111,6 +111,7 @@ def counts(
         return len(counted.asked), counted
 
 
+@pytest.mark.slow
 def test_a_retention_asks_for_many_sessions_what_it_asks_for_one(
     where: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -122,6 +123,7 @@ def test_a_retention_asks_for_many_sessions_what_it_asks_for_one(
     assert many - few <= (27 * 3 if "://" not in where else 0)
 
 
+@pytest.mark.slow
 def test_many_sessions_are_erased_in_few_transactions(where: str, monkeypatch: pytest.MonkeyPatch):
     """What a file has to write anew is written once for each of them."""
     _, counted = counts(where, 40, monkeypatch)
@@ -194,6 +196,7 @@ def test_a_chain_of_old_forks_goes_as_a_whole(where: str, monkeypatch: pytest.Mo
         assert store.check() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 500])
 def test_all_that_a_young_fork_shares_is_kept(
     where: str, monkeypatch: pytest.MonkeyPatch, batch: int
@@ -222,9 +225,9 @@ def test_a_session_of_many_entries_stands_alone(where: str, monkeypatch: pytest.
 RETAINS = """
     import os, signal
     import holdfast
-    from holdfast.runtime import erasing
+    from holdfast.runtime.changes import erase
 
-    erasing.BATCH, left = 8, int(sys.argv[2])
+    erase.BATCH, left = 8, int(sys.argv[2])
     store = holdfast.open(sys.argv[1])
     engine = store._work.engine
     submit = engine.submit
@@ -241,6 +244,7 @@ RETAINS = """
 """
 
 
+@pytest.mark.slow
 def test_a_retention_that_was_killed_is_resumed(where: str):
     """At any point: each session is as it was or erased whole, and the next retention erases the
     rest.
@@ -263,9 +267,9 @@ def test_a_retention_that_was_killed_is_resumed(where: str):
 UNSCRUBBED = """
     import os, signal
     import holdfast
-    from holdfast.engine.sqlite.search.access import Searching
+    from holdfast.engine.sqlite.search.access import SqliteSearch
 
-    Searching.forget = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    SqliteSearch.forget = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     holdfast.open(sys.argv[1]).retain(30, preview=False)
 """
 
@@ -303,6 +307,7 @@ def test_a_retention_that_somebody_stands_in_the_way_of_says_so_until_it_is_done
         assert erased(store, ids) == [True] * 3 and files_with(where) == []
 
 
+@pytest.mark.slow
 def test_what_a_retention_frees_can_be_given_back(
     where: str, databases: Callable[..., str], tmp_path: Path
 ):
@@ -344,6 +349,7 @@ def test_a_file_is_made_smaller_while_others_use_it(tmp_path: Path):
     assert not (tmp_path / "nothing.db").exists()
 
 
+@pytest.mark.slow
 def test_two_who_retain_at_once_erase_each_session_once(where: str):
     """While others go on, one of them in a session that is old until then: that one is kept, or
     ended.

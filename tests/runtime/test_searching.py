@@ -72,6 +72,7 @@ def test_a_hit_says_where_it_is_and_shows_the_words(
     ]
 
 
+@pytest.mark.slow
 def test_the_oldest_of_five_thousand_sessions_is_found_by_its_text(store: holdfast.Store) -> None:
     """FAULTS C10: a list that is capped first and searched then would not have it."""
     for number in range(5000):

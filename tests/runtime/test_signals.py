@@ -240,6 +240,7 @@ class Acknowledged:
         assert self.complaints == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(path, way):
     chance, ledger, took = random.Random(f"{way} 1"), Acknowledged(), []
@@ -265,6 +266,7 @@ def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(p
         assert oracle.judge(store) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["sync", "loop", "runner"])
 def test_a_process_that_does_not_catch_it_ends_by_it(path, way):
     for number in range(ENDS):

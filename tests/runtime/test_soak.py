@@ -27,6 +27,7 @@ WORLDS = 10 if SWEEP else 1
 Spoil = Callable[[Write], Write]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 80, 10))
 def test_random_worlds_hold(first: int) -> None:
     """All invariants, on disk as in the reference engine, whatever is done to a store."""
@@ -36,6 +37,7 @@ def test_random_worlds_hold(first: int) -> None:
         assert report.kills and report.acknowledged and report.refusals
 
 
+@pytest.mark.slow
 def test_one_seed_is_one_world() -> None:
     """The same steps, the same answers, the same logs, though the processes beside them die
     elsewhere.
@@ -50,6 +52,7 @@ def test_one_seed_is_one_world() -> None:
     assert one.trace != other.trace and one.logs != other.logs
 
 
+@pytest.mark.slow
 def test_another_process_comes_to_the_same_world() -> None:
     """Nothing depends on where objects lie or how hashes fall."""
     told = []
@@ -177,12 +180,14 @@ def planted(spoil: Spoil) -> Callable[[Engine], Any]:
     return lambda engine: Planted(engine, spoil)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
 def test_a_defect_of_the_engine_on_disk_is_found(spoil: Spoil) -> None:
     """The reference engine does not have it."""
     assert found(planted(spoil), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
 def test_a_defect_that_both_sides_have_is_found(spoil: Spoil) -> None:
     """As one of the runtime would be: what callers were told and what must always hold give it
@@ -204,6 +209,7 @@ def test_what_breaks_a_world_breaks_it_again() -> None:
 # --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_it_saw(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "2", "--steps", "60"]) == 0
     table = capsys.readouterr().out

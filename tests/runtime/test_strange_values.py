@@ -127,6 +127,7 @@ def insist(format: str, value: Any) -> None:
     registry.get(format).note(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_strange_value_anywhere_in_a_message_is_refused_or_kept(place: str) -> None:
     for format in FORMATS:
@@ -233,6 +234,7 @@ CHUNKS: dict[str, Callable[[Any], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", CHUNKS)
 def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
     """A chunk whose `__repr__` raises, a number of somebody's own class: the stream goes on, and
@@ -324,6 +326,7 @@ def in_turn(store: holdfast.Store, work: Callable[[holdfast.Turn], Any]) -> Any:
         return work(turn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", SAID)
 def test_every_call_that_takes_data_refuses_it_or_keeps_it(where: str, call: str) -> None:
     """Both engines: what is refused has left nothing, and what was kept can be read in
@@ -356,6 +359,7 @@ def readable(session: holdfast.Session) -> None:
     session.info(), session.calls(), session.turns(), list(session.entries())
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_read_back_equal(where: str) -> None:
     with holdfast.open(where, durability="process") as store:
         session = store.session("k")

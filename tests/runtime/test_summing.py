@@ -140,6 +140,7 @@ def test_labels_are_told_on_every_page_and_a_fork_has_those_of_its_past(session)
     assert theirs == [{"colour": "red", "size": 3}, {"colour": "green"}]
 
 
+@pytest.mark.slow
 def test_looking_at_a_long_session_takes_no_more_memory_than_a_page(path):
     """A transcript's tail, its list, its sums: none of them folds the history."""
     with holdfast.open(path, durability="process") as store:
@@ -186,6 +187,7 @@ def test_a_turn_tells_whom_it_answers(where):
         assert [turn.reply_to for turn in session.turns(after=1)] == ["r2", None, "r6"]
 
 
+@pytest.mark.slow
 def test_turns_that_were_cut_by_a_kill_are_listed_as_running_until_somebody_looks(where):
     """What a gateway asks first after a restart, without walking all sessions: what was cut, how
     much of it was shown, and whom it answers.

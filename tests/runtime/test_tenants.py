@@ -90,6 +90,7 @@ def test_asyncio_has_it_too(place: Any):
     assert asyncio.run(use()) == ["hello", "hi"]
 
 
+@pytest.mark.slow
 def test_many_tenants_need_no_more_connections_or_threads(database: str):
     with holdfast.open(database) as store:
         store.session("k").append("hello")

@@ -139,6 +139,7 @@ FROZEN = """
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_stood_still_for_longer_than_its_lease_is_told(where, store):
     with child(FROZEN, where) as frozen:
         frozen.wait_for("said")

@@ -137,6 +137,7 @@ def test_a_result_needs_a_call(store):
         turn.say("Never mind.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_after", ["call", "tool", "result"])
 def test_a_process_killed_around_its_tool_leaves_a_valid_context(store, where, killed_after):
     """I-9, I-10, I-22, FAULTS E1, E14: the outcome is "unknown" or there, and the next request is

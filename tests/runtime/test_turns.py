@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.domain.entry import note_of
+from holdfast.engine.protocol import Write
 from holdfast.errors import (
     AlreadyAccepted,
     BadArgument,
@@ -190,6 +191,7 @@ def test_two_threads_with_the_same_event_at_once_make_one_turn(store, fresh):
     assert told(session) == [("user", "Pay.", "complete"), ("assistant", "Paid.", "complete")]
 
 
+@pytest.mark.slow
 def test_two_processes_with_the_same_event_at_once_make_one_turn(store, where):
     """I-2, FAULTS A6, F1."""
     script = """
@@ -340,6 +342,7 @@ def test_a_turn_is_ended_once_even_if_it_is_ended_twice(store):
     assert [note.error for note in end_notes(store, session.id)] == [None, "ValueError: no"]
 
 
+@pytest.mark.slow
 def test_a_turn_that_is_dropped_without_an_end_is_ended_by_the_next_one_who_looks(store):
     """I-6, FAULTS I8: nobody holds the Turn any more; it must not look as if it ran for ever."""
     session = store.session("k")
@@ -388,6 +391,7 @@ LOOKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("zombie", [False, True], ids=["reaped", "zombie"])
 def test_a_dead_process_s_turn_is_settled_at_once_by_whoever_looks(store, where, look, zombie):
@@ -435,7 +439,7 @@ def test_a_settler_that_was_killed_between_its_two_commits_is_carried_on(store, 
     session = store.session("k")
     room = session._work.room
     # the first half of settling, and no more
-    room.submit(fence=1, seize=True, ended_too=True).result()
+    room.submit(Write(room.id, fence=1, seize=True, ended_too=True)).result()
     assert ends(store, session.id) == {1: []}
     assert told(session) == [("user", "Hi", "complete"), ("assistant", "Well, ", "partial")]
     assert only_end(store, session) == "abandoned"
@@ -507,6 +511,7 @@ def test_a_lease_that_ran_out_lets_the_next_one_end_the_turn(where):
         assert journaled(store, session.id) in ("", "Well, ")
 
 
+@pytest.mark.slow
 def test_a_running_turn_renews_its_lease_by_itself(where):
     """FAULTS I8: a tool that runs longer than the lease does not cost its turn the session."""
     script = """
@@ -534,6 +539,7 @@ def test_a_running_turn_renews_its_lease_by_itself(where):
         assert ends(store, session_id) == {1: ["completed"]}
 
 
+@pytest.mark.slow
 def test_a_process_that_stood_still_for_its_lease_is_overtaken_and_told(store, where):
     """I-6, I-7, FAULTS F4: SIGSTOP beyond the lease, another takes over, SIGCONT: refused, nothing
     delivered.
@@ -610,6 +616,7 @@ def test_a_turn_that_dies_before_it_has_used_its_message_gives_it_back(store, wh
     assert told_so.value.turn_id == turn.id
 
 
+@pytest.mark.slow
 def test_a_message_that_is_given_back_again_and_again_is_one_message(store, where):
     """I-2, I-4, FAULTS A9: three turns die on it before one answers it."""
     script = """

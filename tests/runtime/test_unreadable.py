@@ -72,6 +72,7 @@ def everything(store: holdfast.Store, bad: str, good: str) -> None:
     store.retain(1000, preview=True)
 
 
+@pytest.mark.slow
 def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself(
     place: Spoiled,
 ) -> None:
@@ -112,6 +113,7 @@ def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself
         assert [message.state for message in store.get(session.id).transcript()][:1] == ["erased"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise", NOISE, ids=[f"{len(each)} bytes of {each[:6]!r}" for each in NOISE]
 )
@@ -146,6 +148,7 @@ def test_a_note_that_could_not_be_read_back_is_not_written() -> None:
     assert note_of("message", noted(odd)) == odd
 
 
+@pytest.mark.slow
 def test_two_resetters_with_messages_in_the_inbox_both_succeed(place: Spoiled) -> None:
     """What the one takes along, the other finds gone: it looks again, and resets the new
     session.

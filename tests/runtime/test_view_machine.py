@@ -245,6 +245,7 @@ Views.TestCase.settings = settings(
 TestViews = Views.TestCase
 
 
+@pytest.mark.slow
 def test_views_on_postgres(databases: Callable[..., str]) -> None:
     """The same machine; each of its stories has a key of its own."""
     where, numbers = databases(schema=True), itertools.count()
