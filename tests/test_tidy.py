@@ -219,6 +219,10 @@ def test_every_link_in_the_documents_leads_somewhere():
     hold(documents.links(ROOT))
 
 
+def test_every_path_on_the_map_is_there():
+    hold(documents.module_paths(ROOT))
+
+
 def test_every_python_example_is_python():
     hold(documents.examples_compile(ROOT))
 

@@ -480,6 +480,14 @@ def test_links_that_lead_nowhere_are_found(project):
     assert len(documents.links(root)) == 4
 
 
+def test_paths_on_the_map_that_are_not_there_are_found(project):
+    page = "`engine/guards`, `engine/guards.judge`, `engine/`, `docs/a.md`, `a / b`, `I/O`\n"
+    files = {"holdfast/engine/guards.py": "", "docs/a.md": ""}
+    assert documents.module_paths(project({"ARCHITECTURE.md": page, **files})) == []
+    (problem,) = documents.module_paths(project({"ARCHITECTURE.md": page + "`engine/judging`"}))
+    assert "`engine/judging`" in problem
+
+
 def test_examples_that_are_not_python_are_found(project):
     good = (
         "```python\nawait a\n```\n```text\nnot ( python\n```\n1. In a list:\n\n   ```python\n  "

@@ -29,6 +29,8 @@ LINK = re.compile(
     r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^ *\[[^\]]+\]:\s*(\S+)", re.M
 )
 
+MODULE = re.compile(r"`([a-z_]+/[\w/]*(?:\.\w+)?)`")
+
 
 def leftovers(root: Path) -> list[str]:
     """No note to oneself."""
@@ -66,6 +68,32 @@ def links(root: Path) -> list[str]:
             elif heading and goal.suffix == ".md" and heading not in _headings(goal):
                 found.append(f"{place}, a heading that is not there; fix the link.")
     return found
+
+
+def module_paths(root: Path) -> list[str]:
+    """A path of a module or folder that the map names, in backticks, is there: `engine/guards`,
+    `domain/message.freeze` (a name in a module), `docs/api.md`.
+    """
+    page = root / "ARCHITECTURE.md"
+    named = set(MODULE.findall(page.read_text("utf-8")))
+    return [
+        f"ARCHITECTURE.md names `{path}`, which is not there; name the file as it is called now."
+        for path in sorted(named)
+        if not _leads_to_a_file(root, path)
+    ]
+
+
+def _leads_to_a_file(root: Path, path: str) -> bool:
+    module = root / "src/holdfast" / path
+    return any(
+        place.exists()
+        for place in (
+            root / path,
+            module,
+            module.parent / f"{module.name}.py",
+            module.parent / f"{module.name.partition('.')[0]}.py",
+        )
+    )
 
 
 def _pages(root: Path) -> list[Path]:
