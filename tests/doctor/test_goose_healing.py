@@ -127,6 +127,7 @@ def test_healing_twice_gives_the_same_bytes(tmp_path, accepted):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accepted", [(), EVERYTHING], ids=["as it is", "all accepted"])
 def test_healing_what_was_healed_changes_nothing(tmp_path, accepted):
     healed(built(tmp_path / "sessions.db", *DAMAGED), tmp_path / "one", *accepted)

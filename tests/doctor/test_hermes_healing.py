@@ -162,6 +162,7 @@ def test_a_healthy_store_is_copied_row_by_row(tmp_path):
     two.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DAMAGE if DAMAGE[name][0] not in REWRITTEN])
 def test_no_row_is_discarded(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)

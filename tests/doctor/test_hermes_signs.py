@@ -113,6 +113,7 @@ def cut_session(path: Path, session: str, row: int) -> None:
     database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_defect_is_named_and_nothing_else_is(tmp_path, name):
     found = examine(damaged(tmp_path / "state.db", name))
@@ -164,6 +165,7 @@ def test_what_is_no_store_is_unreadable_and_no_exception(tmp_path, data):
     assert rules(path) == {"hermes/unreadable-store"}
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_anywhere_has_a_finding(tmp_path):
     whole = healthy(tmp_path / "whole.db").read_bytes()
     path = tmp_path / "state.db"

@@ -55,6 +55,7 @@ def tree(path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
 )
@@ -66,6 +67,7 @@ def test_nothing_is_left_that_needs_no_question(tmp_path, rule, build):
         assert bool(changes) == (POLICY[rule] in ("auto", "mark"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
 )

@@ -24,6 +24,7 @@ def rules_at(path):
     return sorted({finding.rule.name for one in examined(path) for finding in one.findings})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
 )

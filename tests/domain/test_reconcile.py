@@ -734,7 +734,7 @@ class Agents(RuleBasedStateMachine):
 
 
 Agents.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestAgents = Agents.TestCase
+TestAgents = pytest.mark.slow(Agents.TestCase)
 
 
 def test_what_is_said_after_a_loaded_view_is_new_though_a_forgotten_message_said_the_same(

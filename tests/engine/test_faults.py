@@ -359,6 +359,7 @@ def test_the_seam_counts_and_fails_exactly_what_it_was_asked_to(place: Path) -> 
     assert none.struck == []
 
 
+@pytest.mark.slow
 def test_a_sweep_fails_every_operation_once_and_ends_clean(place: Path) -> None:
     met: list[str] = []
 

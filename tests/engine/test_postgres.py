@@ -849,6 +849,7 @@ def waited(dsn: str, question: str) -> list[tuple[Any, ...]]:
     raise AssertionError(f"nothing came of {question}")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_silently_asynchronous_is_told_of(
     cluster: Cluster, replicated: str, opening: Open
 ) -> None:

@@ -166,6 +166,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
             assert ours.matching(wanted, limit=2) == reference.matching(wanted, limit=2)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters()) | st.text("\"*()^:-+{}[]\\'\0 ANDORTNEx漢\ud800", max_size=80))
 def test_no_question_is_an_error(story: SqliteEngine, question: str) -> None:

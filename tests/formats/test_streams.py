@@ -157,6 +157,7 @@ def test_text_and_calls_with_split_arguments_come_out_whole(
     assert assembly.complete and not spoken.note.partial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), CLIENTS)
 def test_usage_finish_and_model_are_noted(provider, format_name, path, script, read):
     provider.script(path, script(["Hello."]))
@@ -169,6 +170,7 @@ def test_usage_finish_and_model_are_noted(provider, format_name, path, script, r
     assert spoken.note.plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), CLIENTS)
 def test_reasoning_is_kept_and_not_shown(provider, format_name, path, script, read):
     thoughts = {"thinking" if format_name == "anthropic" else "reasoning": ["Let me ", "think."]}

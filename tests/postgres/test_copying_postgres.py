@@ -50,6 +50,7 @@ def test_from_a_file_to_postgresql_and_back_is_the_same_store(path: Path, place:
         assert (judge(store), store.check()) == ([], [])
 
 
+@pytest.mark.slow
 def test_copying_again_brings_over_what_is_new_and_nothing_else(path: Path, place: str) -> None:
     copy(path, place)
     assert copy(path, place).added == 0

@@ -55,6 +55,7 @@ def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(
     assert_nothing_is_wrong(replicated, loads)
 
 
+@pytest.mark.slow
 def test_a_follower_sees_each_chunk_once_over_a_fail_over(cluster: Cluster, replicated: str):
     """I-15: it goes on by itself, or from its last cursor when the store could not."""
     with holdfast.open(replicated) as store, holdfast.open(replicated) as other:

@@ -124,6 +124,7 @@ def test_a_wait_that_an_operator_cuts_short_is_no_acknowledgement(
     assert texts(replicated) == ["before", "meanwhile"]
 
 
+@pytest.mark.slow
 def test_what_only_the_dead_primary_had_is_written_again_on_its_successor(
     cluster, alone, replicated, pool
 ):

@@ -620,6 +620,7 @@ def test_stop_from_another_process_ends_the_turn(store, where):
     assert note.end == "interrupted" and "enough" in note.reason
 
 
+@pytest.mark.slow
 def test_a_stop_is_a_stop_whoever_looks_meanwhile(store, where):
     """I-6, I-16: others look all the time; none of them takes the stopped turn for one whose writer
     has died.

@@ -276,6 +276,7 @@ def test_a_fork_of_a_running_turn_waits_for_the_turn(path: Path, target: Path) -
     assert told(target) == told(path)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_written_all_the_while_is_caught_up_in_the_end(
     path: Path, target: Path
 ) -> None:

@@ -83,6 +83,7 @@ def valid_everywhere(session):
         assert check(format, session.context(format)) == [], format
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", PATHS)
 def test_the_stream_of_a_real_client_is_durable_before_each_text(provider, store, where, format):
     """I-5: the ten lines of the README, with each provider's own client and objects."""

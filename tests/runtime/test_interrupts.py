@@ -206,6 +206,7 @@ def async_life(path, doing, name, point):
     return key, lives[0].shown, raised
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [False, True])
 def test_an_interrupt_on_the_way_into_the_database_or_out_of_it_shuts_nobody_out(path, read_only):
     """At each line of making a connection and of reading with it; afterwards another thread does

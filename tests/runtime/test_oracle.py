@@ -73,6 +73,7 @@ TAMPERED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement, number", TAMPERED.values(), ids=TAMPERED.keys())
 def test_what_is_missing_in_a_table_is_told(store: Store, statement: str, number: str) -> None:
     tamper(store, statement)
@@ -203,6 +204,7 @@ def test_a_ledger_of_what_is_so_is_not_contradicted(marked: Store) -> None:
     assert judge(marked, ledger(marked, TRUE)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act, number", UNTRUE.values(), ids=UNTRUE.keys())
 def test_what_was_acknowledged_and_is_not_so_is_reported(
     marked: Store, act: list[Any], number: str

@@ -333,7 +333,7 @@ def bare(payload: Payload) -> Payload:
 Agents.TestCase.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestAgents = Agents.TestCase
+TestAgents = pytest.mark.slow(Agents.TestCase)
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ def furnished(store: holdfast.Store) -> holdfast.Session:
     return session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["note", "body"])
 def test_an_entry_that_can_not_be_read_is_a_placeholder_and_all_else_is_copied(
     place: Spoiled, target: Any, column: str
@@ -79,6 +80,7 @@ def test_an_entry_that_can_not_be_read_is_a_placeholder_and_all_else_is_copied(
     assert copy(place.where, target).added == 0, "it is there"
 
 
+@pytest.mark.slow
 def test_an_entry_of_any_kind_is_told_and_the_rest_is_the_same(
     place: Spoiled, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_strange_value_anywhere_in_a_message_is_refused_or_kept(place: str) ->
             insist(format, PLACES[place](value))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(strangers.odd_data)
 def test_nested_values_are_refused_or_kept(value: Any) -> None:

@@ -242,7 +242,7 @@ class Views(RuleBasedStateMachine):
 Views.TestCase.settings = settings(
     max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestViews = Views.TestCase
+TestViews = pytest.mark.slow(Views.TestCase)
 
 
 @pytest.mark.slow
