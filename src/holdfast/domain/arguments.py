@@ -99,11 +99,12 @@ def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
             if not isinstance(value, str):
                 raise refuse(parameter, takes, value)
             value = str.__str__(value)
-        if 0 < len(value) <= _PLAIN_MAX and value.isascii():
-            return value  # what names mostly are
-        if not value or not _is_unicode(value) or len(value.encode()) > bytes_max:
-            raise refuse(parameter, limit, value)
-        return value
+        text: str = value
+        if 0 < len(text) <= _PLAIN_MAX and text.isascii():
+            return text  # what names mostly are
+        if not text or not _is_unicode(text) or len(text.encode()) > bytes_max:
+            raise refuse(parameter, limit, text)
+        return text
 
     return check
 

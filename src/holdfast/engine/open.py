@@ -77,7 +77,10 @@ def migrate_store(
     one it has.
     """
     if is_postgres(where):
-        return _postgres().bring_up(os.fsdecode(where), tick=tick, chance=chance)
+        versions: tuple[int, int] = _postgres().bring_up(
+            os.fsdecode(where), tick=tick, chance=chance
+        )
+        return versions
     from holdfast.engine.sqlite.engine import bring_up
 
     return bring_up(_existing(where), lock_s=lock_s)

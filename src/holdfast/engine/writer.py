@@ -55,7 +55,8 @@ class WriterTicket:
                 raise answer
             finally:
                 del self, answer  # the error knows this frame, and would keep itself and its ticket
-        return answer
+        outcome: Outcome = answer
+        return outcome
 
     @property
     def done(self) -> bool:

@@ -23,7 +23,7 @@ class Assembling:
         self._parts: dict[int, Any] = {}
         self._meta: dict[str, Any] = {}
         self._usage: dict[str, int] = {}
-        self._final: Any = None
+        self._final: Payload | None = None
         self._complete = False
 
     @property

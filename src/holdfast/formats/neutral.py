@@ -95,9 +95,10 @@ class Neutral:
 
 def _part(part: dict[str, Any]) -> Part:
     try:
-        return msgspec.convert(part, Part)
+        read: Part = msgspec.convert(part, Part)
     except msgspec.ValidationError:
         return Other(part["type"])
+    return read
 
 
 class _NeutralWriter:

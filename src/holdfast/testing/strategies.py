@@ -5,6 +5,7 @@ format, reused and blank call ids, late, doubled and stray results, cut streams.
 any of them must be valid (I-9, I-10).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -401,7 +402,7 @@ def _neutral_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[
     return [*deltas, ("done", 0, None)]
 
 
-_STREAMS: dict[str, Any] = {
+_STREAMS: dict[str, Callable[[list[str], list[Any], bool], list[dict[str, Any]]]] = {
     "openai.chat": _completions_stream,
     "openai.responses": _responses_stream,
     "anthropic": _anthropic_stream,

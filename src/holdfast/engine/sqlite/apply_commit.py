@@ -249,13 +249,13 @@ class CommitApplier:
         none.
         """
         rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
-        return max(
-            [
-                known.journal,
-                *(row[0] for row in rows),
-                *(row[0] for row in self._chunks if row[1] == known.n),
-            ]
-        )
+        last: int = known.journal
+        for row in rows:
+            last = max(last, row[0])
+        for row in self._chunks:
+            if row[1] == known.n:
+                last = max(last, row[0])
+        return last
 
     def _current(self, opening: Opening) -> tuple[str, int] | None:
         """The session that the key has now, and its epoch."""

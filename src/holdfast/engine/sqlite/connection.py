@@ -74,7 +74,8 @@ def version_of(path: str) -> int:
     try:
         connection = connect_reader(path, busy_s=0)
         try:
-            return connection.execute("PRAGMA user_version").get
+            version: int = connection.execute("PRAGMA user_version").get
+            return version
         finally:
             connection.close()
     except apsw.Error as error:

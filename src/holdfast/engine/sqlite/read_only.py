@@ -42,6 +42,7 @@ from holdfast.errors import ReadOnlyStore, SchemaMismatch, StoreUnavailable
 
 if TYPE_CHECKING:
     from holdfast.domain.search.query import Found, SearchScope
+    from holdfast.engine.sqlite.search.index import SearchIndex
 
 ATTEMPTS_MAX = 100
 """So often a read is begun again that a writer has come in between of."""
@@ -266,7 +267,7 @@ class ReadOnlySqliteEngine(SqliteEngine):
         self._check_fork()
         return self._own_index().matching(sought, limit=limit)
 
-    def _own_index(self) -> Any:
+    def _own_index(self) -> "SearchIndex":
         """An index of our own, in the folder for temporary files, gone with this handle."""
         with self._gate:
             if self._words is None:

@@ -147,7 +147,8 @@ def is_served_use(block: Block) -> bool:
 
 
 def _is_served_result(block: Block) -> bool:
-    return block["type"] == "mcp_tool_result" or block["type"].endswith("_tool_result")
+    kind: str = block["type"]
+    return kind.endswith("_tool_result")
 
 
 def _as_served(block: Block) -> Block:

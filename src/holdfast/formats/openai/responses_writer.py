@@ -315,7 +315,8 @@ def _block(piece: Piece, *, own: bool) -> Item | None:
     if isinstance(part, Text | Refusal):
         return None if is_blank(part.text) else {"type": "input_text", "text": part.text}
     if own and piece.raw is not None:
-        return piece.raw
+        stored: Item = piece.raw
+        return stored
     if isinstance(part, Image):
         return {"type": "input_image", "image_url": part.url, "detail": "auto"}
     return {"type": "input_text", "text": stand_in(piece)} if isinstance(part, Other) else None

@@ -180,7 +180,7 @@ class ItemStories:
         self._shelf = shelf
 
     def __iter__(self) -> Iterator[ForeignSession]:
-        return super(CodexReader, self._shelf).sessions()  # type: ignore[misc]
+        return FileReader.sessions(self._shelf)
 
 
 def _instructions(meta: dict[str, Any]) -> str | None:

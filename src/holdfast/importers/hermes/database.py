@@ -316,7 +316,8 @@ class _Columns:
         self.problems: list[str] = []
 
     def text(self, column: str) -> str | None:
-        return self._taken(_text, column, None)
+        text: str | None = self._taken(_text, column, None)
+        return text
 
     def number(self, column: str, otherwise: float | None) -> float | None:
         """A number; the other one where there is none, or none that can be read."""

@@ -1,13 +1,15 @@
 """A message as a reader sees it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, Usage, thaw
 from holdfast.domain.repair import StoredMessage
 from holdfast.formats import registry
+
+T = TypeVar("T")
 
 
 class MessageCall(msgspec.Struct, frozen=True):
@@ -82,7 +84,7 @@ class Message:
             lambda body: parts_of(self._seen.note, body), [Text(unreadable(self.seq))]
         )
 
-    def _read(self, work: Callable[[bytes], Any], otherwise: Any) -> Any:
+    def _read(self, work: Callable[[bytes], T], otherwise: T) -> T:
         """What this makes of the payload. One that can't be read takes away nothing but itself
         (I-25).
         """

@@ -158,7 +158,8 @@ def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
             else:
                 request = plan.send(answer)
     except StopIteration as stop:
-        return stop.value
+        result: T = stop.value
+        return result
 
 
 def bearable(error: BaseException) -> BaseException:

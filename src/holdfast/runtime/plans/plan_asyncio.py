@@ -60,7 +60,8 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
             else:
                 request = plan.send(answer)
     except StopIteration as stop:
-        return stop.value
+        result: T = stop.value
+        return result
     except GeneratorExit:
         plan.close()  # nobody awaits this any more, and it can't wait for anything
         raise
@@ -83,7 +84,7 @@ async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
         del job
 
 
-async def _handed_over(job: Job, pool: Pool) -> None:
+async def _handed_over(job: Job[Any], pool: Pool) -> None:
     """Has it done, and waits for it."""
     over = _answers_for(asyncio.get_running_loop()).expect(job)
     pool.submit(job)
@@ -118,7 +119,7 @@ async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
         del job
 
 
-def _let_go(job: Job, let_go: Callable[[Any], Any]) -> None:
+def _let_go(job: Job[Any], let_go: Callable[[Any], Any]) -> None:
     let_go(job.value())
 
 

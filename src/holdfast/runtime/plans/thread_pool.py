@@ -11,21 +11,23 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from holdfast.engine.watchers import tell
 from holdfast.engine.writer import WriterTicket
 from holdfast.runtime.plans.plan import bearable
 
+T = TypeVar("T")
 
-class Job(WriterTicket):
+
+class Job(WriterTicket, Generic[T]):
     """A piece of work; it is waited for as a commit is."""
 
     __slots__ = ("_work",)
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], T]) -> None:
         super().__init__(())
-        self._work: Callable[[], Any] | None = work
+        self._work: Callable[[], T] | None = work
 
     def give_up(self) -> None:
         """Nobody waits for it any more: it is not begun."""
@@ -43,10 +45,10 @@ class Job(WriterTicket):
         if signal is not None:
             tell(signal)
 
-    def value(self) -> Any:
+    def value(self) -> T:
         """What it has given; raises what it has raised. Waits if need be."""
         try:
-            [value] = cast(tuple[Any], self.result())
+            [value] = cast(tuple[T], self.result())
             return value
         finally:
             del self
@@ -57,13 +59,13 @@ class Pool:
 
     def __init__(self, size: int, name: str) -> None:
         self._size, self._name = size, name
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._idle: SimpleQueue[None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._gate = threading.RLock()  # what is dropped in there may come here, too
         atexit.register(self._finish)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job[Any]) -> None:
         """Has it done, after what was submitted before."""
         if not self._is_someone_idle():
             self._start()

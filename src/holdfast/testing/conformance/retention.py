@@ -109,9 +109,8 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
     assert [debt.session for debt in engine.outbox("t")] == [kept]
     for session in doomed:
         assert {entry.body for entry in engine.entries(session)} == {b""}
-        assert (
-            state(engine, session).erased and engine.journal(session) == engine.inbox(session) == []
-        )
+        assert state(engine, session).erased
+        assert not engine.journal(session) and not engine.inbox(session)
     assert {event.session for event in engine.events()} == {kept}
     assert engine.check() == []
 
@@ -156,7 +155,8 @@ def many_sessions_are_weighed_and_read_at_once_as_one_by_one(engine: Engine) -> 
         for bodies in (True, False):
             found = engine.beginnings(asked, limit=limit, bodies=bodies)
             assert found == {id: engine.entries(id, limit=limit, bodies=bodies) for id in sessions}
-    assert engine.weigh([]) == engine.beginnings([], limit=1) == {}
+    assert engine.weigh([]) == {}
+    assert engine.beginnings([], limit=1) == {}
 
 
 @LAWS

@@ -69,7 +69,7 @@ def _is_the_models(payload: Any) -> bool:
     kind = str(payload.get("type", "message"))
     if "role" not in payload:
         return not kind.endswith(("_output", "_response"))
-    return payload["role"] == "assistant"
+    return bool(payload["role"] == "assistant")
 
 
 def _blank(text: Any) -> bool:

@@ -25,7 +25,9 @@ def open_a_session(stage: SoakWorld, desk: Desk) -> bool:
         key, create = stage.dice.pick(KEYS), stage.dice.happens(0.9)
 
         def plan(side: Side) -> Plan[Any]:
-            return desk.stores.of(side)._work.session(key, reset=None, create=create)
+            work = desk.stores.of(side)._work
+            opened: Plan[Any] = work.session(key, reset=None, create=create)
+            return opened
 
         stage.call(desk, plan, _hold(stage, desk))
     return True
@@ -50,7 +52,10 @@ def accept(stage: SoakWorld, desk: Desk) -> bool:
 
     def plan(side: Side) -> Plan[Any]:
         work = desk.stores.of(side)._work
-        return work.accept(key, text, format="openai.chat", event_id=event_id, reply_to=reply_to)
+        accepting: Plan[Any] = work.accept(
+            key, text, format="openai.chat", event_id=event_id, reply_to=reply_to
+        )
+        return accepting
 
     def accepted(answer: Answer, at_once: bool) -> None:
         if answer.values is not None:
@@ -128,9 +133,11 @@ def compact(stage: SoakWorld, desk: Desk) -> bool:
             stage.ledger.at(held.id, answer.values[1].seq, "compaction")
 
     def plan(work: Any) -> Plan[Any]:
-        return work.compact(
-            (lambda messages: f"{text}: {len(messages)}") if keep % 2 else text, keep
-        )
+        def summarise(messages: list[Any]) -> str:
+            return f"{text}: {len(messages)}"
+
+        compacting: Plan[Any] = work.compact(summarise if keep % 2 else text, keep)
+        return compacting
 
     return _with(stage, desk, plan, compacted, flies=LATE)
 
@@ -200,7 +207,9 @@ def post(stage: SoakWorld, desk: Desk) -> bool:
     debts = Pair([works[place] for works in answer.values])
 
     def plan(side: Side) -> Plan[None]:
-        return debts.of(side).sent("p-1") if arrives else debts.of(side).failed("no line")
+        debt = debts.of(side)
+        posting: Plan[None] = debt.sent("p-1") if arrives else debt.failed("no line")
+        return posting
 
     def posted(answer: Answer, at_once: bool) -> None:
         if answer.error is None and arrives:

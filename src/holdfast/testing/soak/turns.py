@@ -38,7 +38,8 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
         scope = held.scope
 
         def plan(side: Side) -> Plan[Any]:
-            return held.works.of(side).turn(text, **options)
+            started: Plan[Any] = held.works.of(side).turn(text, **options)
+            return started
     else:
         scope, reset = (
             dice.pick(KEYS),
@@ -46,7 +47,9 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
         )
 
         def plan(side: Side) -> Plan[Any]:
-            return desk.stores.of(side)._work.turn(scope, text, reset=reset, **options)
+            work = desk.stores.of(side)._work
+            started: Plan[Any] = work.turn(scope, text, reset=reset, **options)
+            return started
 
     stage.call(
         desk, plan, partial(_begun, stage, desk, text, scope, options["event_id"]), flies=LATE
@@ -208,7 +211,8 @@ def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
                 stage.asked.append((turn.session, str(id), name, arguments))
 
     def plan(work: Any) -> Plan[Any]:
-        return work.call(name, arguments, call_id=call_id, needs_approval=asks)
+        call: Plan[Any] = work.call(name, arguments, call_id=call_id, needs_approval=asks)
+        return call
 
     return _work(stage, desk, plan, called, turn)
 
@@ -257,13 +261,14 @@ def leave(stage: SoakWorld, desk: Desk) -> bool:
 
     def plan(side: Side) -> Plan[None]:
         work = turn.works.of(side)
-        if end != "completed":
-            return work.finish(
-                end,
-                "so it was" if end == "interrupted" else None,
-                "no" if end == "failed" else None,
-            )
-        return work.leave(*work.clean_end)
+        ending: Plan[None]
+        if end == "completed":
+            ending = work.leave(*work.clean_end)
+        else:
+            reason = "so it was" if end == "interrupted" else None
+            error = "no" if end == "failed" else None
+            ending = work.finish(end, reason, error)
+        return ending
 
     was_over = turn.works[1].ended
     how = turn.works[1].clean_end[0] if end == "completed" else end

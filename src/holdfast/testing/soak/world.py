@@ -46,7 +46,9 @@ class HeldSession:
 
     def __init__(self, works: Pair) -> None:
         room = works[1].room
-        self.works, self.id, self.key = works, room.id, room.key
+        self.works = works
+        self.id: str = room.id
+        self.key: str | None = room.key
         self.lists: Pair | None = None
 
     @property
@@ -94,7 +96,8 @@ class Desk:
         self.asleep = False
 
     def engine(self, side: Side) -> Engine:
-        return self.stores.of(side)._work.engine
+        engine: Engine = self.stores.of(side)._work.engine
+        return engine
 
     def drop(self, turn: HeldTurn) -> None:
         """It is over, or nobody works on it any more."""

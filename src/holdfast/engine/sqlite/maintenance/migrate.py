@@ -17,7 +17,7 @@ SCHEMA_VERSION = 3
 
 def migrate(connection: apsw.Connection) -> int:
     """Runs the scripts that this store has not seen; the version that it had."""
-    found = connection.execute("PRAGMA user_version").get
+    found: int = connection.execute("PRAGMA user_version").get
     steps = [script for version, script in MIGRATIONS.items() if version > found]
     if steps:
         connection.create_scalar_function(
