@@ -89,7 +89,7 @@ def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damag
     assert list(story.lines) == first
     [again] = patient.healed(usual).sessions()
     assert list(again.lines) == first
-    [chapter] = patient.shelf.chapters()
+    [chapter] = patient.reader.chapters()
     healing = next(iter(healed._healings.values()))
     assert item_findings(patient.rules, "s", "", looked_at(healing.heal(chapter.items()))) == ()
 

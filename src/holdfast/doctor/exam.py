@@ -71,17 +71,17 @@ def examine(
         return report
     try:
         report.live = is_live(*parts_of(kind, path))
-        patient = open_subject(kind, path)
+        subject = open_subject(kind, path)
     except NoRoom:
         raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
         _add(report, Finding(_rule(kind, "unreadable-store"), "", path, str(error)), only)
         return report
     try:
-        for _ in _look(report, patient, only, session):
+        for _ in _look(report, subject, only, session):
             progress(report)
     finally:
-        patient.close()
+        subject.close()
     return report
 
 
@@ -101,17 +101,17 @@ def _what_is_at(path: str) -> str:
 
 
 def _look(
-    report: Report, patient: Subject, only: Collection[str], session: str | None
+    report: Report, subject: Subject, only: Collection[str], session: str | None
 ) -> Iterator[None]:
     """Goes on with the report, session by session."""
-    for examined in patient.examine(session):
+    for examined in subject.examine(session):
         if examined.session:
             report.sessions += 1
             report.messages += examined.messages
         for finding in examined.findings:
             _add(report, finding, only)
         yield
-    report.not_examined = patient.not_examined()
+    report.not_examined = subject.not_examined()
 
 
 def _add(report: Report, finding: Finding, only: Collection[str]) -> None:

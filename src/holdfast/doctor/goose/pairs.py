@@ -45,7 +45,9 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
     to be alone.
     """
     found = Pairing([], [], [], [], [])
-    places = [each for index, row in enumerate(rows) for each in _places(index, row)]
+    places: list[tuple[BlockPlace, bool]] = []
+    for index, row in enumerate(rows):
+        places += _places(index, row)
     known = {place.call_id for place, is_call in places if is_call}
     waiting, left = _matched(places, [for_model(row) for row in rows], found)
     for place in left:
@@ -53,17 +55,27 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
         if later is not None:
             waiting[place.call_id].remove(later)
             found.early.append((later, place))
-        elif for_model(rows[place.row]):
-            if place.call_id in known:
-                found.doubles.append(place)
-            elif not (place.row and _is_doubtful(rows[place.row - 1])):
-                found.strays.append(place)
-    alone = [call for calls in waiting.values() for call in calls]
-    found.alone = sorted(
-        (call for call in alone if not _is_followed_by_doubt(rows, call.row)),
-        key=lambda call: (call.row, call.block),
-    )
+        elif not for_model(rows[place.row]):
+            continue
+        elif place.call_id in known:
+            found.doubles.append(place)
+        elif not (place.row and _is_doubtful(rows[place.row - 1])):
+            found.strays.append(place)
+    found.alone = _without_result(rows, waiting)
     return found
+
+
+def _without_result(
+    rows: Sequence[GooseRow], waiting: dict[str, list[BlockPlace]]
+) -> list[BlockPlace]:
+    alone = []
+    for calls in waiting.values():
+        for call in calls:
+            # A row behind it that can't be read may hold its result.
+            is_last = call.row + 1 == len(rows)
+            if is_last or not _is_doubtful(rows[call.row + 1]):
+                alone.append(call)
+    return sorted(alone, key=lambda call: (call.row, call.block))
 
 
 def _matched(
@@ -104,10 +116,6 @@ def _places(index: int, row: GooseRow) -> list[tuple[BlockPlace, bool]]:
         if (kind in CALLS or kind == "toolResponse") and isinstance(block.get("id"), str):
             out.append((BlockPlace(index, place, block["id"]), kind in CALLS))
     return out
-
-
-def _is_followed_by_doubt(rows: Sequence[GooseRow], index: int) -> bool:
-    return index + 1 < len(rows) and _is_doubtful(rows[index + 1])
 
 
 def _is_doubtful(row: GooseRow) -> bool:

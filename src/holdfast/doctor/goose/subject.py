@@ -1,4 +1,4 @@
-"""A store of goose as a patient: examined session by session, healed into a copy."""
+"""A store of goose as a subject: examined session by session, healed into a copy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,8 +35,8 @@ class GooseSubject:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         for found in self._shelf.book.sessions():
             if session is None or found.id == session:
-                chart = self.case_of(found)
-                yield Examined(found.id, len(chart.rows), findings_of(chart))
+                case = self.case_of(found)
+                yield Examined(found.id, len(case.rows), findings_of(case))
         broken = tuple(
             Finding(
                 RULE["goose/unreadable-record"],
@@ -65,11 +65,11 @@ class GooseSubject:
         """All that is known of a session."""
         book, live = self._shelf.book, self._shelf.live
         rows = tuple(book.rows(session))
-        chart = GooseCase(session, rows, book.usage_rows(session), live, book.rewritten(session))
+        case = GooseCase(session, rows, book.usage_rows(session), live, book.rewritten(session))
         answers = [row for row in rows if row.role == "assistant"]
         if answers and model_of(answers[-1]) and output_tokens(answers[-1]) is None:
-            return msgspec.structs.replace(chart, counted=self._counted())
-        return chart
+            return msgspec.structs.replace(case, counted=self._counted())
+        return case
 
     def _counted(self) -> frozenset[str]:
         """The models whose answers tell their tokens somewhere in the store; looked for once, and
@@ -92,17 +92,17 @@ class GooseSubject:
 class GooseHealed:
     """A store of goose after healing."""
 
-    def __init__(self, patient: GooseSubject, accepts: Accepts) -> None:
-        self._patient = patient
+    def __init__(self, subject: GooseSubject, accepts: Accepts) -> None:
+        self._subject = subject
         self._accepts = accepts
         self._accepted = {rule.name for rule in RULES if accepts(rule)}
         self._changes: dict[str, list[Change]] = {}
 
     def sessions(self) -> Iterator[ForeignSession]:
         for session in self._sessions():
-            chart = self._healed_case(session)
-            lines = GooseMessages(lambda chart=chart: lines_of(chart.rows, chart.session.id))
-            yield foreign_session(chart.session, lines, {})
+            case = self._healed_case(session)
+            lines = GooseMessages(lambda case=case: lines_of(case.rows, case.session.id))
+            yield foreign_session(case.session, lines, {})
 
     def changes(self) -> list[Change]:
         return [change for changes in self._changes.values() for change in changes]
@@ -115,22 +115,22 @@ class GooseHealed:
         )
 
     def _sessions(self) -> Iterator[GooseSession]:
-        for session in self._patient.sessions():
+        for session in self._subject.sessions():
             rule = _BROUGHT_BACK.get(session.source)
             if rule is None or rule in self._accepted:
                 yield session
 
     def _healed_case(self, session: GooseSession) -> GooseCase:
-        chart, changes = heal(self._patient.case_of(session), self._accepts)
+        case, changes = heal(self._subject.case_of(session), self._accepts)
         rule = _BROUGHT_BACK.get(session.source)
         if rule is not None:
             after = f"the session {session.id}"
             changes.insert(
-                0, Change(rule, session.id, session.place, f"{len(chart.rows)} messages", after)
+                0, Change(rule, session.id, session.place, f"{len(case.rows)} messages", after)
             )
             named = {"name": "Recovered session", **session.columns}
-            chart = msgspec.structs.replace(
-                chart, session=msgspec.structs.replace(chart.session, columns=named)
+            case = msgspec.structs.replace(
+                case, session=msgspec.structs.replace(case.session, columns=named)
             )
         self._changes[session.id] = changes
-        return chart
+        return case

@@ -17,9 +17,9 @@ Mended = tuple[GooseCase, list[Change]]
 _SHOWN = 160
 
 
-def made(chart: GooseCase, beside: GooseRow, why: str, role: str, content: list[Any]) -> GooseRow:
+def made(case: GooseCase, beside: GooseRow, why: str, role: str, content: list[Any]) -> GooseRow:
     """A new row beside another one, seen by whom that one is seen by."""
-    named = f"{chart.session.id}\n{beside.message_id}\n{beside.number}\n{why}"
+    named = f"{case.session.id}\n{beside.message_id}\n{beside.number}\n{why}"
     return GooseRow(
         number=beside.number,
         place=f"after {beside.place}",
@@ -57,8 +57,8 @@ def kept(raw: bytes) -> dict[str, str]:
         return {"raw_base64": base64.b64encode(raw).decode()}
 
 
-def change(chart: GooseCase, rule: str, row: GooseRow, before: Any, after: Any) -> Change:
-    return Change(f"goose/{rule}", chart.session.id, row.place, short(before), short(after))
+def change(case: GooseCase, rule: str, row: GooseRow, before: Any, after: Any) -> Change:
+    return Change(f"goose/{rule}", case.session.id, row.place, short(before), short(after))
 
 
 def short(value: Any) -> str:
@@ -67,8 +67,8 @@ def short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def with_rows(chart: GooseCase, rows: list[GooseRow]) -> GooseCase:
-    return msgspec.structs.replace(chart, rows=tuple(rows))
+def with_rows(case: GooseCase, rows: list[GooseRow]) -> GooseCase:
+    return msgspec.structs.replace(case, rows=tuple(rows))
 
 
 def _flags(row: GooseRow) -> dict[str, Any]:

@@ -35,34 +35,34 @@ _KEPT = ("schedule_id", "provider_name", "archived_at", "project_id", "parent_se
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def write(charts: Iterable[GooseCase], out: str, *, several: bool) -> None:
+def write(cases: Iterable[GooseCase], out: str, *, several: bool) -> None:
     """Writes sessions to a path where there is nothing yet."""
     target = Path(out)
     if target.exists() or target.is_symlink():
         problem = "there is something already"
         raise StoreUnavailable(where=out, problem=problem, remedy="Name a path where nothing is")
     if not several:
-        for chart in charts:
-            _write(target, chart)
+        for case in cases:
+            _write(target, case)
         return
     target.mkdir(mode=0o700)
     taken: set[str] = set()
-    for chart in charts:
-        _write(target / f"{_free(chart.session.id, taken)}.json", chart)
+    for case in cases:
+        _write(target / f"{_free(case.session.id, taken)}.json", case)
 
 
-def export_of(chart: GooseCase) -> dict[str, Any]:
+def export_of(case: GooseCase) -> dict[str, Any]:
     """A session as goose exports it."""
-    columns = chart.session.columns
-    spoken = [_message(row, chart.session.id) for row in chart.rows]
-    stored = dict(columns) if chart.session.source == "export" else _from_row(columns)
-    began = next((when for row in chart.rows if (when := milliseconds_of(row.created))), 0)
+    columns = case.session.columns
+    spoken = [_message(row, case.session.id) for row in case.rows]
+    stored = dict(columns) if case.session.source == "export" else _from_row(columns)
+    began = next((when for row in case.rows if (when := milliseconds_of(row.created))), 0)
     ended = next(
-        (when for row in reversed(chart.rows) if (when := milliseconds_of(row.created))), began
+        (when for row in reversed(case.rows) if (when := milliseconds_of(row.created))), began
     )
     return {
         **stored,
-        "id": chart.session.id,
+        "id": case.session.id,
         "working_dir": _text(columns.get("working_dir")),
         "name": _text(columns.get("name"))
         or _text(columns.get("description"))
@@ -113,8 +113,8 @@ def _message(row: GooseRow, session: str) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, chart: GooseCase) -> None:
-    text = json.dumps(export_of(chart), ensure_ascii=False, indent=1)
+def _write(path: Path, case: GooseCase) -> None:
+    text = json.dumps(export_of(case), ensure_ascii=False, indent=1)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text.encode("utf-8", "replace") + b"\n")
 

@@ -37,14 +37,14 @@ class HermesSubject:
             unreadable = Finding(RULE["hermes/unreadable-store"], "", self.path, str(self._trouble))
             yield Examined("", 0, (unreadable,))
             return
-        teller = HermesSessions(store, store.rows, store.iterate)
-        ward = CaseBuilder(
-            store, store.sessions, rows=store.rows, before=teller.before, torn=store.torn
+        sessions = HermesSessions(store, store.rows, store.iterate)
+        cases = CaseBuilder(
+            store, store.sessions, rows=store.rows, before=sessions.before, torn=store.torn
         )
         for one in in_order(store.sessions):
             if session is None or one.id == session:
                 store.facts(one.id)  # so that a damaged row is told, whatever of it is needed
-                found = tuple(findings_of(ward.case(one)))
+                found = tuple(findings_of(cases.case(one)))
                 unread = tuple(map(_finding, store.file.problems_of(one.id)))
                 yield Examined(one.id, store.size(one.id), (*found, *unread))
         of_the_store = tuple(_of_the_store(store, session))

@@ -8,7 +8,7 @@ what it misses when it opens the store.
 """
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from contextlib import suppress
 
 import apsw
@@ -56,20 +56,8 @@ def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
     copied.
     """
     names = {name for _, name, _ in store.schema()}
-    virtual = {
-        name
-        for kind, name, sql in store.schema()
-        if kind == "table" and sql.upper().startswith("CREATE VIRT")
-    }
-    shadows = {f"{name}_{tail}" for name in virtual for tail in _SHADOWS}
-    tables = [
-        name
-        for kind, name, _ in store.schema()
-        if kind == "table" and name not in virtual | shadows
-    ]
-    made = [
-        name for name in tables if not name.startswith("sqlite_") and _make(store, target, name)
-    ]
+    tables, virtual = _stored_tables(store)
+    made = [name for name in tables if _make(store, target, name)]
     for how, known in (("INDEX", _INDEXES), ("UNIQUE INDEX", _UNIQUE)):
         for name in names & known.keys():
             with suppress(apsw.SQLError):  # an older schema has no such column yet
@@ -79,6 +67,20 @@ def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
             if name in virtual:
                 _make_search(target, name, names)
     return made
+
+
+def _stored_tables(store: SqliteFile) -> tuple[list[str], set[str]]:
+    """Tables that hold rows of their own, and the virtual ones."""
+    tables = []
+    virtual = set()
+    for kind, name, sql in store.schema():
+        if kind == "table" and sql.upper().startswith("CREATE VIRT"):
+            virtual.add(name)
+        elif kind == "table" and not name.startswith("sqlite_"):
+            tables.append(name)
+    # SQLite makes the tables behind a full text index together with it.
+    shadows = {f"{name}_{tail}" for name in virtual for tail in _SHADOWS}
+    return [name for name in tables if name not in shadows], virtual
 
 
 def _make(store: SqliteFile, target: apsw.Connection, table: str) -> bool:
@@ -105,12 +107,9 @@ def _column(table: str, column: TableColumn, *, alone: bool) -> str:
         words.append("NOT NULL")
     if column.default is not None and _LITERAL.fullmatch(column.default):
         words.append(f"DEFAULT {column.default}")
-    return " ".join([*words, *_reference(table, column)])
-
-
-def _reference(table: str, column: TableColumn) -> Sequence[str]:
-    found = _REFERENCES.get((table, column.name))
-    return (found,) if found is not None else ()
+    if (table, column.name) in _REFERENCES:
+        words.append(_REFERENCES[table, column.name])
+    return " ".join(words)
 
 
 def _make_search(target: apsw.Connection, name: str, names: Set[str]) -> None:

@@ -23,7 +23,7 @@ from holdfast.importers.reader import UnreadableRecord
 
 
 class ItemSessions(Protocol):
-    """A shelf of chapters. `troubles` is what could not be read of the store itself."""
+    """A reader of item sessions. `troubles` is what could not be read of the store itself."""
 
     path: str
     live: bool
@@ -45,24 +45,24 @@ class ItemSubject:
 
     kind: str
     rules: tuple[Rule, ...]
-    reader: Callable[[Path], ItemSessions]
+    reader_type: Callable[[Path], ItemSessions]
     waits = False
     holds_many = False
 
     def __init__(self, path: Path) -> None:
-        self.shelf = type(self).reader(path)
-        self.path = self.shelf.path
+        self.reader = type(self).reader_type(path)
+        self.path = self.reader.path
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         messages = 0
         unread: list[UnreadableRecord] = []
-        for chapter in self.shelf.chapters(session):
+        for chapter in self.reader.chapters(session):
             case, id = self.case(chapter), chapter.session.id
             messages += case.messages
             unread += case.unread[:1]
             found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
             yield Examined(id, case.messages, found)
-        troubles = self.shelf.troubles()
+        troubles = self.reader.troubles()
         if session is None and (troubles or (self.holds_many and unread and not messages)):
             case = ItemCase(messages=messages, unread=troubles or unread)
             yield Examined("", 0, item_findings(self.rules, "", self.path, case))
@@ -72,13 +72,13 @@ class ItemSubject:
 
     def case(self, chapter: ItemSession) -> ItemCase:
         """What is wrong with a session."""
-        return looked_at(chapter.items(), may_run=self.waits or self.shelf.live)
+        return looked_at(chapter.items(), may_run=self.waits or self.reader.live)
 
     def not_examined(self) -> dict[str, int]:
-        return self.shelf.not_examined()
+        return self.reader.not_examined()
 
     def close(self) -> None:
-        self.shelf.close()
+        self.reader.close()
 
 
 class ClaudeSubject(ItemSubject):
@@ -86,7 +86,7 @@ class ClaudeSubject(ItemSubject):
 
     kind = "claude"
     rules = CLAUDE
-    reader = ClaudeReader
+    reader_type = ClaudeReader
 
 
 class CodexSubject(ItemSubject):
@@ -94,7 +94,7 @@ class CodexSubject(ItemSubject):
 
     kind = "codex"
     rules = CODEX
-    reader = CodexReader
+    reader_type = CodexReader
 
 
 class AgentsSubject(ItemSubject):
@@ -102,7 +102,7 @@ class AgentsSubject(ItemSubject):
 
     kind = "agents"
     rules = AGENTS
-    reader = AgentsReader
+    reader_type = AgentsReader
     waits = True
     holds_many = True
 
@@ -110,29 +110,29 @@ class AgentsSubject(ItemSubject):
 class HealedItems:
     """The sessions with remedies applied, each when it is asked for."""
 
-    def __init__(self, patient: ItemSubject, accepted: frozenset[str]) -> None:
-        self._patient = patient
+    def __init__(self, subject: ItemSubject, accepted: frozenset[str]) -> None:
+        self._subject = subject
         self._accepted = accepted
         self._healings: dict[str, ItemHealing] = {}
 
     def sessions(self) -> Iterator[ForeignSession]:
-        for chapter in self._patient.shelf.chapters():
+        for chapter in self._subject.reader.chapters():
             id = chapter.session.id
-            case = self._patient.case(chapter)
-            self._healings[id] = healing = ItemHealing(self._patient.kind, id, case, self._accepted)
+            case = self._subject.case(chapter)
+            self._healings[id] = healing = ItemHealing(self._subject.kind, id, case, self._accepted)
             yield replace(chapter.session, lines=_HealedItems(chapter, healing))
 
     def changes(self) -> list[Change]:
         return [change for healing in self._healings.values() for change in healing.changes]
 
     def write(self, out: str) -> None:
-        problem = f"a healed copy is not written as files of {self._patient.kind}"
+        problem = f"a healed copy is not written as files of {self._subject.kind}"
         remedy = "Heal into a Holdfast store: leave out `--as`"
         raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
 
 
 class _HealedItems:
-    """Healed lines, told anew each time."""
+    """Healed lines; each iteration reads and heals the session anew."""
 
     def __init__(self, chapter: ItemSession, healing: ItemHealing) -> None:
         self._chapter = chapter

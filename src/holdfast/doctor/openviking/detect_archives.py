@@ -35,12 +35,12 @@ def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
     retained.
     """
     live = {record.id for record in folder.live}
-    return {
-        archive.name: moved_by(archive) & live
-        for archive, state in states(folder)
-        if not archive.meta.problem
-        and (state == "done" or (state == "pending" and phase_of(archive) == "ready"))
-    }
+    stale: dict[str, set[str]] = {}
+    for archive, state in states(folder):
+        took_effect = state == "done" or (state == "pending" and phase_of(archive) == "ready")
+        if took_effect and not archive.meta.problem:
+            stale[archive.name] = moved_by(archive) & live
+    return stale
 
 
 def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
@@ -85,45 +85,39 @@ def archive_signs(folder: SessionFolder) -> Iterator[Finding]:
 
 
 def _signs(folder: SessionFolder, archive: Archive, state: State) -> Iterator[tuple[str, str]]:
-    count = len(messages(archive.records))
+    """The rules that an archive breaks, each with what was seen."""
     if state == "copy":
-        yield (
-            "prepared-only",
-            f"Its commit came to {phase_of(archive) or 'nothing'!r}; its {count} messages are "
-            "live.",
-        )
-    elif state == "failed" and (hidden := hidden_by(folder, archive)):
-        why = str(
-            archive.failed.data.get("error")
-            or archive.failed.data.get("stage")
-            or "no reason given"
-        )[:200]
-        yield (
-            "failed-hides-messages",
-            f"{len(hidden)} messages are neither live nor under an overview ({why}).",
-        )
-    elif state == "pending" and (hidden := hidden_by(folder, archive)):
-        yield (
-            "pending-forever",
-            f"It has neither .done nor .failed.json; {len(hidden)} messages are only here.",
-        )
+        count = len(messages(archive.records))
+        phase = phase_of(archive) or "nothing"
+        yield "prepared-only", f"Its commit came to {phase!r}; its {count} messages are live."
     elif state == "done" and not archive.records:
-        seen = (
-            "There is no messages.jsonl"
-            if archive.records is None
-            else "Its messages.jsonl is empty"
-        )
+        seen = "Its messages.jsonl is empty"
+        if archive.records is None:
+            seen = "There is no messages.jsonl"
         yield "done-without-messages", f"{seen}; it took {len(moved_by(archive))} messages."
-    elif (
-        state == "done"
-        and _promises(archive)
-        and not overview_of(archive)
-        and (hidden := hidden_by(folder, archive))
-    ):
-        yield (
-            "done-without-overview",
-            f"There is no overview; {len(hidden)} messages are in nobody's view.",
-        )
+    elif state in ("failed", "pending") or _lacks_overview(archive, state):
+        hidden = len(hidden_by(folder, archive))
+        if hidden:
+            yield _hiding_sign(archive, state, hidden)
+
+
+def _hiding_sign(archive: Archive, state: State, hidden: int) -> tuple[str, str]:
+    """What an archive is called that alone has some messages, and no overview to stand for
+    them.
+    """
+    if state == "failed":
+        failed = archive.failed.data
+        why = str(failed.get("error") or failed.get("stage") or "no reason given")[:200]
+        seen = f"{hidden} messages are neither live nor under an overview ({why})."
+        return "failed-hides-messages", seen
+    if state == "pending":
+        seen = f"It has neither .done nor .failed.json; {hidden} messages are only here."
+        return "pending-forever", seen
+    return "done-without-overview", f"There is no overview; {hidden} messages are in nobody's view."
+
+
+def _lacks_overview(archive: Archive, state: State) -> bool:
+    return state == "done" and _promises(archive) and not overview_of(archive)
 
 
 def _promises(archive: Archive) -> bool:
@@ -140,20 +134,14 @@ def _covered(folder: SessionFolder) -> set[str]:
         if state != "done" or not overview_of(archive):
             continue
         done = archive.done.data
-        first, last = (
-            _number(done.get(f"coverage_{end}_archive"), archive.number) for end in ("start", "end")
-        )
-        covered |= {
-            other.name
-            for other, its_state in states(folder)
-            if first <= other.number <= min(last, archive.number) and its_state != "pending"
-        }
-        explicit = done.get("covered_failed_archives")
-        covered |= (
-            {name for name in explicit if isinstance(name, str)}
-            if isinstance(explicit, list)
-            else set()
-        )
+        first = _number(done.get("coverage_start_archive"), archive.number)
+        last = _number(done.get("coverage_end_archive"), archive.number)
+        for other, its_state in states(folder):
+            if first <= other.number <= min(last, archive.number) and its_state != "pending":
+                covered.add(other.name)
+        failed = done.get("covered_failed_archives")
+        if isinstance(failed, list):
+            covered.update(name for name in failed if isinstance(name, str))
     return covered
 
 

@@ -69,8 +69,8 @@ class OpenVikingSubject:
 class HealedOpenViking:
     """The sessions with remedies applied, each when it is asked for."""
 
-    def __init__(self, patient: OpenVikingSubject, accepted: frozenset[str]) -> None:
-        self._patient = patient
+    def __init__(self, subject: OpenVikingSubject, accepted: frozenset[str]) -> None:
+        self._subject = subject
         self._accepted = accepted
         self._changes: dict[str, list[Change]] = {}
 
@@ -88,12 +88,12 @@ class HealedOpenViking:
                 "Name a path where there is nothing yet",
             )
             raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
-        root = Path(self._patient.path).resolve()
+        root = Path(self._subject.path).resolve()
         for folder in self._folders():
             write_folder(folder, Path(out) / Path(folder.place).resolve().relative_to(root))
 
     def _folders(self) -> Iterator[SessionFolder]:
-        for folder in self._patient.folders():
+        for folder in self._subject.folders():
             healed, changes = heal(folder, self._accepted)
             self._changes[folder.id] = changes
             yield healed

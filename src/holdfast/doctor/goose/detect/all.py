@@ -11,14 +11,14 @@ from holdfast.doctor.goose.detect.turns import repeat_signs, turn_signs
 from holdfast.doctor.goose.repeats import without_repeats
 
 
-def findings_of(chart: GooseCase) -> tuple[Finding, ...]:
+def findings_of(case: GooseCase) -> tuple[Finding, ...]:
     """All findings of a session, those of its records first. A row that only repeats another is
     told as that alone.
     """
-    once = msgspec.structs.replace(chart, rows=without_repeats(chart.rows))
+    once = msgspec.structs.replace(case, rows=without_repeats(case.rows))
     return (
-        *record_signs(chart),
-        *repeat_signs(chart),
+        *record_signs(case),
+        *repeat_signs(case),
         *tool_signs(once),
         *turn_signs(once),
         *hiding_signs(once),

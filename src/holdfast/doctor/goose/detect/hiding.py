@@ -11,19 +11,19 @@ from holdfast.importers.goose.convert import OWN_NOTES
 from holdfast.importers.goose.records import GooseRow
 
 
-def hiding_signs(chart: GooseCase) -> Iterator[Finding]:
-    rows = chart.rows
+def hiding_signs(case: GooseCase) -> Iterator[Finding]:
+    rows = case.rows
     bare = hidden_history(rows)
     if bare:
         measured = f"None of {len(rows)} rows is for the model."
-        yield chart.finding("compacted-without-summary", rows[bare[0]].place, measured)
+        yield case.finding("compacted-without-summary", rows[bare[0]].place, measured)
         return
     for call, _, summary in shown_pairs(rows):
         measured = f"The model sees the call, its result and their summary, {rows[summary].place}."
-        yield chart.finding("metadata-clobbered", rows[call].place, measured)
+        yield case.finding("metadata-clobbered", rows[call].place, measured)
     for call, _ in bereft_pairs(rows):
         measured = "The call and its result are hidden from the model, and no summary follows."
-        yield chart.finding("summary-deleted", rows[call].place, measured)
+        yield case.finding("summary-deleted", rows[call].place, measured)
 
 
 def hidden_history(rows: tuple[GooseRow, ...]) -> list[int]:

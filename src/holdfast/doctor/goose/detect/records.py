@@ -10,14 +10,14 @@ from holdfast.doctor.goose.case import ROLES, GooseCase, for_model, is_empty, is
 from holdfast.importers.goose.records import MS_FROM, GooseRow
 
 
-def record_signs(chart: GooseCase) -> Iterator[Finding]:
-    yield from _of_the_session(chart)
-    for row in chart.rows:
-        yield from _of_a_row(chart, row)
-    late = [row for row in chart.rows if is_in_milliseconds(row)]
+def record_signs(case: GooseCase) -> Iterator[Finding]:
+    yield from _of_the_session(case)
+    for row in case.rows:
+        yield from _of_a_row(case, row)
+    late = [row for row in case.rows if is_in_milliseconds(row)]
     if late:
         measured = f"{len(late)} rows have times like {late[0].created}."
-        yield chart.finding("millisecond-timestamps", late[0].place, measured)
+        yield case.finding("millisecond-timestamps", late[0].place, measured)
 
 
 def is_in_milliseconds(row: GooseRow) -> bool:
@@ -35,50 +35,48 @@ def is_odd(row: GooseRow) -> bool:
     return row.role not in ROLES or (row.content is not None and for_model(row) and is_empty(row))
 
 
-def _of_the_session(chart: GooseCase) -> Iterator[Finding]:
-    session, count = chart.session, len(chart.rows)
+def _of_the_session(case: GooseCase) -> Iterator[Finding]:
+    session, count = case.session, len(case.rows)
     if session.problem:
-        yield chart.finding(
+        yield case.finding(
             "unreadable-record",
             session.place,
             f"{session.problem[:1].upper()}{session.problem[1:]}.",
         )
     if session.source == "stranded":
-        yield chart.finding(
-            "stranded-messages", session.place, f"{count} messages have no session."
-        )
+        yield case.finding("stranded-messages", session.place, f"{count} messages have no session.")
     if session.source == "thread":
-        yield chart.finding(
+        yield case.finding(
             "thread-tables-present",
             session.place,
             f"{count} messages are in the thread tables alone.",
         )
-    if chart.rewritten and not _was_compacted(chart):
-        yield chart.finding("rewritten-history", session.place, chart.rewritten)
+    if case.rewritten and not _was_compacted(case):
+        yield case.finding("rewritten-history", session.place, case.rewritten)
 
 
-def _was_compacted(chart: GooseCase) -> bool:
+def _was_compacted(case: GooseCase) -> bool:
     """A compaction writes a history anew, and may."""
-    return any(paid.is_compaction for paid in chart.usage_rows) or any(
-        is_summary(row) for row in chart.rows
+    return any(paid.is_compaction for paid in case.usage_rows) or any(
+        is_summary(row) for row in case.rows
     )
 
 
-def _of_a_row(chart: GooseCase, row: GooseRow) -> Iterator[Finding]:
+def _of_a_row(case: GooseCase, row: GooseRow) -> Iterator[Finding]:
     if row.problem:
-        yield chart.finding("unreadable-record", row.place, f"The record: {row.problem}.")
+        yield case.finding("unreadable-record", row.place, f"The record: {row.problem}.")
     if row.content_problem:
-        yield chart.finding(
+        yield case.finding(
             "content-not-json", row.place, f"Its content: {row.content_problem[:200]}."
         )
     unknown = unknown_blocks(row)
     if unknown:
         told = ", ".join(dict.fromkeys(problem for _, problem in unknown))
-        yield chart.finding("unknown-content-type", row.place, f"It has {told}.")
+        yield case.finding("unknown-content-type", row.place, f"It has {told}.")
     if row.metadata_problem and not row.problem:
-        yield chart.finding(
+        yield case.finding(
             "metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}."
         )
     if is_odd(row):
         said = f"Its role is `{row.role[:40]}`." if row.role not in ROLES else "It says nothing."
-        yield chart.finding("empty-and-odd-roles", row.place, said)
+        yield case.finding("empty-and-odd-roles", row.place, said)

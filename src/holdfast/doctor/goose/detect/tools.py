@@ -9,14 +9,14 @@ from holdfast.doctor.goose.pairs import BlockPlace, Pairing, pairing
 from holdfast.importers.goose.records import GooseRow
 
 
-def tool_signs(chart: GooseCase) -> Iterator[Finding]:
-    rows = chart.rows
+def tool_signs(case: GooseCase) -> Iterator[Finding]:
+    rows = case.rows
     found = pairing(rows)
     for call in found.alone:
-        if not (chart.live and is_under_way(rows, call)):
+        if not (case.live and is_under_way(rows, call)):
             measured = f"The call `{call.call_id}`{_name(rows[call.row], call)} has no result."
-            yield chart.finding("orphan-tool-request", rows[call.row].place, measured)
-    yield from _results(chart, rows, found)
+            yield case.finding("orphan-tool-request", rows[call.row].place, measured)
+    yield from _results(case, rows, found)
 
 
 def is_under_way(rows: tuple[GooseRow, ...], call: BlockPlace) -> bool:
@@ -26,18 +26,18 @@ def is_under_way(rows: tuple[GooseRow, ...], call: BlockPlace) -> bool:
     )
 
 
-def _results(chart: GooseCase, rows: tuple[GooseRow, ...], found: Pairing) -> Iterator[Finding]:
+def _results(case: GooseCase, rows: tuple[GooseRow, ...], found: Pairing) -> Iterator[Finding]:
     for call, result in found.early:
         measured = (
             f"The result of `{call.call_id}` is read before the call, which is "
             f"{rows[call.row].place}."
         )
-        yield chart.finding("result-before-call", rows[result.row].place, measured)
+        yield case.finding("result-before-call", rows[result.row].place, measured)
     for result in found.doubles:
         measured = f"It is one more result for the call `{result.call_id}`."
-        yield chart.finding("duplicate-tool-result", rows[result.row].place, measured)
+        yield case.finding("duplicate-tool-result", rows[result.row].place, measured)
     for result in found.strays:
-        yield chart.finding(
+        yield case.finding(
             "orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`."
         )
 

@@ -27,75 +27,75 @@ from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
 from holdfast.importers.goose.records import MS_FROM, GooseRow
 
 
-def repeat_signs(chart: GooseCase) -> Iterator[Finding]:
-    rows = chart.rows
+def repeat_signs(case: GooseCase) -> Iterator[Finding]:
+    rows = case.rows
     for index in repeated_rows(rows):
         measured = f"The message `{rows[index].message_id}` is stored again."
-        yield chart.finding("duplicate-rows", rows[index].place, measured)
+        yield case.finding("duplicate-rows", rows[index].place, measured)
     for run in split_runs(rows):
         measured = f"The answer `{rows[run.start].message_id}` is in {len(run)} rows."
-        yield chart.finding("token-split-rows", rows[run.start].place, measured)
+        yield case.finding("token-split-rows", rows[run.start].place, measured)
 
 
-def turn_signs(chart: GooseCase) -> Iterator[Finding]:
-    rows = chart.rows
-    for index in lost_replies(chart):
+def turn_signs(case: GooseCase) -> Iterator[Finding]:
+    rows = case.rows
+    for index in lost_replies(case):
         measured = (
-            f"Nothing answers this prompt, and the ledger has {len(paid_replies(chart))} "
+            f"Nothing answers this prompt, and the ledger has {len(paid_replies(case))} "
             "paid replies."
         )
-        yield chart.finding("lost-turn", rows[index].place, measured)
-    lost = set(lost_replies(chart))
-    for index in unanswered(chart):
+        yield case.finding("lost-turn", rows[index].place, measured)
+    lost = set(lost_replies(case))
+    for index in unanswered(case):
         if index not in lost:
-            yield chart.finding(
+            yield case.finding(
                 "unanswered-prompt", rows[index].place, "Nothing answers this prompt."
             )
-    yield from _ends(chart)
+    yield from _ends(case)
     for row in rows:
         if is_merged(row):
-            yield chart.finding(
+            yield case.finding(
                 "merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts."
             )
     for index, signature in doubled_thinking(rows):
-        yield chart.finding(
+        yield case.finding(
             "duplicate-thinking",
             rows[index].place,
             f"The signature {signature[:20]!r} is here again.",
         )
 
 
-def _ends(chart: GooseCase) -> Iterator[Finding]:
-    if chart.live:
+def _ends(case: GooseCase) -> Iterator[Finding]:
+    if case.live:
         return
-    cut = cut_answer(chart)
+    cut = cut_answer(case)
     if cut is not None:
-        yield chart.finding(
-            "cut-stream", chart.rows[cut].place, "It tells no output tokens; other answers do."
+        yield case.finding(
+            "cut-stream", case.rows[cut].place, "It tells no output tokens; other answers do."
         )
-    last = unfinished(chart.rows)
+    last = unfinished(case.rows)
     if last is not None:
-        yield chart.finding(
-            "unfinished-turn", chart.rows[last].place, "The session ends on a tool's result."
+        yield case.finding(
+            "unfinished-turn", case.rows[last].place, "The session ends on a tool's result."
         )
 
 
-def paid_replies(chart: GooseCase) -> list[int]:
+def paid_replies(case: GooseCase) -> list[int]:
     """When replies were paid for that were no compactions."""
-    return [paid.created or 0 for paid in chart.usage_rows if not paid.is_compaction]
+    return [paid.created or 0 for paid in case.usage_rows if not paid.is_compaction]
 
 
-def lost_replies(chart: GooseCase) -> list[int]:
+def lost_replies(case: GooseCase) -> list[int]:
     """Prompts with nothing after them, when the ledger knows more replies than the session holds:
     those in whose time a reply was paid for, or else the last ones.
     """
-    rows, paid = chart.rows, paid_replies(chart)
+    rows, paid = case.rows, paid_replies(case)
     stored = {
         row.message_id
         for row in rows
         if row.role == "assistant" and (row.metadata or {}).get("usage")
     }
-    last = _last_prompt(rows) if chart.live else None
+    last = _last_prompt(rows) if case.live else None
     bare = [index for index in _bare_prompts(rows) if index != last]
     missing = len(paid) - len(stored)
     if missing < 1 or not bare:
@@ -109,11 +109,11 @@ def lost_replies(chart: GooseCase) -> list[int]:
     return (timely or bare)[-missing:]
 
 
-def unanswered(chart: GooseCase) -> list[int]:
+def unanswered(case: GooseCase) -> list[int]:
     """Prompts that began a turn of which nothing was stored: goose puts its context behind such a
     prompt, and nothing else follows. Two prompts in a row without it were typed for one turn.
     """
-    rows = chart.rows
+    rows = case.rows
     prompts = [
         index
         for index, row in enumerate(rows)
@@ -126,38 +126,44 @@ def unanswered(chart: GooseCase) -> list[int]:
         if (
             all(map(is_context, following))
             and (following or is_last)
-            and not (is_last and chart.live)
+            and not (is_last and case.live)
         ):
             found.append(index)
     return found
 
 
-def cut_answer(chart: GooseCase) -> int | None:
+def cut_answer(case: GooseCase) -> int | None:
     """The last answer that all see, if it lacks the count of tokens that those before it have, or
     those that the same model gave elsewhere.
     """
-    rows = chart.rows
-    seen = [
-        index
-        for index, row in enumerate(rows)
-        if row.role == "assistant"
-        and for_model(row)
-        and for_reader(row)
-        and not is_made(row)
-        and words(row).strip()
-    ]
-    if (
-        not seen
-        or blocks(rows[seen[-1]], "toolRequest")
-        or output_tokens(rows[seen[-1]]) is not None
-    ):
+    rows = case.rows
+    last = _last_answer(rows)
+    if last is None:
         return None
-    last = seen[-1]
-    counted = any(row.role == "assistant" and output_tokens(row) is not None for row in rows[:last])
-    counted = counted or model_of(rows[last]) in chart.counted
-    is_told = any(is_made(row) and row.role == "assistant" for row in rows[last + 1 : last + 2])
-    in_pieces = any(last in run for run in split_runs(rows))
-    return last if counted and not is_told and not in_pieces else None
+    answer = rows[last]
+    if blocks(answer, "toolRequest") or output_tokens(answer) is not None:
+        return None
+    # Some providers never count tokens; their answers are whole without.
+    counted = model_of(answer) in case.counted
+    for row in rows[:last]:
+        counted = counted or (row.role == "assistant" and output_tokens(row) is not None)
+    if not counted or any(last in run for run in split_runs(rows)):
+        return None
+    following = rows[last + 1] if last + 1 < len(rows) else None
+    if following is not None and is_made(following) and following.role == "assistant":
+        return None  # it was marked as cut when the store was healed
+    return last
+
+
+def _last_answer(rows: tuple[GooseRow, ...]) -> int | None:
+    """The last answer in words that both the model and the reader see."""
+    for index in range(len(rows) - 1, -1, -1):
+        row = rows[index]
+        if row.role != "assistant" or is_made(row):
+            continue
+        if for_model(row) and for_reader(row) and words(row).strip():
+            return index
+    return None
 
 
 def unfinished(rows: tuple[GooseRow, ...]) -> int | None:

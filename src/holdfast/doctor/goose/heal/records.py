@@ -15,53 +15,53 @@ from holdfast.importers.goose.records import GooseRow, instant_of
 PLACEHOLDER = "[unreadable: this record of the store could not be read]"
 
 
-def unreadable_record(chart: GooseCase) -> Mended:
+def unreadable_record(case: GooseCase) -> Mended:
     """A placeholder for what can't be read; the time of the row before for one whose time is no
     time.
     """
     rows: list[GooseRow] = []
     changes: list[Change] = []
-    for row in chart.rows:
+    for row in case.rows:
         if row.problem:
             changes.append(
                 change(
-                    chart,
+                    case,
                     "unreadable-record",
                     row,
                     row.problem,
                     "a placeholder, hidden from the model",
                 )
             )
-            row = _in_time(row if row.content is not None else _placeholder(row), rows, chart.rows)
+            row = _in_time(row if row.content is not None else _placeholder(row), rows, case.rows)
             row = msgspec.structs.replace(marked(row, unreadable=True), problem="")
         rows.append(row)
-    session = chart.session
+    session = case.session
     if session.problem:
         after = "what can't be read of it is left as it was found"
         changes.append(
             Change("goose/unreadable-record", session.id, session.place, session.problem, after)
         )
-        chart = msgspec.structs.replace(chart, session=msgspec.structs.replace(session, problem=""))
-    return with_rows(chart, rows), changes
+        case = msgspec.structs.replace(case, session=msgspec.structs.replace(session, problem=""))
+    return with_rows(case, rows), changes
 
 
-def content_not_json(chart: GooseCase) -> Mended:
+def content_not_json(case: GooseCase) -> Mended:
     rows: list[GooseRow] = []
     changes = []
-    for row in chart.rows:
+    for row in case.rows:
         if row.content_problem:
             before = row.raw[:400].decode("utf-8", "replace")
-            changes.append(change(chart, "content-not-json", row, before, PLACEHOLDER))
-            row = _in_time(_placeholder(row), rows, chart.rows)
+            changes.append(change(case, "content-not-json", row, before, PLACEHOLDER))
+            row = _in_time(_placeholder(row), rows, case.rows)
         rows.append(row)
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
-def unknown_content_type(chart: GooseCase) -> Mended:
+def unknown_content_type(case: GooseCase) -> Mended:
     """Blocks that goose can't load are carried in the metadata. A call of a screen's own tool
     becomes a usual one.
     """
-    rows, changes = list(chart.rows), []
+    rows, changes = list(case.rows), []
     for index, row in enumerate(rows):
         unknown = unknown_blocks(row)
         if not unknown:
@@ -73,30 +73,30 @@ def unknown_content_type(chart: GooseCase) -> Mended:
         if not content:
             content = [{"type": "text", "text": f"[{_kind(blocks[unknown[0][0]])}]"}]
         opaque = [{"at": place, "block": blocks[place]} for place, _ in unknown]
-        changes.append(change(chart, "unknown-content-type", row, blocks, content))
+        changes.append(change(case, "unknown-content-type", row, blocks, content))
         rows[index] = marked(msgspec.structs.replace(row, content=content), opaque=opaque)
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
-def metadata_unreadable(chart: GooseCase) -> Mended:
-    rows, changes = list(chart.rows), []
+def metadata_unreadable(case: GooseCase) -> Mended:
+    rows, changes = list(case.rows), []
     for index, row in enumerate(rows):
         if row.metadata_problem:
             before = row.raw_metadata.decode("utf-8", "replace") or row.metadata_problem
             rows[index] = _with_flags(row)
-            changes.append(change(chart, "metadata-unreadable", row, before, rows[index].metadata))
-    return with_rows(chart, rows), changes
+            changes.append(change(case, "metadata-unreadable", row, before, rows[index].metadata))
+    return with_rows(case, rows), changes
 
 
-def millisecond_timestamps(chart: GooseCase) -> Mended:
+def millisecond_timestamps(case: GooseCase) -> Mended:
     """Clamped rows have the very time of the row before; when they were stored is nearer, if it is
     later.
     """
-    if not any(is_in_milliseconds(row) for row in chart.rows):
-        return chart, []
+    if not any(is_in_milliseconds(row) for row in case.rows):
+        return case, []
     rows, changes = [], []
     clamp, last = None, 0
-    for row in sorted(chart.rows, key=lambda row: row.number):
+    for row in sorted(case.rows, key=lambda row: row.number):
         created = row.created
         if is_in_milliseconds(row):
             assert created is not None
@@ -105,16 +105,16 @@ def millisecond_timestamps(chart: GooseCase) -> Mended:
             if created == clamp and stored >= max(last, seconds):
                 seconds = stored
             clamp = created
-            changes.append(change(chart, "millisecond-timestamps", row, str(created), str(seconds)))
+            changes.append(change(case, "millisecond-timestamps", row, str(created), str(seconds)))
             row = msgspec.structs.replace(row, created=seconds)
         last = max(last, row.created or 0)
         rows.append(row)
     rows.sort(key=lambda row: (row.created or 0, row.number))
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
-def empty_and_odd_roles(chart: GooseCase) -> Mended:
-    rows, changes = list(chart.rows), []
+def empty_and_odd_roles(case: GooseCase) -> Mended:
+    rows, changes = list(case.rows), []
     for index, row in enumerate(rows):
         if is_odd(row):
             odd = row.role not in ROLES
@@ -125,9 +125,9 @@ def empty_and_odd_roles(chart: GooseCase) -> Mended:
                 rows[index] = msgspec.structs.replace(rows[index], role="user")
             before = f"role {row.role}" if odd else short(row.content)
             changes.append(
-                change(chart, "empty-and-odd-roles", row, before, "kept, hidden from the model")
+                change(case, "empty-and-odd-roles", row, before, "kept, hidden from the model")
             )
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
 def _placeholder(row: GooseRow) -> GooseRow:

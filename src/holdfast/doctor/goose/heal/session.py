@@ -67,36 +67,36 @@ _REMEDIES: tuple[Callable[[GooseCase], Mended], ...] = (
 )
 
 
-def heal(chart: GooseCase, accepts: Accepts) -> tuple[GooseCase, list[Change]]:
+def heal(case: GooseCase, accepts: Accepts) -> tuple[GooseCase, list[Change]]:
     """The session with its remedies applied, and each change. A copy is at rest: nothing in it is
     under way.
     """
-    chart = msgspec.structs.replace(chart, live=False)
+    case = msgspec.structs.replace(case, live=False)
     accepted = [remedy for remedy in _REMEDIES if accepts(_rule(remedy))]
     changes: list[Change] = []
     for _ in range(ROUNDS_MAX):
         before = len(changes)
         for remedy in accepted:
-            chart, made = remedy(chart)
+            case, made = remedy(case)
             changes += made
         if len(changes) == before:
             break
-    return _in_order(chart), changes
+    return _in_order(case), changes
 
 
 def _rule(remedy: Callable[[GooseCase], Mended]) -> Rule:
     return RULE["goose/" + remedy.__name__.replace("_", "-")]
 
 
-def _in_order(chart: GooseCase) -> GooseCase:
+def _in_order(case: GooseCase) -> GooseCase:
     """Times that never fall: goose reads rows by their times, and would undo the order
     otherwise.
     """
     rows, last = [], 0
-    for row in chart.rows:
+    for row in case.rows:
         created = row.created or 0
         if row.created is not None and created < last:
             row = msgspec.structs.replace(row, created=last)
         last = max(last, created)
         rows.append(row)
-    return msgspec.structs.replace(chart, rows=tuple(rows))
+    return msgspec.structs.replace(case, rows=tuple(rows))

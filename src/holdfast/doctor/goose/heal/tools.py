@@ -15,12 +15,12 @@ from holdfast.importers.goose.records import GooseRow
 UNKNOWN = "interrupted, outcome unknown"
 
 
-def result_before_call(chart: GooseCase) -> Mended:
+def result_before_call(case: GooseCase) -> Mended:
     """The first result that is read too soon is put behind its call; the rest is looked
     for again.
     """
     changes: list[Change] = []
-    rows = list(chart.rows)
+    rows = list(case.rows)
     for _ in range(len(rows)):
         early = pairing(rows).early
         if not early:
@@ -28,27 +28,27 @@ def result_before_call(chart: GooseCase) -> Mended:
         call, result = early[0]
         row, asked = rows[result.row], rows[call.row]
         before, after = f"read before {asked.place}", f"read after {asked.place}"
-        changes.append(change(chart, "result-before-call", row, before, after))
-        rest, moved = _taken_out(chart, row, result)
+        changes.append(change(case, "result-before-call", row, before, after))
+        rest, moved = _taken_out(case, row, result)
         moved = msgspec.structs.replace(moved, created=max(row.created or 0, asked.created or 0))
         rows.insert(call.row + 1, moved)
         rows[result.row : result.row + 1] = rest
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
-def duplicate_tool_result(chart: GooseCase) -> Mended:
-    return _hidden(chart, "duplicate-tool-result", pairing(chart.rows).doubles)
+def duplicate_tool_result(case: GooseCase) -> Mended:
+    return _hidden(case, "duplicate-tool-result", pairing(case.rows).doubles)
 
 
-def orphan_tool_response(chart: GooseCase) -> Mended:
-    return _hidden(chart, "orphan-tool-response", pairing(chart.rows).strays)
+def orphan_tool_response(case: GooseCase) -> Mended:
+    return _hidden(case, "orphan-tool-response", pairing(case.rows).strays)
 
 
-def orphan_tool_request(chart: GooseCase) -> Mended:
+def orphan_tool_request(case: GooseCase) -> Mended:
     """One row of error results behind each row with open calls, and behind the results
     that it has.
     """
-    found = pairing(chart.rows)
+    found = pairing(case.rows)
     behind: dict[int, int] = {}
     for call, result in found.pairs:
         behind[call.row] = max(behind.get(call.row, call.row), result.row)
@@ -58,22 +58,22 @@ def orphan_tool_request(chart: GooseCase) -> Mended:
     added: dict[int, list[GooseRow]] = {}
     changes = []
     for index, ids in open_calls.items():
-        row = chart.rows[index]
+        row = case.rows[index]
         at = behind.get(index, index)
-        at = at if _is_adjacent(chart.rows, index, at) else index
+        at = at if _is_adjacent(case.rows, index, at) else index
         answer = made(
-            chart, row, f"results of {','.join(ids)}", "user", [_error(one) for one in ids]
+            case, row, f"results of {','.join(ids)}", "user", [_error(one) for one in ids]
         )
-        answer = msgspec.structs.replace(answer, created=chart.rows[at].created)
+        answer = msgspec.structs.replace(answer, created=case.rows[at].created)
         added.setdefault(at, []).append(answer)
         changes.append(
-            change(chart, "orphan-tool-request", row, f"no result for {', '.join(ids)}", UNKNOWN)
+            change(case, "orphan-tool-request", row, f"no result for {', '.join(ids)}", UNKNOWN)
         )
-    rows = [one for index, row in enumerate(chart.rows) for one in (row, *added.get(index, ()))]
-    return with_rows(chart, rows), changes
+    rows = [one for index, row in enumerate(case.rows) for one in (row, *added.get(index, ()))]
+    return with_rows(case, rows), changes
 
 
-def _hidden(chart: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
+def _hidden(case: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
     """Hides results from the model: the row, if it holds nothing else, or a row of their own beside
     it.
     """
@@ -82,7 +82,7 @@ def _hidden(chart: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
         by_row.setdefault(place.row, []).append(place.block)
     rows: list[GooseRow] = []
     changes = []
-    for index, row in enumerate(chart.rows):
+    for index, row in enumerate(case.rows):
         out = by_row.get(index)
         if out is None:
             rows.append(row)
@@ -90,19 +90,19 @@ def _hidden(chart: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
         content = row.content or []
         changes.append(
             change(
-                chart, rule, row, [content[place] for place in out], "kept, hidden from the model"
+                case, rule, row, [content[place] for place in out], "kept, hidden from the model"
             )
         )
         if len(out) == len(content):
             rows.append(marked(row, for_model=False, hidden=True))
             continue
         rest = [block for place, block in enumerate(content) if place not in out]
-        apart = made(chart, row, rule, row.role, [content[place] for place in out])
+        apart = made(case, row, rule, row.role, [content[place] for place in out])
         rows += [
             msgspec.structs.replace(row, content=rest),
             marked(apart, for_model=False, hidden=True),
         ]
-    return with_rows(chart, rows), changes
+    return with_rows(case, rows), changes
 
 
 def _is_adjacent(rows: tuple[GooseRow, ...], start: int, end: int) -> bool:
@@ -123,12 +123,12 @@ def _error(call_id: str) -> dict[str, Any]:
 
 
 def _taken_out(
-    chart: GooseCase, row: GooseRow, result: BlockPlace
+    case: GooseCase, row: GooseRow, result: BlockPlace
 ) -> tuple[list[GooseRow], GooseRow]:
     """What stays where it was, and the row to be moved: the whole, if it holds results alone."""
     content = row.content or []
     if len(blocks(row, "toolResponse")) == len(content):
         return [], row
-    moved = made(chart, row, f"result {result.block}", "user", [content[result.block]])
+    moved = made(case, row, f"result {result.block}", "user", [content[result.block]])
     rest = [block for place, block in enumerate(content) if place != result.block]
     return [msgspec.structs.replace(row, content=rest)], moved

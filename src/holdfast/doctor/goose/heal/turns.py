@@ -20,101 +20,101 @@ CUT = "[interrupted: the answer above was cut off and is not complete]"
 STOPPED = "[interrupted: this turn was stopped before it was finished]"
 
 
-def duplicate_rows(chart: GooseCase) -> Mended:
-    again = set(repeated_rows(chart.rows))
+def duplicate_rows(case: GooseCase) -> Mended:
+    again = set(repeated_rows(case.rows))
     changes = [
-        change(chart, "duplicate-rows", row, row.content, "left out: said before")
-        for index, row in enumerate(chart.rows)
+        change(case, "duplicate-rows", row, row.content, "left out: said before")
+        for index, row in enumerate(case.rows)
         if index in again
     ]
     return with_rows(
-        chart, [row for index, row in enumerate(chart.rows) if index not in again]
+        case, [row for index, row in enumerate(case.rows) if index not in again]
     ), changes
 
 
-def token_split_rows(chart: GooseCase) -> Mended:
-    rows = list(chart.rows)
+def token_split_rows(case: GooseCase) -> Mended:
+    rows = list(case.rows)
     changes = []
-    for run in reversed(split_runs(chart.rows)):
-        pieces = sorted((chart.rows[index] for index in run), key=lambda row: row.number)
+    for run in reversed(split_runs(case.rows)):
+        pieces = sorted((case.rows[index] for index in run), key=lambda row: row.number)
         whole = _joined(pieces)
         changes.append(
-            change(chart, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content)
+            change(case, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content)
         )
         rows[run.start : run.stop] = [whole]
-    return with_rows(chart, rows), changes[::-1]
+    return with_rows(case, rows), changes[::-1]
 
 
-def cut_stream(chart: GooseCase) -> Mended:
-    index = cut_answer(chart)
+def cut_stream(case: GooseCase) -> Mended:
+    index = cut_answer(case)
     if index is None:
-        return chart, []
-    row = chart.rows[index]
-    said = made(chart, row, "cut", "assistant", [{"type": "text", "text": CUT}])
-    rows = [*chart.rows[:index], marked(row, incomplete=True), said, *chart.rows[index + 1 :]]
-    return with_rows(chart, rows), [change(chart, "cut-stream", row, short(row.content)[-60:], CUT)]
+        return case, []
+    row = case.rows[index]
+    said = made(case, row, "cut", "assistant", [{"type": "text", "text": CUT}])
+    rows = [*case.rows[:index], marked(row, incomplete=True), said, *case.rows[index + 1 :]]
+    return with_rows(case, rows), [change(case, "cut-stream", row, short(row.content)[-60:], CUT)]
 
 
-def unfinished_turn(chart: GooseCase) -> Mended:
-    index = unfinished(chart.rows)
+def unfinished_turn(case: GooseCase) -> Mended:
+    index = unfinished(case.rows)
     if index is None:
-        return chart, []
-    row = chart.rows[index]
-    said = made(chart, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
-    rows = [*chart.rows[: index + 1], said, *chart.rows[index + 1 :]]
-    return with_rows(chart, rows), [
-        change(chart, "unfinished-turn", row, "the session ends here", STOPPED)
+        return case, []
+    row = case.rows[index]
+    said = made(case, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
+    rows = [*case.rows[: index + 1], said, *case.rows[index + 1 :]]
+    return with_rows(case, rows), [
+        change(case, "unfinished-turn", row, "the session ends here", STOPPED)
     ]
 
 
-def unanswered_prompt(chart: GooseCase) -> Mended:
-    rows = list(chart.rows)
+def unanswered_prompt(case: GooseCase) -> Mended:
+    rows = list(case.rows)
     changes = []
-    for index in reversed(unanswered(chart)):
-        row, after = chart.rows[index], index + 1
+    for index in reversed(unanswered(case)):
+        row, after = case.rows[index], index + 1
         while after < len(rows) and is_context(rows[after]):
             after += 1
         rows[after:after] = [
-            made(chart, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])
+            made(case, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])
         ]
-        changes.append(change(chart, "unanswered-prompt", row, "nothing answers it", STOPPED))
-    return with_rows(chart, rows), changes[::-1]
+        changes.append(change(case, "unanswered-prompt", row, "nothing answers it", STOPPED))
+    return with_rows(case, rows), changes[::-1]
 
 
-def merged_users(chart: GooseCase) -> Mended:
+def merged_users(case: GooseCase) -> Mended:
     """The context that goose adds is a row of its own, for the model alone, behind the prompt."""
     rows: list[GooseRow] = []
     changes = []
-    for row in chart.rows:
+    for row in case.rows:
         rows.append(row)
         if not is_merged(row):
             continue
         content = row.content or []
         added = [block for block in content if _is_added(block)]
         asked = [block for block in content if not _is_added(block)]
-        apart = made(chart, row, "context", "user", added)
+        apart = made(case, row, "context", "user", added)
         apart = msgspec.structs.replace(
             apart, metadata={**(apart.metadata or {}), "userVisible": False, "turnContext": True}
         )
-        rows[-1:] = [*_prompts(chart, row, asked), apart]
-        changes.append(change(chart, "merged-users", row, content, asked))
-    return with_rows(chart, rows), changes
+        rows[-1:] = [*_prompts(case, row, asked), apart]
+        changes.append(change(case, "merged-users", row, content, asked))
+    return with_rows(case, rows), changes
 
 
-def duplicate_thinking(chart: GooseCase) -> Mended:
-    rows = list(chart.rows)
+def duplicate_thinking(case: GooseCase) -> Mended:
+    rows = list(case.rows)
     changes = []
-    for index, signature in doubled_thinking(chart.rows):
+    for index, signature in doubled_thinking(case.rows):
         row = rows[index]
         out = [place for place, one in signatures(row) if str(one) == signature]
-        out = out if len(out) == 1 or not _is_first(chart.rows, index, signature) else out[1:]
+        out = out if len(out) == 1 or not _is_first(case.rows, index, signature) else out[1:]
         content = row.content or []
         left = [block for place, block in enumerate(content) if place not in out]
         left = left or [{"type": "text", "text": "[thinking]"}]
         opaque = [{"at": place, "block": content[place]} for place in out]
         rows[index] = marked(msgspec.structs.replace(row, content=left), opaque=opaque)
-        changes.append(change(chart, "duplicate-thinking", row, content, left))
-    return with_rows(chart, rows), changes
+        changes.append(change(case, "duplicate-thinking", row, content, left))
+    return with_rows(case, rows), changes
 
 
 def _joined(pieces: list[GooseRow]) -> GooseRow:
@@ -148,14 +148,14 @@ def _is_added(block: Any) -> bool:
     )
 
 
-def _prompts(chart: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
+def _prompts(case: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
     """The prompts of a merged row, a row for each text; what is no text stays with the first."""
     texts = [block for block in asked if isinstance(block, dict) and block.get("type") == "text"]
     if len(texts) < 2:
         return [msgspec.structs.replace(row, content=asked)] if asked else []
     first = [block for block in asked if block not in texts[1:]]
     later = [
-        made(chart, row, f"prompt {number}", "user", [block])
+        made(case, row, f"prompt {number}", "user", [block])
         for number, block in enumerate(texts[1:], start=2)
     ]
     return [msgspec.structs.replace(row, content=first), *later]

@@ -14,32 +14,57 @@ Call = tuple[HermesRow, dict[str, Any]]
 
 def unpaired(view: View) -> Iterator[Finding]:
     """Calls without a result, results without a call."""
-    twins = {row.id for finding in doubled(view) for row in finding.rows}
-    opened: list[Call] = []
-    carried: list[Call] = []
-    is_loose = False
-    for last, row in zip([None, *view.spoken], view.spoken, strict=False):
+    doubles: set[int] = set()
+    for finding in doubled(view):
+        doubles.update(row.id for row in finding.rows)
+    calls_open = _OpenCalls()
+    last: HermesRow | None = None
+    for row in view.spoken:
         if last is not None and view.case.is_torn(last, row):
-            carried, opened, is_loose = [*carried, *opened], [], True
+            calls_open.carry()
+        last = row
         if row.role == "tool":
-            call = _answered(row, opened) or _answered(row, carried)
-            if call is None and not is_loose:
+            if not calls_open.answer(row):
                 measured = (
                     f"Row {row.name} is the result of {row.tool_call_id!r}, which is not "
                     "open there."
                 )
                 yield view.finding("tool-result-without-call", (row,), measured)
-            continue
-        if is_summary(row):
-            carried, opened, is_loose = [*carried, *opened], [], True
-            continue
-        yield from _left_open(view, opened, twins)
-        asked = calls(row) if row.role == "assistant" else []
-        is_loose = asked is None
-        opened = [(row, call) for call in asked or () if call_ids(call)]
-        carried = []
+        elif is_summary(row):
+            calls_open.carry()
+        else:
+            yield from _left_open(view, calls_open.opened, doubles)
+            calls_open = _OpenCalls(row)
+    opened = calls_open.opened
     if view.case.is_at_rest and opened and not view.case.is_torn(opened[0][0], None):
-        yield from _left_open(view, opened, twins)
+        yield from _left_open(view, opened, doubles)
+
+
+class _OpenCalls:
+    """Calls of the row last spoken that wait for a result.
+
+    A summary, or a gap of rows that can't be read, may stand between a call and its result: calls
+    from before it are `carried`, and can still be answered. From there on, as behind calls that
+    can't be read, a result without a call is no finding.
+    """
+
+    def __init__(self, row: HermesRow | None = None) -> None:
+        asked = calls(row) if row is not None and row.role == "assistant" else []
+        self.opened: list[Call] = []
+        if row is not None:
+            self.opened = [(row, call) for call in asked or () if call_ids(call)]
+        self._carried: list[Call] = []
+        self._is_loose = asked is None
+
+    def carry(self) -> None:
+        self._carried += self.opened
+        self.opened = []
+        self._is_loose = True
+
+    def answer(self, row: HermesRow) -> bool:
+        """Whether a result may stand where it does; closes the call that it answers."""
+        found = _answered(row, self.opened) or _answered(row, self._carried)
+        return found is not None or self._is_loose
 
 
 def _answered(row: HermesRow, opened: list[Call]) -> Call | None:

@@ -13,6 +13,7 @@ CUT_STARTS = (
 )
 STOPPED_START = "Operation interrupted"
 DOUBLE_S = 0.1
+SPEAKERS = ("user", "assistant", "tool")
 
 
 def unanswered(view: View) -> Iterator[Finding]:
@@ -20,7 +21,10 @@ def unanswered(view: View) -> Iterator[Finding]:
     only in the ledger.
     """
     spoken = view.spoken
-    crossed = {row.id: finding for finding in interleaved(view) for row in finding.rows}
+    crossed: dict[int, Finding] = {}
+    for finding in interleaved(view):
+        for row in finding.rows:
+            crossed[row.id] = finding
     for index, row in enumerate(spoken):
         if row.role != "user" or is_summary(row):
             continue
@@ -64,29 +68,22 @@ def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Iterator
         )
         yield view.finding("answer-only-in-ledger", (row,), measured, lost[0])
     elif not sent:
-        then = (
-            "the session ended"
-            if following is None
-            else f"row {following.name} asks {shown(words(following))}"
-        )
-        yield view.finding(
-            "orphan-user", (row,), f"{shown(words(row))} has no answer; then {then}."
-        )
+        if following is None:
+            then = "the session ended"
+        else:
+            then = f"row {following.name} asks {shown(words(following))}"
+        measured = f"{shown(words(row))} has no answer; then {then}."
+        yield view.finding("orphan-user", (row,), measured)
 
 
 def _sent(view: View, row: HermesRow, following: HermesRow | None) -> list[HermesDelivery]:
     """The answers that went out to the chat between a question and the next one."""
-    later = view.case.following
-    until = (
-        following.timestamp
-        if following is not None
-        else later.started_at
-        if later is not None
-        else math.inf
-    )
-    return [
-        delivery for delivery in view.case.deliveries if row.timestamp < delivery.created_at < until
-    ]
+    until = math.inf
+    if following is not None:
+        until = following.timestamp
+    elif view.case.following is not None:
+        until = view.case.following.started_at
+    return [sent for sent in view.case.deliveries if row.timestamp < sent.created_at < until]
 
 
 def interleaved(view: View) -> Iterator[Finding]:
@@ -96,14 +93,20 @@ def interleaved(view: View) -> Iterator[Finding]:
     while index < len(spoken):
         asked = _run(spoken, index, "user")
         answered = _run(spoken, index + len(asked), "assistant")
-        if len(asked) > 1 and len(asked) == len(answered) and all(map(_is_finished, answered)):
-            if not any(
-                _is_double(a, b) or _is_merged(a, b) for a, b in zip(asked, asked[1:], strict=False)
-            ):
-                names = ", ".join(row.name for row in (*asked, *answered))
-                measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
-                yield view.finding("interleaved-turns", (*asked, *answered), measured, len(asked))
+        if len(asked) > 1 and len(asked) == len(answered) and _are_crossed(asked, answered):
+            rows = (*asked, *answered)
+            names = ", ".join(row.name for row in rows)
+            measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
+            yield view.finding("interleaved-turns", rows, measured, len(asked))
         index += max(1, len(asked))
+
+
+def _are_crossed(asked: list[HermesRow], answered: list[HermesRow]) -> bool:
+    """Whether these are whole answers to questions that differ."""
+    for row, following in zip(asked, asked[1:], strict=False):
+        if _is_double(row, following) or _is_merged(row, following):
+            return False
+    return all(map(_is_finished, answered))
 
 
 def _run(spoken: list[HermesRow], start: int, role: str) -> list[HermesRow]:
@@ -118,6 +121,7 @@ def _is_finished(row: HermesRow) -> bool:
 
 
 def _is_double(row: HermesRow, following: HermesRow) -> bool:
+    # A row with the platform's own id was sent by a person, who may well say a thing twice.
     named = row.rest.get("platform_message_id") or following.rest.get("platform_message_id")
     is_near = abs(following.timestamp - row.timestamp) < DOUBLE_S
     return not named and is_near and words(row) == words(following)
@@ -130,35 +134,37 @@ def _is_merged(row: HermesRow, following: HermesRow) -> bool:
 
 def partial(view: View) -> Iterator[Finding]:
     """Answers that nothing says were finished."""
+    # Versions of Hermes that never stored a finish_reason leave all answers without one.
     if not view.case.has_stops:
         return
     said = {row.id for row in view.spoken} | view.folded.copy_of.keys()
     rows = [row for row in view.folded.kept if row.id in said]
     for index, row in enumerate(rows):
-        if row.role != "assistant" or row.finish_reason or has_calls(row) or is_summary(row):
-            continue
-        if row.id in view.folded.copy_of or not words(row) or words(row).startswith(STOPPED_START):
+        if row.id in view.folded.copy_of or not _is_open_ended(row):
             continue
         last = rows[index - 1] if index else None
         following = rows[index + 1] if index + 1 < len(rows) else None
-        if last is not None and view.case.is_torn(last, following):
+        if last is None or view.case.is_torn(last, following):
             continue
-        if (
-            last is not None
-            and last.role in ("user", "tool")
-            and (following is None or following.role == "user")
-        ):
+        is_whole_turn = following is None or following.role == "user"
+        if last.role in ("user", "tool") and is_whole_turn:
             measured = f"{shown(words(row))} has no finish_reason."
             yield view.finding("partial-unmarked", (row,), measured)
 
 
+def _is_open_ended(row: HermesRow) -> bool:
+    """Whether a row is an answer in words, and neither a finish_reason nor the words say how it
+    ended.
+    """
+    if row.role != "assistant" or row.finish_reason or has_calls(row) or is_summary(row):
+        return False
+    text = words(row)
+    return bool(text) and not text.startswith(STOPPED_START)
+
+
 def cut(view: View) -> Iterator[Finding]:
     """One answer in two rows, with the program's own request to go on between them."""
-    rows = [
-        row
-        for row in view.originals
-        if row.role in ("user", "assistant", "tool") and not row.observed
-    ]
+    rows = [row for row in view.originals if row.role in SPEAKERS and not row.observed]
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
         if middle.role != "user" or not words(middle).startswith(CUT_STARTS):
             continue
@@ -188,9 +194,7 @@ def without_history(view: View) -> Iterator[Finding]:
         start = mark
         while start and view.originals[start].role != "user":
             start -= 1
-        turn = tuple(
-            row for row in view.originals[start:mark] if row.role in ("user", "assistant", "tool")
-        )
+        turn = [row for row in view.originals[start:mark] if row.role in SPEAKERS]
         row = view.originals[mark]
         measured = f"Row {row.name} marks a first turn, and it is not the session's first."
         yield view.finding("session-meta-repeated", (row, *turn), measured)

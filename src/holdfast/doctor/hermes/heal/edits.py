@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.finding import Change
+from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.hermes.case import HermesCase, View
 from holdfast.importers.hermes.convert import FOLDED
 from holdfast.importers.hermes.records import HermesRow, HermesSession
@@ -41,8 +41,12 @@ class Edits:
         """
         return any(row.id in self._replaced or row.id in self._after for row in rows)
 
-    def note_change(self, rule: str, place: str, before: str, after: str) -> None:
-        self.changes.append(Change(rule, self.session.id, place, before, after))
+    def note_change(
+        self, finding: Finding, before: str, after: str, *, at: HermesRow | None = None
+    ) -> None:
+        """Reports what was done about a finding: at its own place, or at another of its rows."""
+        place = finding.place if at is None else at.place
+        self.changes.append(Change(finding.rule.name, self.session.id, place, before, after))
 
     def replace(
         self,
@@ -53,37 +57,46 @@ class Edits:
         **fields: Any,
     ) -> None:
         """Changes fields of a row, and of its copies unless it is meant alone."""
-        for twin in [row] if alone else self._all(row):
+        twins = [row] if alone else self._with_copies(row)
+        for twin in twins:
             now = self._replaced.get(twin.id, twin)
-            if "content" in fields and "api_content" in now.rest:  # it would be sent instead
-                rest = {name: value for name, value in now.rest.items() if name != "api_content"}
+            if "content" in fields and "api_content" in now.rest:
+                # Hermes sends api_content to the model instead of content where a row has both.
+                rest = dict(now.rest)
+                del rest["api_content"]
                 now = msgspec.structs.replace(now, rest=rest)
             self._replaced[twin.id] = msgspec.structs.replace(
                 now, labels=now.labels | (labels or {}), **fields
             )
 
-    def hide(self, row: HermesRow, rule: str, *, alone: bool = False, **labels: Any) -> None:
-        """Keeps a row for readers alone."""
-        self.replace(row, labels={"healed": rule, **labels}, alone=alone, active=0, compacted=0)
+    def heal(self, finding: Finding, row: HermesRow, **fields: Any) -> None:
+        """Changes fields of a row and its copies, and labels them with the rule."""
+        self.replace(row, labels={"healed": finding.rule.name}, **fields)
 
-    def fold(self, row: HermesRow, into: str, rule: str) -> None:
+    def hide(self, finding: Finding, row: HermesRow, *, alone: bool = False, **labels: Any) -> None:
+        """Keeps a row for readers alone."""
+        labels = {"healed": finding.rule.name, **labels}
+        self.replace(row, labels=labels, alone=alone, active=0, compacted=0)
+
+    def fold(self, finding: Finding, row: HermesRow, into: HermesRow) -> None:
         """Hides a row that says nothing which another does not."""
-        self.replace(row, labels={"healed": rule, FOLDED: into}, active=0, compacted=0)
+        labels = {"healed": finding.rule.name, FOLDED: into.name}
+        self.replace(row, labels=labels, active=0, compacted=0)
 
     def put_after(
-        self, row: HermesRow, what: str, rule: str, *, labels: dict[str, Any], **fields: Any
+        self, finding: Finding, row: HermesRow, what: str, *, label: str, **fields: Any
     ) -> None:
         """A new row behind this one, and behind each of its copies."""
-        for twin in self._all(row):
+        for twin in self._with_copies(row):
             made = self._make(
-                f"{twin.name}+{what}", rule, labels, {"timestamp": twin.timestamp} | fields
+                finding, f"{twin.name}+{what}", label, {"timestamp": twin.timestamp} | fields
             )
             made = msgspec.structs.replace(made, active=twin.active, compacted=twin.compacted)
             self._after.setdefault(twin.id, []).append(made)
 
-    def append(self, what: str, rule: str, *, labels: dict[str, Any], **fields: Any) -> None:
+    def append(self, finding: Finding, what: str, *, label: str, **fields: Any) -> None:
         """A new row at the end of a session that has none."""
-        self._appended.append(self._make(f"{self.session.id}+{what}", rule, labels, fields))
+        self._appended.append(self._make(finding, f"{self.session.id}+{what}", label, fields))
 
     def reorder(self, rows: list[HermesRow]) -> None:
         """Puts rows into this order, at the places that they have."""
@@ -109,15 +122,14 @@ class Edits:
             self.view.case, rows=rows, session=session, known=self.known, locks=locks
         )
 
-    def _make(
-        self, origin: str, rule: str, labels: dict[str, Any], fields: dict[str, Any]
-    ) -> HermesRow:
+    def _make(self, finding: Finding, origin: str, label: str, fields: dict[str, Any]) -> HermesRow:
+        # Ids of made rows are negative until the copy is written: no stored row can have them.
         self._next -= 1
         return HermesRow(
             id=self._next,
             session=self.session.id,
             origin=origin,
-            labels={"healed": rule, **labels},
+            labels={"healed": finding.rule.name, label: True},
             **fields,
         )
 
@@ -130,7 +142,7 @@ class Edits:
                 rows[place] = row
         return rows
 
-    def _all(self, row: HermesRow) -> list[HermesRow]:
+    def _with_copies(self, row: HermesRow) -> list[HermesRow]:
         return [row, *self._twins.get(row.name, ())]
 
 

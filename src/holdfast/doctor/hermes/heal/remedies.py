@@ -18,10 +18,9 @@ NO_QUESTION = "[The question is not stored.]"
 NO_HISTORY = "In the turn before this row the model had no history."
 UNKNOWN = json.dumps({"error": "interrupted, outcome unknown"})
 INTERRUPTED = "interrupted"
-_SYNTHETIC = {"synthetic": True}
-_CALL_ID, _ID, _NAME = (
-    re.compile(rf'"{name}"\s*:\s*"([^"\\]+)"') for name in ("call_id", "id", "name")
-)
+_CALL_ID = re.compile(r'"call_id"\s*:\s*"([^"\\]+)"')
+_ID = re.compile(r'"id"\s*:\s*"([^"\\]+)"')
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]+)"')
 
 Remedy = Callable[[Edits, Finding], None]
 
@@ -29,95 +28,81 @@ Remedy = Callable[[Edits, Finding], None]
 def orphan_user(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     edits.put_after(
+        finding,
         row,
         "no-answer",
-        finding.rule.name,
-        labels=_SYNTHETIC,
+        label="synthetic",
         role="assistant",
         content=NO_ANSWER,
         finish_reason=INTERRUPTED,
     )
-    edits.note_change(
-        finding.rule.name, row.place, shown(words(row)), f"{shown(words(row))}, then {NO_ANSWER!r}"
-    )
+    question = shown(words(row))
+    edits.note_change(finding, question, f"{question}, then {NO_ANSWER!r}")
 
 
 def merged_user_blob(edits: Edits, finding: Finding) -> None:
     old, new = finding.rows
     left = words(new)[len(words(old)) :].lstrip()
-    edits.replace(new, content=left, labels={"healed": finding.rule.name})
-    edits.note_change(finding.rule.name, new.place, shown(words(new)), shown(left))
+    edits.heal(finding, new, content=left)
+    edits.note_change(finding, shown(words(new)), shown(left), at=new)
 
 
 def partial_unmarked(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
-    edits.replace(
-        row, finish_reason=INTERRUPTED, labels={"healed": finding.rule.name, "incomplete": True}
-    )
-    edits.note_change(
-        finding.rule.name, row.place, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}"
-    )
+    labels = {"healed": finding.rule.name, "incomplete": True}
+    edits.replace(row, finish_reason=INTERRUPTED, labels=labels)
+    edits.note_change(finding, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
 
 
 def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
     first, middle, second = finding.rows
-    edits.hide(middle, finding.rule.name, control=True)
-    texts = (first.content or "", second.content or "")
-    if any(text.startswith(LIST_TAG) for text in texts):
-        edits.note_change(
-            finding.rule.name,
-            middle.place,
-            shown(words(middle)),
-            "hidden; its neighbours are lists of parts",
-        )
+    edits.hide(finding, middle, control=True)
+    start = first.content or ""
+    rest = second.content or ""
+    if start.startswith(LIST_TAG) or rest.startswith(LIST_TAG):
+        # Lists of parts can't be joined as texts are; the prompt between them goes all the same.
+        after = "hidden; its neighbours are lists of parts"
+        edits.note_change(finding, shown(words(middle)), after, at=middle)
         return
-    edits.replace(
+    edits.heal(
+        finding,
         first,
-        content="".join(texts),
+        content=start + rest,
         finish_reason=second.finish_reason,
         tool_calls=second.tool_calls or first.tool_calls,
-        labels={"healed": finding.rule.name},
     )
-    edits.fold(second, first.name, finding.rule.name)
-    edits.note_change(
-        finding.rule.name,
-        first.place,
-        f"{shown(texts[0])} and {shown(texts[1])}",
-        shown("".join(texts)),
-    )
+    edits.fold(finding, second, first)
+    edits.note_change(finding, f"{shown(start)} and {shown(rest)}", shown(start + rest))
 
 
 def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
-    edits.fold(first, second.name, finding.rule.name)
+    edits.fold(finding, first, second)
     _add_results(edits, second, finding)
-    edits.note_change(
-        finding.rule.name, first.place, f"rows {first.name} and {second.name}", f"row {second.name}"
-    )
+    edits.note_change(finding, f"rows {first.name} and {second.name}", f"row {second.name}")
 
 
 def tool_call_without_result(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     _add_results(edits, row, finding)
     names = ", ".join(call_ids(call)[0] for call in finding.data)
-    edits.note_change(
-        finding.rule.name, row.place, f"{names} open", f"{names}: interrupted, outcome unknown"
-    )
+    edits.note_change(finding, f"{names} open", f"{names}: interrupted, outcome unknown")
 
 
 def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
+    """A result for each call that has none, behind the results that are stored."""
     originals = edits.view.originals
     place = next(place for place, other in enumerate(originals) if other.id == row.id)
     while place + 1 < len(originals) and originals[place + 1].role == "tool":
         place += 1
     for call in finding.data:
-        said = call.get("function")
-        name = said.get("name") if isinstance(said, dict) else None
+        function = call.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
         edits.put_after(
+            finding,
             originals[place],
             f"result-of-{call_ids(call)[0]}",
-            finding.rule.name,
-            labels=_SYNTHETIC,
+            label="synthetic",
             role="tool",
             content=UNKNOWN,
             tool_call_id=call_ids(call)[0],
@@ -127,30 +112,24 @@ def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
 
 def tool_result_without_call(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
-    edits.hide(row, finding.rule.name)
-    edits.note_change(
-        finding.rule.name, row.place, shown(words(row)), "kept, and hidden from the model"
-    )
+    edits.hide(finding, row)
+    edits.note_change(finding, shown(words(row)), "kept, and hidden from the model")
 
 
 def tool_calls_not_json(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     raw = row.tool_calls or ""
-    results: dict[str, str] = {
-        one.tool_call_id: one.tool_name or "" for one in finding.data if one.tool_call_id
-    }
-    made = [
-        _placeholder(name, results.get(name, ""), raw, number)
-        for number, name in enumerate(_ids(row, results))
-    ]
-    edits.replace(row, tool_calls=json.dumps(made), labels={"healed": finding.rule.name})
-    names = ", ".join(call["id"] for call in made)
-    edits.note_change(
-        finding.rule.name,
-        row.place,
-        shown(raw),
-        f"{names} in its place, with the raw text as arguments",
-    )
+    results: dict[str, str] = {}
+    for result in finding.data:
+        if result.tool_call_id:
+            results[result.tool_call_id] = result.tool_name or ""
+    ids = _ids(row, results)
+    made = []
+    for number, call_id in enumerate(ids):
+        made.append(_placeholder(call_id, results.get(call_id, ""), raw, number))
+    edits.heal(finding, row, tool_calls=json.dumps(made))
+    after = f"{', '.join(ids)} in its place, with the raw text as arguments"
+    edits.note_change(finding, shown(raw), after)
 
 
 def _ids(row: HermesRow, results: dict[str, str]) -> list[str]:
@@ -158,20 +137,24 @@ def _ids(row: HermesRow, results: dict[str, str]) -> list[str]:
     behind it.
     """
     raw = row.tool_calls or ""
-    named, plain = _CALL_ID.findall(raw), _ID.findall(raw)
+    named = _CALL_ID.findall(raw)
+    plain = _ID.findall(raw)
+    # A call of the Responses API has both an id and a call_id; results name one or the other.
     if not set(named) & results.keys() and set(plain) & results.keys():
         named, plain = plain, []
     found = [*named, *plain[len(named) :], *results]
     return list(dict.fromkeys(found)) or [f"call_unreadable_{row.name}"]
 
 
-def _placeholder(name: str, tool: str, raw: str, number: int) -> dict[str, Any]:
+def _placeholder(call_id: str, tool: str, raw: str, number: int) -> dict[str, Any]:
     tools = _NAME.findall(raw)
-    tool = tool or (tools[number] if number < len(tools) else "unreadable")
+    if not tool:
+        tool = tools[number] if number < len(tools) else "unreadable"
+    # The raw text is kept once, with the first call; it can't be divided among them.
     arguments = json.dumps({"unreadable": raw} if number == 0 else {})
     return {
-        "id": name,
-        "call_id": name,
+        "id": call_id,
+        "call_id": call_id,
         "type": "function",
         "function": {"name": tool, "arguments": arguments},
     }
@@ -182,142 +165,107 @@ def repeated_tail(edits: Edits, finding: Finding) -> None:
     for row in finding.rows:
         if row is not keep:
             was = {FOLDED: finding.data, WAS: (row.active, row.compacted)}
-            edits.hide(row, finding.rule.name, alone=True, **was)
+            edits.hide(finding, row, alone=True, **was)
     names = ", ".join(row.name for row in finding.rows)
-    edits.note_change(
-        finding.rule.name, keep.place, f"copies {names} of row {finding.data}", f"copy {keep.name}"
-    )
+    before = f"copies {names} of row {finding.data}"
+    edits.note_change(finding, before, f"copy {keep.name}", at=keep)
 
 
 def history_stored_twice(edits: Edits, finding: Finding) -> None:
     for row, first in finding.data:
-        edits.fold(row, first.name, finding.rule.name)
+        edits.fold(finding, row, first)
     names = f"rows {finding.rows[0].name} to {finding.rows[-1].name}"
-    edits.note_change(
-        finding.rule.name,
-        finding.rows[0].place,
-        f"{names} live",
-        f"{len(finding.rows)} of them folded",
-    )
+    edits.note_change(finding, f"{names} live", f"{len(finding.rows)} of them folded")
 
 
 def review_harness_turn(edits: Edits, finding: Finding) -> None:
     for row in finding.rows:
-        edits.hide(row, finding.rule.name, harness=True)
-    row = finding.rows[0]
-    edits.note_change(
-        finding.rule.name,
-        row.place,
-        shown(words(row)),
-        f"{len(finding.rows)} rows hidden from the model",
-    )
+        edits.hide(finding, row, harness=True)
+    after = f"{len(finding.rows)} rows hidden from the model"
+    edits.note_change(finding, shown(words(finding.rows[0])), after)
 
 
 def session_meta_repeated(edits: Edits, finding: Finding) -> None:
     mark, *turn = finding.rows
     edits.replace(mark, content=NO_HISTORY)
-    edits.hide(mark, finding.rule.name)
+    edits.hide(finding, mark)
     for row in turn:
         edits.replace(row, labels={"without_history": True})
-    edits.note_change(
-        finding.rule.name, mark.place, "session_meta", f"hidden, with the note {NO_HISTORY!r}"
-    )
+    edits.note_change(finding, "session_meta", f"hidden, with the note {NO_HISTORY!r}")
 
 
 def replaced_characters(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
+    before = shown(row.content or "")
     if finding.data is None:
+        # No column has the text as it was; the row is listed so that the next exam passes it over.
         edits.known |= {row.id}
-        edits.note_change(
-            finding.rule.name,
-            row.place,
-            shown(row.content or ""),
-            "beyond recovery; the row is noted as known",
-        )
+        edits.note_change(finding, before, "beyond recovery; the row is noted as known")
         return
-    edits.replace(row, content=finding.data, labels={"healed": finding.rule.name})
-    edits.note_change(finding.rule.name, row.place, shown(row.content or ""), shown(finding.data))
+    edits.heal(finding, row, content=finding.data)
+    edits.note_change(finding, before, shown(finding.data))
 
 
 def double_user_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
-    edits.fold(second, first.name, finding.rule.name)
-    edits.note_change(
-        finding.rule.name, second.place, f"rows {first.name} and {second.name}", f"row {first.name}"
-    )
+    edits.fold(finding, second, first)
+    before = f"rows {first.name} and {second.name}"
+    edits.note_change(finding, before, f"row {first.name}", at=second)
 
 
 def interleaved_turns(edits: Edits, finding: Finding) -> None:
-    asked, answered = finding.rows[: finding.data], finding.rows[finding.data :]
-    wanted = [row for pair in zip(asked, answered, strict=True) for row in pair]
+    asked = finding.rows[: finding.data]
+    answered = finding.rows[finding.data :]
+    wanted: list[HermesRow] = []
+    for pair in zip(asked, answered, strict=True):
+        wanted.extend(pair)
     edits.reorder(wanted)
-    before, after = (", ".join(row.name for row in rows) for rows in (finding.rows, wanted))
-    edits.note_change(finding.rule.name, asked[0].place, f"rows {before}", f"rows {after}")
+    before = ", ".join(row.name for row in finding.rows)
+    after = ", ".join(row.name for row in wanted)
+    edits.note_change(finding, f"rows {before}", f"rows {after}")
 
 
 def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     answer: HermesDelivery = finding.data
-    edits.put_after(
-        row,
-        "answer",
-        finding.rule.name,
-        labels={"recovered": True},
-        role="assistant",
-        content=answer.text,
-        timestamp=answer.created_at,
-        finish_reason="stop",
-    )
-    edits.note_change(
-        finding.rule.name, row.place, "no answer", f"the recovered answer {shown(answer.text)}"
-    )
+    edits.put_after(finding, row, "answer", label="recovered", **_answer_fields(answer))
+    edits.note_change(finding, "no answer", f"the recovered answer {shown(answer.text)}")
 
 
 def lost_turn(edits: Edits, finding: Finding) -> None:
     for number, answer in enumerate(finding.data, 1):
-        at = answer.created_at
-        labels = _SYNTHETIC
         edits.append(
+            finding,
             f"question-{number}",
-            finding.rule.name,
-            labels=labels,
+            label="synthetic",
             role="user",
             content=NO_QUESTION,
-            timestamp=at,
+            timestamp=answer.created_at,
         )
-        edits.append(
-            f"answer-{number}",
-            finding.rule.name,
-            labels={"recovered": True},
-            role="assistant",
-            content=answer.text,
-            timestamp=at,
-            finish_reason="stop",
-        )
+        edits.append(finding, f"answer-{number}", label="recovered", **_answer_fields(answer))
     if finding.data:
         texts = ", ".join(shown(answer.text) for answer in finding.data[:3])
-        edits.note_change(
-            finding.rule.name,
-            f"sessions.id={edits.session.id}",
-            "no rows",
-            f"recovered answers: {texts}",
-        )
+        edits.note_change(finding, "no rows", f"recovered answers: {texts}")
+
+
+def _answer_fields(answer: HermesDelivery) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": answer.text,
+        "timestamp": answer.created_at,
+        "finish_reason": "stop",
+    }
 
 
 def message_count_drift(edits: Edits, finding: Finding) -> None:
     before = f"message_count {edits.session.message_count}"
     edits.session = msgspec.structs.replace(edits.session, message_count=finding.data)
-    edits.note_change(
-        finding.rule.name,
-        f"sessions.id={edits.session.id}",
-        before,
-        f"message_count {finding.data}",
-    )
+    edits.note_change(finding, before, f"message_count {finding.data}")
 
 
 def stale_compression_lock(edits: Edits, finding: Finding) -> None:
     edits.has_locks = False
-    edits.note_change(finding.rule.name, f"sessions.id={edits.session.id}", "locked", "not locked")
+    edits.note_change(finding, "locked", "not locked")
 
 
 REMEDIES: dict[str, Remedy] = {

@@ -40,16 +40,16 @@ class HealedHermes:
             places=accepts(RULE[AFTER_END]),
         )
         sessions = self._kin.sessions
-        self._teller = HermesSessions(
+        self._sessions = HermesSessions(
             store, self._rows, lambda session: iter(self._rows(session)), sessions
         )
-        self._ward = CaseBuilder(store, sessions, rows=self._moved, before=self._teller.before)
+        self._builder = CaseBuilder(store, sessions, rows=self._moved, before=self._sessions.before)
         self._cases: dict[str, HermesCase] = {}
         self._changes: dict[str, list[Change]] = {}
 
     def sessions(self) -> Iterator[ForeignSession]:
         for session in in_order(self._kin.sessions):
-            yield self._teller.session(self._case(session.id).session)
+            yield self._sessions.session(self._case(session.id).session)
 
     def changes(self) -> list[Change]:
         found = [
@@ -74,7 +74,7 @@ class HealedHermes:
 
     def _case(self, session: str) -> HermesCase:
         if session not in self._cases:
-            case, changes = heal(self._ward.case(self._kin.sessions[session]), self._accepts)
+            case, changes = heal(self._builder.case(self._kin.sessions[session]), self._accepts)
             self._changes[session] = [*self._kin.changes.get(session, ()), *changes]
             while len(self._cases) >= _REMEMBERED:
                 self._cases.pop(next(iter(self._cases)))
