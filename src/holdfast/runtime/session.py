@@ -33,8 +33,9 @@ from holdfast.runtime.turns.running_turn import TurnWork
 from holdfast.runtime.turns.start_turn import TurnRequest, already, start
 
 if TYPE_CHECKING:
+    from holdfast.domain.record.memory import Memory
     from holdfast.runtime.changes.compact import Compaction, Summary
-    from holdfast.runtime.changes.record import Memory, Recorded
+    from holdfast.runtime.changes.record import Recorded
 
 
 class SessionWork:
@@ -76,7 +77,8 @@ class SessionWork:
 
     def record(self, messages: Sequence[Any], *, format: str) -> "Plan[Recorded]":
         # for those who record: most programs don't
-        from holdfast.runtime.changes.record import Memory, record
+        from holdfast.domain.record.memory import Memory
+        from holdfast.runtime.changes.record import record
 
         self._memory = self._memory or Memory()
         return record(self.room, self._memory, messages, format=format)

@@ -21,10 +21,6 @@ from holdfast.domain.repair import MADE
 Wording = Callable[[str], Payload | None]
 """How the view words a message, by id; None when that isn't known."""
 
-UNKNOWN_MAX = 32
-"""For so many payloads that nothing is known to say, the past is searched for what they may be
-edits of.
-"""
 EDITED_AHEAD = 8
 """Among so many messages that are left between two matched places, the one that was edited is
 looked for.
@@ -157,36 +153,6 @@ class _SaidExactly:
         if self._prints is None:
             self._prints = {fingerprint(payload) for payload in self._said}
         return print in self._prints
-
-
-class Echo:
-    """Whether a message may be what a caller's list shows: it says the same as a payload there or
-    as a part of one, or has its calls, its answers or its stamp; or one of the `unknown` payloads
-    there may be an edit of it. For looking through a long history without keeping it.
-    """
-
-    def __init__(self, said: Sequence[Payload], unknown: Sequence[Payload] = ()) -> None:
-        self._unknown = [fingerprint(payload) for payload in unknown[:UNKNOWN_MAX]]
-        prints = [fingerprint(payload) for payload in said]
-        self._lines = {line for print in prints for line in print.text.split("\n")}
-        self._ids = {
-            id for print in prints for id in (*print.answers, *(id for id, _, _ in print.calls))
-        }
-        self._stamps = {stamp for payload in said if (stamp := stamp_of(payload))}
-        self._prints = set(prints)
-
-    def __call__(self, payload: Payload) -> bool:
-        print = fingerprint(payload)
-        if any(is_edit(print, said) for said in self._unknown):
-            return True
-        if print.plain:
-            return print.text.split("\n", 1)[0] in self._lines or stamp_of(payload) in self._stamps
-        ids = {*print.answers, *(id for id, _, _ in print.calls)}
-        return (
-            not self._ids.isdisjoint(ids)
-            or print in self._prints
-            or stamp_of(payload) in self._stamps
-        )
 
 
 def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[int, Atom]]:

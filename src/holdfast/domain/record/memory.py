@@ -1,0 +1,93 @@
+"""What a handle remembers of the lists it recorded.
+
+An agent records its list after every message, so nearly always a list begins with the one recorded
+before. Knowing that in one comparison is what makes recording a long list cheap.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.domain.message import Payload
+from holdfast.domain.record.grouping import gather
+from holdfast.domain.record.reconcile import Remembered, Shown
+
+
+class LastList(NamedTuple):
+    """The list a handle recorded last in one format: its messages, the number of instructions that
+    stood before them, and the head of the log after it was recorded.
+    """
+
+    messages: list[Remembered]
+    leading: int
+    head: int
+
+
+class EqualStretch(NamedTuple):
+    """The places of a list, from `first` up to `stop`, that equal the `snapshots` of all that was
+    `held`.
+    """
+
+    held: list[Remembered]
+    snapshots: list[Payload]
+    first: int
+    stop: int
+
+
+NOWHERE = EqualStretch([], [], 0, 0)
+
+
+class Memory:
+    """The lists that one handle recorded last, by format."""
+
+    def __init__(self) -> None:
+        self._lists: dict[str, LastList] = {}
+
+    def last(self, format: str) -> LastList:
+        return self._lists.get(format) or LastList([], 0, 0)
+
+    def keep(self, format: str, last: LastList) -> None:
+        self._lists[format] = last
+
+    def equal_in(self, payloads: list[Any], format: str) -> EqualStretch:
+        """Where this list equals all of the last one; `NOWHERE` if anything there differs."""
+        held, first, _ = self.last(format)
+        stop = first + len(held)
+        snapshots = [entry.snapshot for entry in held]
+        same = payloads[first:stop]
+        try:
+            # Dicts only: anything else is still to be made one, and its class may have an idea of
+            # its own of equality.
+            if set(map(type, same)) == {dict} and same == snapshots:
+                return EqualStretch(held, snapshots, first, stop)
+        except Exception:
+            # A value of a foreign class that can't be compared: it is refused when it is looked at
+            # by itself.
+            pass
+        return NOWHERE
+
+
+def gathered(
+    payloads: Sequence[Payload], last: LastList, shown: Sequence[Shown], equal: EqualStretch
+) -> list[Payload]:
+    """The caller's list, with the items of one stored message as one payload."""
+    held = last.messages
+    if equal.held is held:
+        count = len(held)
+        if equal.snapshots == [payload for payload, _ in shown[:count]]:
+            # Nothing remembered is a list of items then: only what the view shows besides may be.
+            held, shown = [], shown[count:]
+    groups = [payload for payload, _ in shown if type(payload) is list]
+    groups += [entry.snapshot for entry in held if type(entry.snapshot) is list]
+    return gather(payloads, groups)
+
+
+def rebound(messages: list[Remembered], payloads: Sequence[Payload]) -> list[Remembered]:
+    """What is remembered of copies, bound to the caller's own objects where each has one: the next
+    list is known by its objects.
+    """
+    if any(isinstance(entry.snapshot, list) for entry in messages):
+        return messages
+    own = payloads[len(payloads) - len(messages) :]
+    return [replace(entry, object=payload) for entry, payload in zip(messages, own, strict=True)]
