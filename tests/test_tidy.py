@@ -19,15 +19,10 @@ EXCEPTIONS: dict[str, str] = {
     f"{place} has ": "it has grown over the limit by being formatted at 100 columns; it is split next"
     for place in (
         "src/holdfast/domain/record/matching.py",
-        "src/holdfast/engine/sqlite/engine.py",
         "src/holdfast/runtime/aio.py",
         "src/holdfast/runtime/store.py",
         "src/holdfast/testing/reference.py",
-        "tests/engine/test_postgres.py",
         "tests/runtime/test_compacting.py",
-        "src/holdfast/engine/postgres/batch_writer.py:348 `_load`",
-        "src/holdfast/engine/postgres/engine.py:71 `__init__`",
-        "src/holdfast/engine/sqlite/apply_commit.py:326 `_effect`",
     )
 }
 

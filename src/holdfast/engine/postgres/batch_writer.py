@@ -22,24 +22,21 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from holdfast.domain.accepted_events import event_name
-from holdfast.engine.blobs import PART_BYTES_MIN, split
-from holdfast.engine.guards import reply_of
 from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.batch import BatchState
-from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, append, columns, effects
+from holdfast.engine.postgres.batch_sql import Statement, append, columns, effects
 from holdfast.engine.postgres.blocked_commits import BlockedCommits
+from holdfast.engine.postgres.guard_rows import SESSION_PLACE, learn, questions, session_places
 from holdfast.engine.postgres.maintenance.erase import apart, erasures
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.prepared_append import PreparedAppend
-from holdfast.engine.postgres.restore_state import laid_events, laid_places
-from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
+from holdfast.engine.postgres.server.binary_arrays import Ids
 from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
 from holdfast.engine.postgres.server.driver_errors import UNPREPARED, Stalled, translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import is_id, name
 from holdfast.engine.postgres.tenant_cache import TenantCache
-from holdfast.engine.protocol import Accepted, Commit, Outcome, Refused, Write, Written
+from holdfast.engine.protocol import Commit, Outcome, Refused, Write, Written
 from holdfast.errors import OperatorNeeded
 
 _STAMPS = (1 << 63) - 1
@@ -195,11 +192,7 @@ class BatchWriter:
         places = [
             (tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None
         ]
-        free = (
-            self.connect().run("free_sessions", columns({"tenant": Blobs, "id": Ids}, places))
-            if places
-            else []
-        )
+        free = self.connect().run("free_sessions", columns(SESSION_PLACE, places)) if places else []
         stuck = {id for _, id in places} - {id for (id,) in free}
         if stuck or len(commits) == 1:
             raise Stuck(stuck or sessions)
@@ -295,9 +288,7 @@ class BatchWriter:
         batch = self._ledger.begin(self._next_stamp())
         lasting = self._is_lasting(commits)
         if doubts and places and not locked:  # waits for whatever a lost one still does
-            given = columns(
-                {"tenant": Blobs, "id": Ids}, [(places[id], id) for id in sorted(places)]
-            )
+            given = columns(SESSION_PLACE, session_places(places))
             self.connect().run_all([("lock_sessions", given)], harmless=True)
         self._load(writes, places, self._beginning(lasting) if locked else [])
         for doubt in doubts:
@@ -352,76 +343,10 @@ class BatchWriter:
         tell whether any of it has changed. With a beginning, in a transaction that locks the
         sessions.
         """
-        asked: list[Statement] = []
-        answered: list[Callable[[Any], None]] = []
-        batch, ledger = self._ledger.batch, self._ledger
-
-        def ask(statement: str, names: Columns, rows: Any, then: Callable[[Any], None]) -> None:
-            if rows:
-                asked.append((statement, columns(names, rows)))
-                answered.append(then)
-
-        sessions = [(places[id], id) for id in sorted(places)]
-        ask(
-            "lock_sessions" if beginning else "sessions_now",
-            {"tenant": Blobs, "id": Ids},
-            sessions,
-            ledger.learn,
-        )
-        ask(
-            "bindings",
-            {"tenant": Blobs, "key": Blobs},
-            _keys(writes),
-            lambda rows: batch.bindings.update(
-                {(tenant, key): (session, epoch) for tenant, key, session, epoch in rows}
-            ),
-        )
-        ask(
-            "tenants",
-            {"id": Ids},
-            [(write.session,) for write in writes if write.open is not None],
-            lambda rows: batch.elsewhere.update(id for id, _ in rows),
-        )
-        ask(
-            "accepted",
-            {"name": Blobs},
-            [(name,) for name in _events(writes)],
-            lambda rows: batch.events.update({row[0]: Accepted(*row[1:]) for row in rows}),
-        )
-        takers = {write.session for write in writes if write.takes} & places.keys()
-        laid = laid_places(writes, places)
-        ask("inbox", PLACE, [*((places[id], id) for id in takers), *laid], self._learn_inboxes)
-        ask("debts_of", PLACE, laid, lambda rows: batch.debts.update(row[:2] for row in rows))
-        ask(
-            "debt",
-            PLACE | {"id": Blobs},
-            [
-                (places[write.session], write.session, reply_of(write))
-                for write in writes
-                if reply_of(write) is not None and write.session in places
-            ],
-            self._learn_debts,
-        )
-        ask(
-            "blob_digests",
-            PLACE | {"name": Ints},
-            _parts(writes, places),
-            lambda rows: batch.digests.update(
-                {(session, name): digest for session, name, digest in rows}
-            ),
-        )
-        results = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
-        for then, rows in zip(answered, results, strict=True):
-            then(rows)
-
-    def _learn_inboxes(self, rows: Any) -> None:
-        for session, message, _waiter, seq, *_lease in rows:
-            self._ledger.batch.inboxes.setdefault(session, {})[message] = seq
-
-    def _learn_debts(self, rows: Any) -> None:
-        for session, id, claim in rows:
-            self._ledger.batch.debts.add((session, id))
-            self._ledger.batch.claims[session, id] = claim
+        asked = questions(writes, places, locked=bool(beginning))
+        answers = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
+        for (statement, _), rows in zip(asked, answers, strict=True):
+            learn(self._ledger, statement, rows)
 
     # Doubt.
 
@@ -510,31 +435,3 @@ class BatchWriter:
             else []
         )
         return [("begin", None), *limits, *([] if lasting else [("fleeting", None)])]
-
-
-def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
-    """Keys that are to be bound, each once, in order."""
-    openings = [write.open for write in writes if write.open is not None]
-    return sorted(
-        {(name(o.tenant, "tenant"), name(o.key, "key")) for o in openings if o.key is not None}
-    )
-
-
-def _events(writes: Sequence[Write]) -> list[bytes]:
-    """Events that may have been accepted already."""
-    return [event_name(*write.event) for write in writes if write.event is not None] + laid_events(
-        writes
-    )
-
-
-def _parts(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str, int]]:
-    """Large parts that may be known already."""
-    found: dict[tuple[bytes, str, int], None] = {}
-    for write in writes:
-        for draft in write.drafts if write.session in places else ():
-            if len(draft.body) >= PART_BYTES_MIN:
-                found |= {
-                    (places[write.session], write.session, part): None
-                    for part in split(draft.body)[1]
-                }
-    return list(found)

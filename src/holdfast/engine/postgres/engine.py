@@ -88,11 +88,9 @@ class PostgresEngine:
         self.where = address.shown
         self._patience = partial(Retry, self.where, patience_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
-        self._watchers, self._tenants, self._acknowledged = (
-            Watchers(),
-            TenantCache(),
-            AcknowledgedHeads(),
-        )
+        self._watchers = Watchers()
+        self._tenants = TenantCache()
+        self._acknowledged = AcknowledgedHeads()
         self._forked = False
         self._lasting = durability == "power"
         self._readers = PostgresReaders(
@@ -106,12 +104,32 @@ class PostgresEngine:
             patience=self._patience,
             read_only=read_only,
         )
-        shared = (address, self._watchdog, self._tenants, self._acknowledged)
-        scribe = partial(
-            BatchWriter, *shared, lasting=self._lasting, patience=self._patience, chance=chance
+        make_batch_writer = partial(
+            BatchWriter,
+            address,
+            self._watchdog,
+            self._tenants,
+            self._acknowledged,
+            lasting=self._lasting,
+            patience=self._patience,
+            chance=chance,
         )
-        self._sidings = BlockedCommits(scribe)
-        self._scribes = [scribe(sidings=self._sidings) for _ in range(0 if read_only else writers)]
+        self._sidings = BlockedCommits(make_batch_writer)
+        self._scribes: list[BatchWriter] = []
+        if not read_only:
+            self._scribes = [make_batch_writer(sidings=self._sidings) for _ in range(writers)]
+        self._start_background(address)
+        try:
+            self._prepare()
+        except BaseException:
+            self._let_go()
+            raise
+        if not read_only:
+            applies = [scribe.apply for scribe in self._scribes]
+            self._lanes = WriterPool(self.where, applies, self._make_writer, spread_at=spread_at)
+        _open.add(self)
+
+    def _start_background(self, address: Address) -> None:
         self._indexer = PostgresIndexer(self._searching.advance)
         scribes, once = self._scribes, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
@@ -122,15 +140,6 @@ class PostgresEngine:
             watchers=self._watchers,
             is_ours=lambda stamp: any(scribe.wrote(stamp) for scribe in scribes),
         )
-        try:
-            self._prepare()
-        except BaseException:
-            self._let_go()
-            raise
-        applies = [scribe.apply for scribe in self._scribes]
-        if not read_only:
-            self._lanes = WriterPool(self.where, applies, self._make_writer, spread_at=spread_at)
-        _open.add(self)
 
     def _prepare(self) -> None:
         if self.read_only:

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from holdfast.domain.accepted_events import event_name
-from holdfast.domain.entry import STARTING
+from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine.blobs import PART_BYTES_MIN, address, split
 from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
 from holdfast.engine.protocol import (
@@ -33,6 +33,7 @@ from holdfast.engine.sqlite.restore_state import lay
 from holdfast.engine.sqlite.row_codec import packed
 
 FAR_FUTURE = 1 << 62
+NO_CLAIM = (None, None, None)
 
 
 class KnownSession:
@@ -335,44 +336,14 @@ class CommitApplier:
             self._take_out()  # and what is laid down stays
             lay(self._connection, known.n, known.tenant, write.lay)
         for draft in write.drafts:
-            known.head += 1
-            turn = known.turn if draft.turn == STARTING else draft.turn
-            body = (
-                draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
-            )
-            kind, note, kept = packed(draft, body)
-            self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
-            if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
-                known.active_at = draft.at
-                self._run(QUERIES["save_activity"], (draft.at, known.n))
+            self._add(known, draft)
         if write.event is not None:
             place = write.event_draft
             self._events[event_name(*write.event)] = (known, first + place, write.drafts[place].id)
         if write.admits or write.takes:
             self._shift_inbox(known, write, first)
-        if write.owes:
-            last = write.drafts[-1]
-            rows = [
-                (
-                    known.n,
-                    owing.id,
-                    last.turn,
-                    address(owing.reply_to),
-                    last.at,
-                    known.tenant,
-                    None,
-                    None,
-                    None,
-                )
-                for owing in write.owes
-            ]
-            self._run_many(QUERIES["add_debt"], rows)
-        if write.claim is not None:
-            clock, tick, _ = self._clock()
-            claim = (write.claim.token, tick + write.claim.seconds, clock)
-            self._run(QUERIES["claim_debt"], (*claim, known.n, write.claim.id))
-        if write.pays is not None:
-            self._run(QUERIES["remove_debt"], (known.n, write.pays))
+        if write.owes or reply_of(write) is not None:
+            self._shift_outbox(known, write)
         if write.chunk is not None:
             self.position += 1
             chunk = write.chunk
@@ -384,6 +355,19 @@ class CommitApplier:
             known.fence if write.start is not None else 0,
             self.position if write.chunk is not None else 0,
         )
+
+    def _add(self, known: KnownSession, draft: Draft) -> None:
+        known.head += 1
+        turn = known.turn if draft.turn == STARTING else draft.turn
+        body = draft.body
+        if len(body) >= PART_BYTES_MIN:
+            body = self._parted(known, body)
+        kind, note, kept = packed(draft, body)
+        self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
+        # Not with every message: the row of the session would be written as often as the log.
+        if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
+            known.active_at = draft.at
+            self._run(QUERIES["save_activity"], (draft.at, known.n))
 
     def _erase(self, known: KnownSession, write: Write) -> None:
         self.flush()  # what this batch has added before goes too
@@ -450,3 +434,15 @@ class CommitApplier:
             self._waiting.append(
                 (known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease)
             )
+
+    def _shift_outbox(self, known: KnownSession, write: Write) -> None:
+        for owing in write.owes:
+            last = write.drafts[-1]
+            debt = (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant)
+            self._run(QUERIES["add_debt"], (*debt, *NO_CLAIM))
+        if write.claim is not None:
+            clock, tick, _ = self._clock()
+            claim = (write.claim.token, tick + write.claim.seconds, clock)
+            self._run(QUERIES["claim_debt"], (*claim, known.n, write.claim.id))
+        if write.pays is not None:
+            self._run(QUERIES["remove_debt"], (known.n, write.pays))

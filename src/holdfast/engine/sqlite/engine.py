@@ -1,46 +1,28 @@
-"""The SQLite engine: the writer thread's transactions, and readers beside it."""
+"""The SQLite engine: the writer thread's transactions, and its housekeeping after the answers. What
+can be read beside it is in `reads`.
+"""
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from holdfast.domain.accepted_events import AcceptedEvent, event_name
-from holdfast.domain.entry import Entry
-from holdfast.engine.blobs import address_of, is_skeleton, join
-from holdfast.engine.protocol import (
-    PAGE_BYTES_MAX,
-    Accepted,
-    Commit,
-    JournalRow,
-    Outcome,
-    OwedReply,
-    Pending,
-    SessionState,
-    State,
-    Waiting,
-    Weight,
-    WordsOf,
-    Write,
-    Written,
-)
+from holdfast.engine.blobs import join
+from holdfast.engine.protocol import Commit, Outcome, WordsOf, Write, Written
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.apply_commit import FAR_FUTURE, CommitApplier, KnownSession
+from holdfast.engine.sqlite.apply_commit import CommitApplier
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
-from holdfast.engine.sqlite.lease_clock import Clock, Kept, clock_of
+from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.readers import SqliteReaders, forsake
+from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
-from holdfast.engine.store_info import Backup, Problem, StoreInfo
-from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import HoldfastError, StoreUnavailable
 
@@ -49,7 +31,6 @@ if TYPE_CHECKING:
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
-FEW_ROWS = 100
 
 
 class Scrubbing(tuple[Write, ...]):
@@ -58,12 +39,11 @@ class Scrubbing(tuple[Write, ...]):
     """
 
 
-class SqliteEngine:
+class SqliteEngine(SqliteReads):
     """Sessions in one SQLite file; see `protocol.Engine`."""
 
     read_only = False
-    look_s = 0.02
-    """Nobody tells of what other processes commit."""
+    _readers: SqliteReaders
 
     def __init__(
         self,
@@ -76,13 +56,11 @@ class SqliteEngine:
         lock_s: float = 5.0,
         words_of: WordsOf | None = None,
     ) -> None:
-        self.where = path
-        self._durability, self._tick, self._lock_s = durability, tick, lock_s
-        self._clock = clock_of(clock, tick, now)
-        self._local = threading.local()
-        self._readers = SqliteReaders(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
-        self._watchers = Watchers()
-        self._forked = False
+        readers = SqliteReaders(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
+        super().__init__(path, readers, clock_of(clock, tick, now))
+        self._durability = durability
+        self._tick = tick
+        self._lock_s = lock_s
         self._inside = Gate()
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
@@ -120,13 +98,6 @@ class SqliteEngine:
     def _checked(self) -> Writer:
         self._check_fork()
         return self._writer
-
-    def _check_fork(self) -> None:
-        if self._forked:
-            remedy = "Open the store again in this process"
-            raise StoreUnavailable(
-                where=self.where, problem="it was opened before this process forked", remedy=remedy
-            )
 
     def _connect(self) -> None:
         try:
@@ -353,7 +324,17 @@ class SqliteEngine:
             self._readers.close()
             unconcern(self)
 
-    # Forking: called by `forking`.
+    # Searching: on the caller's thread.
+
+    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
+        self._check_fork()
+        return self._searching.index.search(sought, limit=limit)
+
+    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
+        self._check_fork()
+        return self._searching.index.matching(sought, limit=limit)
+
+    # Forking: called by `process_fork`.
 
     def gates(self) -> list[Any]:
         return [self._inside, *self._readers.gates(), *self._searching.gates()]
@@ -367,209 +348,6 @@ class SqliteEngine:
         self._readers.abandon()
         self._searching.abandon()
         self._files.forget()
-
-    # Reading: on the caller's thread, each with a connection of its own.
-
-    def _read(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
-        self._check_fork()
-        return self._readers.read(name, values)
-
-    def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
-        here = self._clock()
-        return [KnownSession(row).state(here) for row in rows]
-
-    def _number(self, session: str) -> int:
-        numbers: dict[str, int] | None = getattr(self._local, "numbers", None)
-        if numbers is None:
-            numbers = self._local.numbers = {}
-        number = numbers.get(session)
-        if number is None:
-            # asked without its last entry, which may be damaged
-            row = self._read("session_number", session)
-            if not row:
-                return -1
-            if len(numbers) > 10_000:
-                numbers.clear()
-            number = numbers[session] = row[0][0]
-        return number
-
-    def state(self, session: str) -> SessionState | None:
-        return next(iter(self._states(self._read("session_by_id", session))), None)
-
-    def current(self, tenant: str, key: str) -> SessionState | None:
-        return next(iter(self._states(self._read("session_by_key", tenant, key))), None)
-
-    def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
-        return self._states(
-            self._read("sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit)
-        )
-
-    def sessions(
-        self,
-        tenant: str,
-        *,
-        key: str | None = None,
-        state: State | None = None,
-        before: tuple[int, str] | None = None,
-        limit: int = 50,
-    ) -> list[SessionState]:
-        values = (tenant, *(before or (FAR_FUTURE, None)), state, limit)
-        if key is not None:
-            return self._states(self._read("sessions_of_key", *values, key))
-        return self._states(self._read("sessions_by_activity", *values))
-
-    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
-        return self._states(self._read("sessions_kept", tenant, *before, limit))
-
-    def entries(
-        self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
-    ) -> list[Entry]:
-        number = self._number(session)
-        if not bodies:
-            return list(starmap(Entry, self._read("entries_bare", number, after, limit)))
-        rows = self._read("entries", number, after, limit)
-        return (
-            self._with_blobs(rows) if self._has_blobs(number, rows) else list(starmap(Entry, rows))
-        )
-
-    def _has_blobs(self, number: int, rows: list[tuple[Any, ...]]) -> bool:
-        """Whether some of these entries may have parts in blobs. A few rows are looked through
-        sooner than the store is asked, and a warm session reads a few at a time; what looks like a
-        skeleton may still be somebody's own bytes.
-        """
-        if len(rows) <= FEW_ROWS and not any(is_skeleton(row[-1]) for row in rows):
-            return False
-        return bool(self._read("has_blobs", number))
-
-    def _with_blobs(self, rows: list[tuple[Any, ...]]) -> list[Entry]:
-        """A page of entries some of which have parts in blobs; it ends early when it
-        grows large.
-        """
-        page: list[Entry] = []
-        size = 0
-        for seq, kind, turn, id, at, note, body in rows:
-            whole = join(body, self._blob)
-            page.append(Entry(seq, kind, turn, id, at, note, whole))
-            size += len(whole)
-            if size >= PAGE_BYTES_MAX:
-                break
-        return page
-
-    def _blob(self, name: int) -> bytes | None:
-        rows = self._read("blob", name)
-        return rows[0][0] if rows else None
-
-    def beginnings(
-        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
-    ) -> dict[str, list[Entry]]:
-        found: dict[str, list[Entry]] = {}
-        size = 0
-        for id in sessions:
-            page = self.entries(id, limit=limit, bodies=bodies)
-            own = sum(len(entry.body) for entry in page)
-            if page and size + own < PAGE_BYTES_MAX:
-                found[id] = page
-                size += own
-        return found
-
-    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
-        return list(starmap(Entry, self._read("labels", self._number(session), after)))
-
-    def inbox(self, session: str) -> list[Waiting]:
-        here = self._clock()
-        return [_waiting(row, here) for row in self._read("inbox", self._number(session))]
-
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
-        return [
-            JournalRow(*row) for row in self._read("journal", after, self._number(session), limit)
-        ]
-
-    def outbox(
-        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
-    ) -> list[OwedReply]:
-        mark = (
-            (after.at, after.session, after.turn, after.id)
-            if after is not None
-            else (-1, None, 0, b"")
-        )
-        clock, tick, _ = self._clock()
-        rows = self._read("outbox", tenant, *mark, limit, tick if free else None, clock)
-        return [
-            OwedReply(id, session, turn, address_of(kept), at)
-            for id, session, turn, kept, at in rows
-        ]
-
-    def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
-    ) -> list[Pending]:
-        rows = self._read("pending", tenant, *(after or (b"", None, 0)), limit)
-        entries = self._with_blobs([row[2:] for row in rows])
-        return [Pending(row[0], row[1], entry) for row, entry in zip(rows, entries, strict=False)]
-
-    def running(self, tenant: str) -> list[str]:
-        return [id for (id,) in self._read("running", tenant)]
-
-    def debts(self, session: str) -> list[OwedReply]:
-        rows = self._read("debts_of", self._number(session))
-        return [OwedReply(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
-
-    def accepted(self, scope: str, event: str) -> Accepted | None:
-        return next(
-            (Accepted(*row) for row in self._read("accepted", event_name(scope, event))), None
-        )
-
-    def tenants(self) -> list[str]:
-        return [tenant for (tenant,) in self._read("all_tenants")]
-
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        return [AcceptedEvent(*row) for row in self._read("events", after, limit)]
-
-    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
-        import json  # for erasing alone
-
-        return self._states(self._read("forks", tenant, json.dumps(list(parents))))
-
-    def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
-        numbers = {id: self._number(id) for id in sessions}
-        return {
-            id: Weight(*self._read("weigh", number)[0])
-            for id, number in numbers.items()
-            if number > 0
-        }
-
-    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
-        self._check_fork()
-        return self._searching.index.search(sought, limit=limit)
-
-    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
-        self._check_fork()
-        return self._searching.index.matching(sought, limit=limit)
-
-    # Upkeep: on the caller's thread, with a connection for the time it takes.
-
-    def info(self) -> StoreInfo:
-        from holdfast.engine.sqlite.maintenance.sizes import info
-
-        self._check_fork()
-        with self._readers.alone() as reader:
-            return info(reader, self.where)
-
-    def check(self) -> list[Problem]:
-        from holdfast.engine.sqlite.maintenance.check import check
-
-        self._check_fork()
-        with self._readers.alone() as reader:
-            return check(reader, self.where)
-
-    def backup(self, to: str) -> Backup:
-        from holdfast.engine.sqlite.maintenance.backup import backup
-
-        self._check_fork()
-        with self._readers.alone() as reader:
-            return backup(reader, self.where, to)
-
-    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._watchers.add(session, callback)
 
 
 def bring_up(path: str, *, lock_s: float) -> tuple[int, int]:
@@ -590,17 +368,6 @@ def vacuum(path: str, *, lock_s: float) -> int:
     finally:
         engine.close()  # what was written goes from the log into the file
     return before - os.path.getsize(path)
-
-
-def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
-    message, waiter, seq, *kept = row
-    lease = Kept(*kept)
-    told = (
-        (None, None, None)
-        if lease.until is None
-        else (lease.length_s, lease.left_s(here), lease.until)
-    )
-    return Waiting(message, waiter, seq, *told)
 
 
 def _cleans(commit: Commit) -> bool:

@@ -26,7 +26,6 @@ from holdfast.engine.blobs import join
 from holdfast.engine.protocol import Commit, Outcome, WordsOf
 from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
 from holdfast.engine.sqlite.driver_errors import translate
-from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
@@ -35,8 +34,8 @@ from holdfast.engine.sqlite.maintenance.damage import told
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.readers import forsake
+from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
-from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, SchemaMismatch, StoreUnavailable
 
@@ -226,7 +225,7 @@ def _unlocked() -> _Unlocked:
         return _vfs[0]
 
 
-class ReadOnlySqliteEngine(SqliteEngine):
+class ReadOnlySqliteEngine(SqliteReads):
     """Sessions in one SQLite file that is only looked at; see `protocol.Engine`."""
 
     read_only = True
@@ -240,15 +239,10 @@ class ReadOnlySqliteEngine(SqliteEngine):
         clock: str = "tick",
         words_of: WordsOf | None = None,
     ) -> None:
-        self.where = path
-        self._clock = clock_of(clock, tick, now)
+        super().__init__(path, ReadOnlyReaders(path), clock_of(clock, tick, now))
         self._words_of = words_of or (lambda *entry: None)
-        self._local = threading.local()
-        self._watchers = Watchers()
-        self._forked = False
         self._gate = threading.Lock()
         self._words: SqliteSearch | None = None
-        self._readers = ReadOnlyReaders(path)  # type: ignore[assignment]
         _refuse_other(path)
         self._read("session_number", "")  # what can't be read is told now
         concern(self)
@@ -257,6 +251,9 @@ class ReadOnlySqliteEngine(SqliteEngine):
         raise ReadOnlyStore(where=self.where)
 
     def submit(self, commit: Commit) -> WriterTicket:
+        raise ReadOnlyStore(where=self.where)
+
+    def scrub(self) -> None:
         raise ReadOnlyStore(where=self.where)
 
     def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
