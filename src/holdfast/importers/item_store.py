@@ -59,15 +59,14 @@ class ItemLines:
                 continue
             origin = item.line.origin
             met[origin] = count = met.get(origin, 0) + 1
-            yield (
-                item.line
-                if count == 1
-                else msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
-            )
+            if count == 1:
+                yield item.line
+            else:
+                yield msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
 
 
 class ItemReader:
-    """A shelf of chapters."""
+    """A reader of a store of items."""
 
     live = False
     """Whether some program has it open."""
@@ -154,8 +153,12 @@ SDK either.
 def response_item(item: dict[str, Any], line: ForeignMessage) -> Item:
     """An item of the Responses API, whose payload and place are those of `line`."""
     kind = item.get("type") or "message"
-    call_id = item.get("call_id") if isinstance(item.get("call_id"), str) else ""
-    own = item.get("id") if isinstance(item.get("id"), str) and item["id"] not in NO_IDS else ""
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str):
+        call_id = ""
+    own = item.get("id")
+    if not isinstance(own, str) or own in NO_IDS:
+        own = ""
     if kind in _CALLS and call_id:
         return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
     if kind.endswith("_output") and call_id:

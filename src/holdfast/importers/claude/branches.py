@@ -174,15 +174,18 @@ same release.
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
     """The blocks of a message's content."""
-    return (
-        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    )
+    if not isinstance(content, list):
+        return []
+    return [block for block in content if isinstance(block, dict)]
 
 
 def results_in(line: dict[str, Any]) -> list[Any]:
     """The results of tools in a line."""
-    content = line["message"].get("content") if isinstance(line.get("message"), dict) else None
-    return [block for block in blocks_of(content) if block.get("type") == "tool_result"]
+    message = line.get("message")
+    if not isinstance(message, dict):
+        return []
+    blocks = blocks_of(message.get("content"))
+    return [block for block in blocks if block.get("type") == "tool_result"]
 
 
 def queued_prompt(line: dict[str, Any]) -> Any:
@@ -214,14 +217,16 @@ class Branches:
         self._summaries: set[str] = set()
         self._last = ""
         others: Counter[str] = Counter()
-        spoken = aside = 0
+        spoken = 0
+        aside = 0
         for raw in lines(path):
             line, problem = parsed_line(raw)
             if problem or not isinstance(line, dict):
                 continue
             kind = line["type"] if isinstance(line.get("type"), str) else ""
             if kind in SPOKEN:
-                spoken, aside = spoken + 1, aside + (line.get("isSidechain") is True)
+                spoken += 1
+                aside += line.get("isSidechain") is True
             else:
                 others[kind] += 1
             self._note(line, kind)
@@ -229,13 +234,10 @@ class Branches:
         if others:
             self.facts["other_lines"] = dict(sorted(others.items()))
         self._path = self._ancestors(self._last)
-        self._path_answers = {
-            self._answer_of[uuid] for uuid in self._path if uuid in self._answer_of
-        }
+        self._path_answers = {self._answer_of.get(uuid) for uuid in self._path}
+        # A compaction begins a chain too, but it goes on with the session.
         top = next(reversed(self._path), "")
-        self._begins_anew = (
-            top in self._parents and self._parents[top] is None and top not in self._summaries
-        )
+        self._begins_anew = self._parents.get(top, "") is None and top not in self._summaries
 
     def is_left(self, uuid: str) -> bool:
         """Whether a line stands on a branch that was left."""
@@ -254,10 +256,15 @@ class Branches:
             state = self._left[at]
         elif at in self._path:
             state = _ALONG
-        else:  # a chain of its own was left if both begin a session; one whose beginning is lost may belong anywhere
-            state = _LEFT if at is None and self._begins_anew else _APART
+        elif at is None and self._begins_anew:
+            # Two chains that both begin a session: the one that does not go on was left.
+            state = _LEFT
+        else:
+            # A chain whose beginning is lost may belong anywhere.
+            state = _APART
         for one in reversed(climbed):
-            state = _LEFT if state == _ALONG and self._turned_off(one) else state
+            if state == _ALONG and self._turned_off(one):
+                state = _LEFT
             self._left[one] = state
         return self._left.get(uuid) == _LEFT
 
@@ -309,13 +316,16 @@ class Branches:
             self._kept = self._preserved(line.get("compactMetadata"))
             self._summaries.add(uuid)
         if line.get("isCompactSummary") is True:
-            self.keeps[uuid], self._kept = self._kept, ()
+            self.keeps[uuid] = self._kept
+            self._kept = ()
             self._summaries.add(uuid)
 
     def _preserved(self, about: Any) -> tuple[str, ...]:
         """The lines that a compaction leaves as they are."""
-        about = about if isinstance(about, dict) else {}
-        named, part = about.get("preservedMessages"), about.get("preservedSegment")
+        if not isinstance(about, dict):
+            return ()
+        named = about.get("preservedMessages")
+        part = about.get("preservedSegment")
         if isinstance(named, dict) and isinstance(named.get("uuids"), list):
             return tuple(uuid for uuid in named["uuids"] if isinstance(uuid, str))
         if not isinstance(part, dict):

@@ -2,7 +2,7 @@
 
 A line of type `user` or `assistant` holds a message of the Messages API beside what Claude Code
 knows of it; one answer is several lines, a block each. A prompt that was typed while Claude worked
-is an attachment. Which lines the model sees is told in `claude_plot`. What a subagent said is a
+is an attachment. Which lines the model sees is decided in `branches`. What a subagent said is a
 file of its own, in `<session>/subagents/`, or a side chain; outputs too large for a line lie in
 `<session>/tool-results/`. After a compaction, a user's line marked as its summary stands for all
 before it but for the lines that its boundary names.
@@ -10,6 +10,7 @@ before it but for the lines that its boundary names.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,39 +61,37 @@ class ClaudeReader(FileReader):
     kind = "claude"
 
     def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
-        plot = Branches(self._copy.path)
-        parent, id = self._named(plot)
-        self.unknown = plot.unknown
+        branches = Branches(self._copy.path)
+        parent, id = self._named(branches)
+        self.unknown = branches.unknown
         if session in (None, id) or (
             parent is not None and session == id.removeprefix(f"{parent}/")
         ):
-            story = ForeignSession(
+            titles = [branches.titles.get(kind) for kind in reversed(TITLES)]
+            found = ForeignSession(
                 kind=self.kind,
                 id=id,
                 place=self.path,
                 lines=(),
-                title=next(
-                    (plot.titles[kind] for kind in reversed(TITLES) if kind in plot.titles), None
-                ),
-                opened_at=plot.opened_at,
+                title=next((title for title in titles if title is not None), None),
+                opened_at=branches.opened_at,
                 parent=parent,
                 lineage="delegate" if parent is not None else None,
-                facts=plot.facts | _about_agent(Path(self.path)),
+                facts=branches.facts | _about_agent(Path(self.path)),
             )
             outputs = _Outputs(Path(self.path))
-            yield ItemSession(
-                story, lambda: _in_answers(_items(self._copy.path, plot, id, outputs), plot)
-            )
+            items = partial(_items, self._copy.path, branches, id, outputs)
+            yield ItemSession(found, lambda: _in_answers(items(), branches))
 
-    def _named(self, plot: Branches) -> tuple[str | None, str]:
+    def _named(self, branches: Branches) -> tuple[str | None, str]:
         """The session that gave this one its task, and the id of this one. A subagent's id is drawn
         for its session: both together mean the same wherever the file lies.
         """
-        first = plot.sessions[0] if plot.sessions else self._stem
-        if not plot.is_aside or first == self._stem:
-            return None, self._stem if self._stem in plot.sessions else first
-        if plot.agent or self._stem.startswith(_AGENT):
-            return first, f"{first}/{_AGENT}{plot.agent or self._stem.removeprefix(_AGENT)}"
+        first = branches.sessions[0] if branches.sessions else self._stem
+        if not branches.is_aside or first == self._stem:
+            return None, self._stem if self._stem in branches.sessions else first
+        if branches.agent or self._stem.startswith(_AGENT):
+            return first, f"{first}/{_AGENT}{branches.agent or self._stem.removeprefix(_AGENT)}"
         return first, self._stem
 
 
@@ -115,7 +114,7 @@ class _Outputs:
         about = line.get("toolUseResult")
         if isinstance(about, dict):
             texts.append(str(about.get("persistedOutputPath") or ""))
-        for name in dict.fromkeys(name for text in texts for name in _OUTPUT.findall(text)):
+        for name in dict.fromkeys(_OUTPUT.findall("\n".join(texts))):
             path = self._folder / name
             if not path.is_file() or path.is_symlink():
                 continue
@@ -135,15 +134,17 @@ def _about_agent(path: Path) -> dict[str, Any]:
     """What Claude Code notes of a subagent beside its file."""
     about = path.with_suffix(".meta.json")
     try:
-        raw = read_start(about, 1 << 16) if about.is_file() and not about.is_symlink() else b""
+        if not about.is_file() or about.is_symlink():
+            return {}
+        raw = read_start(about, 1 << 16)
     except OSError:
         return {}
-    value, problem = parsed(raw) if raw else (None, "there is none")
+    value, problem = parsed(raw)
     return {"agent": value} if not problem and isinstance(value, dict) else {}
 
 
 def _in_answers(
-    items: Iterable[Item | UnreadableRecord], plot: Branches
+    items: Iterable[Item | UnreadableRecord], branches: Branches
 ) -> Iterator[Item | UnreadableRecord]:
     """The items, an answer's together: a call that ran while the model was still speaking was
     stored with its result in the middle of the answer.
@@ -151,32 +152,42 @@ def _in_answers(
     held: list[Item | UnreadableRecord] = []
     speaking = ""
     for item in items:
-        line = item.line if isinstance(item, Item) else None
-        answer = (
-            _answer(line) if isinstance(line, ForeignMessage) and line.role == "assistant" else None
-        )
-        if speaking and isinstance(line, ForeignMessage) and line.role == "tool":
+        message = _message_of(item)
+        if speaking and message is not None and message.role == "tool":
             held.append(item)
             continue
+        answer = None
+        is_last = True
+        if message is not None and message.role == "assistant":
+            answer = _answer(message)
+            is_last = answer is None or branches.last_of_answer.get(answer) == message.origin
         if held and answer != speaking:
             yield from held
             held = []
         yield item
-        is_last = not isinstance(answer, str) or plot.last_of_answer.get(answer) == item.id  # type: ignore[union-attr]
-        if is_last:
+        if answer is None or is_last:
             yield from held
             held = []
-        speaking = "" if is_last else str(answer)
+            speaking = ""
+        else:
+            speaking = answer
     yield from held
 
 
-def _answer(line: ForeignMessage) -> Any:
+def _message_of(item: Item | UnreadableRecord) -> ForeignMessage | None:
+    if isinstance(item, Item) and isinstance(item.line, ForeignMessage):
+        return item.line
+    return None
+
+
+def _answer(line: ForeignMessage) -> str | None:
     """The id of the answer that a line is a part of."""
-    return line.payload["_line"]["message"].get("id")
+    id = line.payload["_line"]["message"].get("id")
+    return id if isinstance(id, str) else None
 
 
 def _items(
-    path: Path, plot: Branches, session: str, outputs: _Outputs
+    path: Path, branches: Branches, session: str, outputs: _Outputs
 ) -> Iterator[Item | UnreadableRecord]:
     counted: set[str] = set()
     if path.stat().st_size == 0:
@@ -186,19 +197,17 @@ def _items(
         line, problem = parsed_line(raw)
         if not problem and not isinstance(line, dict):
             problem = "it is not an object"
-        if not problem and (
-            line.get("type") in (*SPOKEN, "system") or queued_prompt(line) is not None
-        ):
-            problem = _wrong_with(line)
-            if not problem:
-                carried, lost = outputs.named_in(line)
-                yield from (
-                    UnreadableRecord(session, f"{place}, {name}", why) for name, why in lost
-                )
-                yield _item(line, place, plot, counted, carried)
+        if not problem:
+            if line.get("type") not in (*SPOKEN, "system") and queued_prompt(line) is None:
                 continue
+            problem = _wrong_with(line)
         if problem:
             yield UnreadableRecord(session, place, problem, raw.raw)
+            continue
+        carried, lost = outputs.named_in(line)
+        for name, why in lost:
+            yield UnreadableRecord(session, f"{place}, {name}", why)
+        yield _item(line, place, branches, counted, carried)
 
 
 def _wrong_with(line: dict[str, Any]) -> str:
@@ -215,9 +224,11 @@ def _wrong_with(line: dict[str, Any]) -> str:
 
 
 def _item(
-    line: dict[str, Any], place: str, plot: Branches, counted: set[str], carried: dict[str, str]
+    line: dict[str, Any], place: str, branches: Branches, counted: set[str], carried: dict[str, str]
 ) -> Item:
-    uuid, kind, at = line["uuid"], line["type"], stamp(line.get("timestamp"))
+    uuid = line["uuid"]
+    kind = line["type"]
+    at = stamp(line.get("timestamp"))
     if kind == "system":
         text = line.get("content")
         payload = {
@@ -225,53 +236,66 @@ def _item(
             "content": text if isinstance(text, str) else None,
             "_line": line,
         }
-        return Item(
-            ForeignMessage(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN)), id=uuid
-        )
-    labels = _labels(line, plot)
+        system = ForeignMessage(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN))
+        return Item(system, id=uuid)
+    labels = _labels(line, branches)
     if kind == "attachment":
-        prompt = {"role": "user", "content": queued_prompt(line), "_line": line}
-        return Item(
-            ForeignMessage(uuid, place, "user", prompt, "anthropic", at, labels),
-            id=uuid,
-            says=not labels,
-        )
-    message = line["message"]
-    content = message.get("content")
-    about = {key: one for key, one in message.items() if key not in ("role", "content")}
+        payload = {"role": "user", "content": queued_prompt(line), "_line": line}
+        prompt = ForeignMessage(uuid, place, "user", payload, "anthropic", at, labels)
+        return Item(prompt, id=uuid, says=not labels)
+    content = line["message"].get("content")
     if line.get("isCompactSummary") is True and (text := _text(content)):
-        kept = plot.keeps.get(uuid, ())
+        kept = branches.keeps.get(uuid, ())
         return Item(Summary(uuid, place, text, kept, at, is_shown=True), id=uuid, says=True)
-    payload = {"role": message["role"], "content": content, "_line": {**line, "message": about}}
-    spoken = ForeignMessage(
-        origin=uuid,
+    calls = tuple(_ids(content, "tool_use", "id"))
+    answers = tuple(_ids(content, "tool_result", "tool_use_id"))
+    message = _message(line, place, at, labels, counted, carried)
+    return Item(message, id=uuid, calls=calls, answers=answers, says=not labels and _says(content))
+
+
+def _message(
+    line: dict[str, Any],
+    place: str,
+    at: int | None,
+    labels: dict[str, Any],
+    counted: set[str],
+    carried: dict[str, str],
+) -> ForeignMessage:
+    about = dict(line["message"])
+    role = about.pop("role")
+    content = about.pop("content", None)
+    payload = {"role": role, "content": content, "_line": {**line, "message": about}}
+    if carried:
+        payload["_outputs"] = carried
+    results = results_in(line)
+    model = about.get("model")
+    return ForeignMessage(
+        origin=line["uuid"],
         place=place,
-        role="tool"
-        if results_in(line) and len(results_in(line)) == len(content)
-        else message["role"],
-        payload=payload | ({"_outputs": carried} if carried else {}),
+        role="tool" if results and len(results) == len(content) else role,
+        payload=payload,
         format="anthropic",
         at=at,
         labels=labels,
         usage=_usage(about, counted),
-        model=about["model"] if isinstance(about.get("model"), str) else None,
+        model=model if isinstance(model, str) else None,
     )
-    calls = tuple(_ids(content, "tool_use", "id"))
-    answers = tuple(_ids(content, "tool_result", "tool_use_id"))
-    return Item(spoken, id=uuid, calls=calls, answers=answers, says=not labels and _says(content))
 
 
-def _labels(line: dict[str, Any], plot: Branches) -> dict[str, Any]:
-    if line.get("isSidechain") is True and not plot.is_aside:
+def _labels(line: dict[str, Any], branches: Branches) -> dict[str, Any]:
+    if line.get("isSidechain") is True and not branches.is_aside:
         return {**HIDDEN, "sidechain": True}
     if line.get("isApiErrorMessage") is True:
         return {**HIDDEN, "error": True}
-    return {**HIDDEN, "left": True} if plot.is_left(line["uuid"]) else {}
+    if branches.is_left(line["uuid"]):
+        return {**HIDDEN, "left": True}
+    return {}
 
 
 def _usage(about: dict[str, Any], counted: set[str]) -> Usage | None:
     """What one answer cost, told once though its lines all say it."""
-    usage, id = about.get("usage"), about.get("id")
+    usage = about.get("usage")
+    id = about.get("id")
     if not isinstance(usage, dict) or not isinstance(id, str) or id in counted:
         return None
     counted.add(id)
@@ -298,7 +322,6 @@ def _says(content: Any) -> bool:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    texts = [
-        str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text"
-    ]
+    blocks = [block for block in blocks_of(content) if block.get("type") == "text"]
+    texts = [str(block.get("text") or "") for block in blocks]
     return "\n".join(texts).strip()

@@ -50,32 +50,39 @@ class Rollout:
         self.meta: dict[str, Any] = {}
         self.left: set[int] = set()
         self.unknown: Counter[str] = Counter()
-        self.first: int | None = None
-        self._ordinals, self._numbers = array("q"), array("q")
+        self._ordinals = array("q")
+        self._numbers = array("q")
         self._compactions: set[int] = set()
-        turns: list[list[int]] = []
+        self._turns: list[list[int]] = []
         for raw in lines(path):
             line = parsed_line(raw)[0]
-            if not isinstance(line, dict):
-                continue
-            payload: dict[str, Any] = (
-                line["payload"] if isinstance(line.get("payload"), dict) else {}
-            )
-            kind, ordinal = line.get("type"), line.get("ordinal")
-            if not self.meta and (kind == "session_meta" or is_old_meta(line)):
-                self.meta = payload if kind == "session_meta" else line
-                self.first = ordinal if isinstance(ordinal, int) else None
-            elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
-                for _ in range(min(number(payload.get("num_turns")), len(turns))):
-                    self.left.update(turns.pop())
-            elif kind in ("response_item", "compacted"):
-                if is_prompt(payload):
-                    turns.append([])
-                if turns and kind == "response_item":
-                    turns[-1].append(raw.number)
-                self._note(raw.number, ordinal, kind, cut)
-            elif kind not in KNOWN and kind not in BARE and "type" in line:
-                self.unknown[str(kind)[:80]] += 1
+            if isinstance(line, dict):
+                self._take(raw.number, line, cut)
+
+    def _take(self, number: int, line: dict[str, Any], cut: int | None) -> None:
+        kind = line.get("type")
+        payload = line.get("payload")
+        if not isinstance(payload, dict):
+            payload = {}
+        if not self.meta and (kind == "session_meta" or is_old_meta(line)):
+            self.meta = payload if kind == "session_meta" else line
+        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+        elif kind in ("response_item", "compacted"):
+            if is_prompt(payload):
+                self._turns.append([])
+            if self._turns and kind == "response_item":
+                self._turns[-1].append(number)
+            self._note(number, line.get("ordinal"), kind, cut)
+        elif kind not in KNOWN and kind not in BARE and "type" in line:
+            self.unknown[str(kind)[:80]] += 1
+
+    def _roll_back(self, turns: Any) -> None:
+        """Leaves the last turns: a rollback is a line of its own, and what it takes back stays in
+        the file above it.
+        """
+        for _ in range(min(number(turns), len(self._turns))):
+            self.left.update(self._turns.pop())
 
     def _note(self, number: int, ordinal: Any, kind: str, cut: int | None) -> None:
         if not isinstance(ordinal, int) or not 0 <= ordinal < 1 << 62:
@@ -92,14 +99,18 @@ class Rollout:
         more can be said of it than that it is the file's last: a compaction has no message of its
         own.
         """
-        told = [
-            number for at, number in zip(self._ordinals, self._numbers, strict=True) if at < ordinal
-        ]
-        if not told:
+        before = []
+        for at, line in zip(self._ordinals, self._numbers, strict=True):
+            if at < ordinal:
+                before.append(line)
+        if not before:
             return None
-        is_end = told[-1] in self._compactions and len(told) == len(self._numbers)
-        said = [number for number in told if number not in self._compactions]
-        return (told[-1], True) if is_end else (said[-1], False) if said else None
+        if before[-1] in self._compactions and len(before) == len(self._numbers):
+            return before[-1], True
+        for line in reversed(before):
+            if line not in self._compactions:
+                return line, False
+        return None
 
 
 def is_old_meta(line: dict[str, Any]) -> bool:
@@ -113,16 +124,19 @@ def is_prompt(item: dict[str, Any]) -> bool:
     """
     if item.get("type") != "message" or item.get("role") != "user":
         return False
+    texts = texts_of(item)
+    for text in texts:
+        if not isinstance(text, str) or not text.lstrip().startswith(_CONTEXT):
+            return True
+    return not texts
+
+
+def texts_of(item: dict[str, Any]) -> list[Any]:
+    """What stands where an item's texts should: of each of its parts, or all of its content."""
     content = item.get("content")
-    texts = (
-        [part.get("text") for part in content if isinstance(part, dict)]
-        if isinstance(content, list)
-        else [content]
-    )
-    return (
-        not all(isinstance(text, str) and text.lstrip().startswith(_CONTEXT) for text in texts)
-        or not texts
-    )
+    if not isinstance(content, list):
+        return [content]
+    return [part.get("text") for part in content if isinstance(part, dict)]
 
 
 def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
@@ -156,21 +170,20 @@ def files_of(thread: str, near: Path) -> list[Path]:
         return []
     day = near.parent
     dated = all(part.isdigit() for part in day.parts[-3:]) and len(day.parts) > 3
-    where = (
-        [(day.parents[2], "*/*/*/"), (day.parents[3] / "archived_sessions", "")]
-        if dated
-        else [(day, "")]
-    )
-    found = {
-        path for folder, depth in where for path in folder.glob(f"{depth}rollout-*-{thread}*.jsonl")
-    }
+    name = f"rollout-*-{thread}*.jsonl"
+    if dated:
+        # Codex keeps sessions in folders by year, month and day, and archived ones beside them all.
+        found = set(day.parents[2].glob(f"*/*/*/{name}"))
+        found.update((day.parents[3] / "archived_sessions").glob(name))
+    else:
+        found = set(day.glob(name))
+    # The pattern above also finds threads whose id only begins with this one's.
     mine = re.compile(rf"rollout-.*-{re.escape(thread)}(_[0-9A-Za-z-]+)?\.jsonl")
-    fitting = [
-        path
-        for path in found
-        if mine.fullmatch(path.name) and path.is_file() and not path.is_symlink()
-    ]
-    return sorted(fitting, key=lambda path: path.name)
+    files = []
+    for path in found:
+        if mine.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            files.append(path)
+    return sorted(files, key=lambda path: path.name)
 
 
 def chain_of(path: Path) -> list[tuple[Path, int | None]]:

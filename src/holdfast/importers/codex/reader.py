@@ -23,6 +23,7 @@ from holdfast.importers.codex.files import (
     files_of,
     is_old_meta,
     meta_of,
+    texts_of,
 )
 from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
 from holdfast.importers.item_store import (
@@ -34,7 +35,7 @@ from holdfast.importers.item_store import (
     role_of,
     wrong_item,
 )
-from holdfast.importers.jsonl import first_values, lines, parsed_line
+from holdfast.importers.jsonl import RawLine, first_values, lines, parsed_line
 from holdfast.importers.private_copy import PrivateCopy
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.timestamps import stamp
@@ -74,7 +75,7 @@ class _Part:
 
 
 class CodexReader(FileReader):
-    """One thread, opened from private copies. Told as stories, its parents come with it."""
+    """One thread, opened from private copies. Its sessions come with those of its parents."""
 
     kind = "codex"
 
@@ -89,7 +90,7 @@ class CodexReader(FileReader):
         id = self._id()
         if session is None or session == id:
             parent, origin = self._parent()
-            story = ForeignSession(
+            found = ForeignSession(
                 kind=self.kind,
                 id=id,
                 place=self.path,
@@ -101,25 +102,29 @@ class CodexReader(FileReader):
                 parent_origin=origin,
                 facts={"meta": meta} if meta else {},
             )
-            yield ItemSession(story, lambda: _items(parts, id))
+            yield ItemSession(found, lambda: _items(parts, id))
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         if session in (None, self._id()):
-            for shelf in self._parents():
-                yield from ItemStories(shelf)
-        yield from super().sessions(session)
+            for parent in self._parents():
+                yield from parent.own_sessions()
+        yield from self.own_sessions(session)
+
+    def own_sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
+        """Its session, without those of its parents."""
+        return super().sessions(session)
 
     def unreadable(self) -> list[UnreadableRecord]:
-        return [
-            *(one for shelf in self._kin or () for one in shelf.unreadable()),
-            *super().unreadable(),
-        ]
+        found = []
+        for parent in self._kin or ():
+            found += parent.unreadable()
+        return found + super().unreadable()
 
     def close(self) -> None:
         for part in self._parts:
             part.copy.close()
-        for shelf in self._kin or ():
-            shelf.close()
+        for parent in self._kin or ():
+            parent.close()
         super().close()
 
     def last_before(self, ordinal: int) -> tuple[str, bool] | None:
@@ -148,14 +153,16 @@ class CodexReader(FileReader):
         """The threads that this one's past lies in, the oldest first, as far as they are there."""
         if self._kin is None:
             self._kin = []
-            met, meta = {self._id()}, self._opened()[0].rollout.meta
-            while (base := base_of(meta)) is not None and base[0] not in met and len(met) < KIN_MAX:
+            met = {self._id()}
+            base = base_of(self._opened()[0].rollout.meta)
+            # A crafted file may name itself, or a chain of any length.
+            while base is not None and base[0] not in met and len(met) < KIN_MAX:
                 files = files_of(base[0], Path(self.path))
                 if not files:
                     break
                 met.add(base[0])
                 self._kin.insert(0, CodexReader(files[-1]))
-                meta = meta_of(files[0])
+                base = base_of(meta_of(files[0]))
         return self._kin
 
     def _parent(self) -> tuple[str | None, str | None]:
@@ -166,21 +173,12 @@ class CodexReader(FileReader):
         kin = self._parents()
         if not kin or kin[-1]._id() != base[0]:
             return base[0], None
-        for shelf in reversed(kin):
-            found = shelf.last_before(base[1])
+        for parent in reversed(kin):
+            found = parent.last_before(base[1])
             if found is not None:
-                return shelf._id(), None if found[1] else found[0]
+                origin, only_as_end = found
+                return parent._id(), None if only_as_end else origin
         return None, None
-
-
-class ItemStories:
-    """The stories of a shelf, without those of its parents."""
-
-    def __init__(self, shelf: FileReader) -> None:
-        self._shelf = shelf
-
-    def __iter__(self) -> Iterator[ForeignSession]:
-        return FileReader.sessions(self._shelf)
 
 
 def _instructions(meta: dict[str, Any]) -> str | None:
@@ -192,7 +190,35 @@ def _instructions(meta: dict[str, Any]) -> str | None:
 def _items(parts: list[_Part], session: str) -> Iterator[Item | UnreadableRecord]:
     said = _SaidSinceCompaction()
     for part in parts:
+        if part.copy.path.stat().st_size == 0:
+            yield UnreadableRecord(session, "the whole file", "it is empty")
         yield from _items_of(part, session, said)
+
+
+class _Line(msgspec.Struct):
+    """A line of a rollout: what it is, what it holds, or why it can't be read."""
+
+    raw: RawLine
+    place: str
+    kind: str
+    payload: Any
+    problem: str
+    at: int | None
+    is_left: bool
+
+
+def _lines_of(part: _Part) -> Iterator[_Line]:
+    for raw in lines(part.copy.path):
+        line, problem = parsed_line(raw)
+        kind = ""
+        payload = None
+        if not problem:
+            kind, payload, problem = _opened(line)
+        if kind == "response_item":
+            problem = wrong_item(payload)
+        at = stamp(line.get("timestamp")) if isinstance(line, dict) else None
+        is_left = raw.number in part.rollout.left
+        yield _Line(raw, part.place(raw.number), kind, payload, problem, at, is_left)
 
 
 def _items_of(
@@ -203,34 +229,30 @@ def _items_of(
     """
     model: str | None = None
     held: Item | None = None
-    path = part.copy.path
-    if path.stat().st_size == 0:
-        yield UnreadableRecord(session, "the whole file", "it is empty")
-    for raw in lines(path):
-        place = part.place(raw.number)
-        line, problem = parsed_line(raw)
-        opened: tuple[str, Any, str] = ("", None, problem) if problem else _opened(line)
-        kind, payload, problem = opened
-        if kind == "turn_context" and isinstance(payload.get("model"), str):
-            model = payload["model"]
-        elif kind == "event_msg" and held is not None and (usage := _usage(payload)):
-            yield _with_usage(held, usage)
-            held = None
-        if not problem and kind not in ("response_item", "compacted"):
+    for line in _lines_of(part):
+        if line.kind == "turn_context" and isinstance(line.payload.get("model"), str):
+            model = line.payload["model"]
+        elif line.kind == "event_msg" and held is not None:
+            usage = _usage(line.payload)
+            if usage is not None:
+                yield _with_usage(held, usage)
+                held = None
+        if not line.problem and line.kind not in ("response_item", "compacted"):
             continue
         if held is not None:
             yield held
             held = None
-        if problem or (problem := wrong_item(payload) if kind == "response_item" else ""):
-            yield UnreadableRecord(session, place, problem, raw.raw)
-        elif kind == "compacted" and raw.number not in part.rollout.left:
-            yield from said.compacted(payload, place, line)
-        elif kind == "response_item":
-            item = _item(payload, place, line, model, hidden=raw.number in part.rollout.left)
-            said.add(item, payload)
-            held = item if role_of(payload) == "assistant" else None
-            if held is None:
+        if line.problem:
+            yield UnreadableRecord(session, line.place, line.problem, line.raw.raw)
+        elif line.kind == "response_item":
+            item = _item(line.payload, line.place, line.at, model, hidden=line.is_left)
+            said.add(item, line.payload)
+            if role_of(line.payload) == "assistant":
+                held = item
+            else:
                 yield item
+        elif not line.is_left:
+            yield from said.compacted(line.payload, line.place, line.at)
     if held is not None:
         yield held
 
@@ -249,7 +271,7 @@ def _opened(line: Any) -> tuple[str, Any, str]:
 
 
 def _item(
-    payload: dict[str, Any], place: str, line: dict[str, Any], model: str | None, *, hidden: bool
+    payload: dict[str, Any], place: str, at: int | None, model: str | None, *, hidden: bool
 ) -> Item:
     role = role_of(payload)
     spoken = ForeignMessage(
@@ -258,7 +280,7 @@ def _item(
         role=role,
         payload=_public(payload),
         format="openai.responses",
-        at=stamp(line.get("timestamp")),
+        at=at,
         labels={**HIDDEN, "left": True} if hidden else {},
         model=model if role == "assistant" else None,
     )
@@ -270,9 +292,9 @@ def _public(payload: dict[str, Any]) -> dict[str, Any]:
     """The item as Codex sends it, with what it keeps for itself under a private name."""
     if PRIVATE not in payload:
         return payload
-    return {key: value for key, value in payload.items() if key != PRIVATE} | {
-        f"_{PRIVATE}": payload[PRIVATE]
-    }
+    public = dict(payload)
+    public[f"_{PRIVATE}"] = public.pop(PRIVATE)
+    return public
 
 
 class _SaidSinceCompaction:
@@ -291,53 +313,46 @@ class _SaidSinceCompaction:
             elif payload.get("role") == "user":
                 self._by_content[_content(payload)] = item.line.origin
 
-    def compacted(
-        self, payload: dict[str, Any], place: str, line: dict[str, Any]
-    ) -> Iterator[Item]:
+    def compacted(self, payload: dict[str, Any], place: str, at: int | None) -> Iterator[Item]:
         """What a compaction's history holds that is new, and then its summary, which says in which
         order the model sees all of it.
         """
-        text, history = payload.get("message"), payload.get("replacement_history")
-        words = text if isinstance(text, str) and text.strip() else COMPACTED
+        message = payload.get("message")
+        text = message if isinstance(message, str) and message.strip() else COMPACTED
         shows: list[str] = []
-        kept: list[tuple[Item, dict[str, Any]]] = []
-        for at, one in enumerate(history if isinstance(history, list) else (), 1):
-            if wrong_item(one):
-                continue
+        new: list[tuple[Item, dict[str, Any]]] = []
+        for place_in_history, one in _history(payload):
             origin = self._known(one)
             if (
                 origin is None
-                and _content(one) == _content({"content": words})
                 and place not in shows
+                and _content(one) == _content({"content": text})
             ):
-                origin = place
+                origin = place  # the summary itself stands in the history, where the model sees it
             elif origin is None:
-                item = _item(one, f"{place}, {at}", line, None, hidden=False)
+                item = _item(one, f"{place}, {place_in_history}", at, None, hidden=False)
                 origin = item.line.origin
-                kept.append((item, one))
+                new.append((item, one))
                 yield item
             if origin not in shows:
                 shows.append(origin)
         self._forget(shows)
-        for item, one in kept:
+        for item, one in new:
             self.add(item, one)
         if place not in shows:
             shows.append(place)
         keeps = tuple(origin for origin in shows if origin != place)
         order = tuple(shows) if keeps else ()
-        said_at = stamp(line.get("timestamp"))
-        yield Item(
-            Summary(place, place, words, keeps, said_at, order, is_shown=words == text), says=True
-        )
+        summary = Summary(place, place, text, keeps, at, order, is_shown=text == message)
+        yield Item(summary, says=True)
 
     def _known(self, item: dict[str, Any]) -> str | None:
         id = item.get("id")
-        found = self._by_id.get(id) if isinstance(id, str) else None
-        return (
-            found
-            if found is not None or item.get("role") != "user"
-            else self._by_content.get(_content(item))
-        )
+        if isinstance(id, str) and id in self._by_id:
+            return self._by_id[id]
+        if item.get("role") == "user":
+            return self._by_content.get(_content(item))
+        return None
 
     def _forget(self, shows: list[str]) -> None:
         """What is not repeated can't be repeated later."""
@@ -348,14 +363,21 @@ class _SaidSinceCompaction:
         }
 
 
+def _history(payload: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The items of a compaction's new history that can be read, by their places from 1 on."""
+    history = payload.get("replacement_history")
+    if isinstance(history, list):
+        for place, item in enumerate(history, 1):
+            if not wrong_item(item):
+                yield place, item
+
+
 def _content(item: dict[str, Any]) -> bytes:
-    content = item.get("content")
-    texts = (
-        [part.get("text") for part in content if isinstance(part, dict)]
-        if isinstance(content, list)
-        else [content]
-    )
-    return repr(content if any(not isinstance(text, str) for text in texts) else texts).encode()
+    """What an item says, to compare: words and a single part with these words are the same."""
+    texts = texts_of(item)
+    if all(isinstance(text, str) for text in texts):
+        return repr(texts).encode()
+    return repr(item.get("content")).encode()
 
 
 def _usage(payload: dict[str, Any]) -> Usage | None:

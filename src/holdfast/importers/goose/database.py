@@ -45,11 +45,12 @@ _MESSAGE_COLUMNS = frozenset(
         "content_json",
         "created_timestamp",
         "timestamp",
+        "metadata_json",
     }
-    | {"metadata_json"}
 )
 _LEFT_OUT = """FROM thread_messages AS t WHERE NOT EXISTS
-    (SELECT 1 FROM messages AS m WHERE m.message_id = t.message_id AND m.content_json = t.content_json)"""
+    (SELECT 1 FROM messages AS m
+     WHERE m.message_id = t.message_id AND m.content_json = t.content_json)"""
 
 
 class _Beginning(msgspec.Struct):

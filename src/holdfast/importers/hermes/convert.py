@@ -1,8 +1,8 @@
-"""The rows of a Hermes session as a story.
+"""The rows of a Hermes session as a foreign session.
 
 Copies that a compaction made are folded into their originals and the summary says which messages it
-keeps; what a branch copied from its parent is left out, since the story begins behind it. Rows that
-the user took back, and rows that are only metadata, are told and hidden from the model.
+keeps; what a branch copied from its parent is left out, since its lines begin behind it. Rows that
+the user took back, and rows that are only metadata, are given, hidden from the model.
 """
 
 import math
@@ -62,7 +62,7 @@ def foreign_session(
     parent_origin: str | None,
     current: bool,
 ) -> ForeignSession:
-    """The session with what its row says; its lines are told elsewhere."""
+    """The session with what its row says; its lines are made elsewhere."""
     ended = session.ended_at is not None
     return ForeignSession(
         kind="hermes",
@@ -131,7 +131,9 @@ def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
 
 def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]:
     """How many rows of a branch are its parent's, and the name of the last of those messages."""
-    count, place, last = 0, 0, None
+    count = 0
+    place = 0
+    last = None
     for row in rows:
         if is_taken_back(row):
             break
@@ -143,12 +145,14 @@ def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]
             place += 1
         if place == len(before) or key(before[place][0]) != key(row):
             break
-        count, place, last = count + 1, place + 1, before[place][1]
+        last = before[place][1]
+        count += 1
+        place += 1
     return count, last
 
 
 def line(row: HermesRow, model: str | None) -> ForeignMessage:
-    """One row, told."""
+    """One row as a message."""
     return ForeignMessage(
         origin=row.name,
         place=row.place,
@@ -165,14 +169,13 @@ def payload(row: HermesRow) -> dict[str, Any]:
     """The row as a message; columns that a provider does not know are under `_hermes`, by their own
     names.
     """
-    known = row.role in _ROLES
-    said: dict[str, Any] = {"role": row.role if known else "system", "content": _content(row)}
-    kept: dict[str, Any] = {} if known else {"role": row.role}
+    is_known = row.role in _ROLES
+    said: dict[str, Any] = {"role": row.role if is_known else "system", "content": _content(row)}
+    kept: dict[str, Any] = {} if is_known else {"role": row.role}
     asked = calls(row)
     if asked:
-        said["tool_calls"] = [
-            {key: call[key] for key in call if key not in _OWN_KEYS} for call in asked
-        ]
+        said["tool_calls"] = [_sendable(call) for call in asked]
+    # A column that is not JSON, or of which something was taken off, is kept as it is too.
     if asked is None or said.get("tool_calls", asked) != asked:
         kept["tool_calls"] = row.tool_calls
     if row.tool_call_id is not None:
@@ -182,9 +185,15 @@ def payload(row: HermesRow) -> dict[str, Any]:
             said[name] = row.rest[name]
     for name in ("id", "timestamp", "tool_name", "finish_reason", "observed"):
         kept[name] = getattr(row, name)
-    kept |= {name: _plain(value) for name, value in row.rest.items() if name not in said}
+    for name, value in row.rest.items():
+        if name not in said:
+            kept[name] = _plain(value)
     said["_hermes"] = {name: value for name, value in kept.items() if value is not None}
     return said
+
+
+def _sendable(call: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in call.items() if key not in _OWN_KEYS}
 
 
 def _as_it_was(row: HermesRow) -> HermesRow:
