@@ -5,7 +5,7 @@ parts so far. Whether the deltas come from a live stream or from the journal, th
 same (I-5, I-6).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ from holdfast.domain.message import MessageNote, Payload, Spoken, Usage, freeze
 
 
 class Assembling:
-    """The state of one stream, by part index."""
+    """The state of one stream, by part index. `note` is the format's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
+        self._note = note
         self._grown: dict[int, dict[str, list[str]]] = {}
         self._calls: dict[int, dict[str, str]] = {}
         self._parts: dict[int, Any] = {}
@@ -75,9 +76,6 @@ class Assembling:
         return sorted({*self._grown, *self._calls, *self._parts})
 
     def _payload(self) -> Payload | None:
-        raise NotImplementedError
-
-    def _note(self, payload: Payload) -> MessageNote:
         raise NotImplementedError
 
 

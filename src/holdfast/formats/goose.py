@@ -6,7 +6,7 @@ for instructions. Blocks that only goose's own screens show, and those of releas
 carried as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.domain.chunk import Delta
@@ -75,7 +75,7 @@ class Goose:
         return payloads
 
     def assembly(self) -> Assembly:
-        return GooseAssembly(self)
+        return GooseAssembly(self.note)
 
 
 def _part(block: Any, *, speaks: bool) -> Part:
@@ -125,15 +125,15 @@ def _result(block: dict[str, Any]) -> Result:
 
 
 def _result_text(content: Any) -> str:
-    blocks = (
-        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    )
-    return "\n".join(
-        _text(block.get("text"))
-        if block.get("type") == "text"
-        else f"[{_text(block.get('type')) or 'block'}]"
-        for block in blocks
-    )
+    words = []
+    for block in content if isinstance(content, list) else ():
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "text":
+            words.append(_text(block.get("text")))
+        else:
+            words.append(f"[{_text(block.get('type')) or 'block'}]")
+    return "\n".join(words)
 
 
 def _text(value: Any) -> str:
@@ -145,9 +145,8 @@ class GooseAssembly(Assembling):
     of one message, and texts that follow each other are one text.
     """
 
-    def __init__(self, format: Goose) -> None:
-        super().__init__()
-        self._format = format
+    def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
+        super().__init__(note)
         self._next = 0
         self._growing = False
 
@@ -157,12 +156,13 @@ class GooseAssembly(Assembling):
         message = chunk.get("message") if "message" in chunk else chunk
         deltas: list[Delta] = []
         for block in message.get("content") or ():
-            if block.get("type") == "text" and not self._growing:
-                self._next, self._growing = self._next + 1, True
-            if block.get("type") == "text":
+            is_text = block.get("type") == "text"
+            if not is_text or not self._growing:
+                self._next += 1
+            self._growing = is_text
+            if is_text:
                 deltas.append(("text", self._next, _text(block.get("text"))))
             else:
-                self._next, self._growing = self._next + 1, False
                 deltas.append(("part", self._next, block))
         return [*deltas, *_facts(message)]
 
@@ -177,9 +177,6 @@ class GooseAssembly(Assembling):
             key: self._meta[key] for key in ("id", "created", "metadata") if key in self._meta
         }
         return {**identity, "role": "assistant", "content": blocks}
-
-    def _note(self, payload: Payload) -> MessageNote:
-        return self._format.note(payload)
 
 
 def _facts(message: dict[str, Any]) -> list[Delta]:

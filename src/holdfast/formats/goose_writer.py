@@ -36,12 +36,12 @@ class GooseWriter:
 
     def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
         own = format_of(step) == NAME
-        blocks = [
-            block
-            for piece in pieces_of(step, self._read)
-            if (block := self._block(piece, step.role, own=own))
-        ]
-        if not any(block["type"] not in ("thinking", "redactedThinking") for block in blocks):
+        blocks = []
+        for piece in pieces_of(step, self._read):
+            block = self._block(piece, step.role, own=own)
+            if block:
+                blocks.append(block)
+        if all(block["type"] in ("thinking", "redactedThinking") for block in blocks):
             return None
         role = "assistant" if step.role == "assistant" else "user"
         return {**_identity(step, own=own), "role": role, "content": blocks}
@@ -51,31 +51,37 @@ class GooseWriter:
 
     def _block(self, piece: Piece, role: str, *, own: bool) -> Block | None:
         part = piece.part
-        raw = (
-            piece.raw
-            if own and isinstance(piece.raw, dict) and isinstance(piece.raw.get("type"), str)
-            else None
-        )
+        raw = _own_block(piece) if own else None
         if isinstance(part, Call):
             given = self._names.give(part.id)
             self._pending.append(given)
             return {**(raw or _request(part)), "id": given}
         if isinstance(part, Result):
-            return (
-                {**(raw or _response(part)), "id": self._pending.popleft()}
-                if role == "tool"
-                else None
-            )
+            if role != "tool":
+                return None
+            return {**(raw or _response(part)), "id": self._pending.popleft()}
         if isinstance(part, Text | Refusal):
             return None if is_blank(part.text) else raw or {"type": "text", "text": part.text}
+        # A call or a result that could not be read as one would stand without its other half.
         if raw is not None and raw["type"] not in _PAIRED:
             return raw
         if isinstance(part, Image | Other):
-            picture = _DATA_URL.fullmatch(part.url) if isinstance(part, Image) else None
-            if picture:
-                return {"type": "image", "data": picture[2], "mimeType": picture[1]}
-            return {"type": "text", "text": stand_in(piece)}
+            return _picture(piece)
         return None
+
+
+def _own_block(piece: Piece) -> Block | None:
+    if isinstance(piece.raw, dict) and isinstance(piece.raw.get("type"), str):
+        return piece.raw
+    return None
+
+
+def _picture(piece: Piece) -> Block:
+    """goose holds the bytes of an image, never its address; words stand in for all others."""
+    data = _DATA_URL.fullmatch(piece.part.url) if isinstance(piece.part, Image) else None
+    if data:
+        return {"type": "image", "data": data[2], "mimeType": data[1]}
+    return {"type": "text", "text": stand_in(piece)}
 
 
 def _identity(step: Step, *, own: bool) -> dict[str, Any]:

@@ -44,12 +44,9 @@ def _place_of(item: Any, items: list[Any]) -> int | None:
                 return place
         return None
     last = items[-1] if items else None
-    is_text = (
-        item.keys() == {"type", "text"}
-        and isinstance(last, dict)
-        and last.keys() == {"type", "text"}
-    )
-    return len(items) - 1 if is_text and last["type"] == item["type"] else None  # type: ignore[index]
+    if not isinstance(last, dict) or not item.keys() == last.keys() == {"type", "text"}:
+        return None
+    return len(items) - 1 if last["type"] == item["type"] else None
 
 
 def _name(item: dict[str, Any]) -> tuple[Any, Any]:

@@ -90,7 +90,7 @@ class Neutral:
         return [self.say("system", instructions), *payloads]
 
     def assembly(self) -> Assembly:
-        return NeutralAssembly(self)
+        return NeutralAssembly(self.note)
 
 
 def _part(part: dict[str, Any]) -> Part:
@@ -149,11 +149,9 @@ class _NeutralWriter:
             return {**raw, "call_id": self._pending.popleft(), "content": content}
         if own or (isinstance(part, Image) and role == "user"):
             return raw
-        return (
-            {"type": "text", "text": stand_in(piece)}
-            if _is_foreign(piece) and role != "assistant"
-            else None
-        )
+        if _is_foreign(piece) and role != "assistant":
+            return {"type": "text", "text": stand_in(piece)}
+        return None
 
 
 def _is_foreign(piece: Piece) -> bool:
@@ -162,10 +160,6 @@ def _is_foreign(piece: Piece) -> bool:
 
 class NeutralAssembly(Assembling):
     """A message put together from deltas; complete when one of them is `done`."""
-
-    def __init__(self, format: Neutral) -> None:
-        super().__init__()
-        self._format = format
 
     def take(self, chunk: Any) -> list[Delta]:
         kind, index, value = chunk
@@ -183,12 +177,6 @@ class NeutralAssembly(Assembling):
                 parts.append(msgspec.to_builtins(words(grown)))
         call = self._calls.get(index)
         if call is not None:
-            parts.append(
-                msgspec.to_builtins(
-                    Call(call["id"], call["name"], self._joined(index, "arguments") or "")
-                )
-            )
+            arguments = self._joined(index, "arguments") or ""
+            parts.append(msgspec.to_builtins(Call(call["id"], call["name"], arguments)))
         return parts
-
-    def _note(self, payload: Payload) -> MessageNote:
-        return self._format.note(payload)

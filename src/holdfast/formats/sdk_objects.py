@@ -19,9 +19,8 @@ def plain(value: Any) -> Any:
         return value if is_flat(value) else _plain(value, 0)
     except HoldfastError:
         raise
-    except (
-        Exception
-    ) as error:  # raised by code of the caller's, or because another thread changes the value
+    except Exception as error:
+        # Raised by code of the caller's, or because another thread changes the value.
         problem = f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
         raise InvalidMessage(problem=problem, place="the message") from error
 
@@ -51,6 +50,11 @@ def _plain(value: Any, depth: int) -> Any:
         return value if kind is list and _is_same(out, value) else out
     if issubclass(kind, str | int | float):
         return exact(value)
+    return _dumped(value, kind)
+
+
+def _dumped(value: Any, kind: type) -> Any:
+    """An SDK's object as the API said it; what is none comes back as it is."""
     dump = None if issubclass(kind, type) else getattr(value, "model_dump", None)
     if dump is None:
         return value

@@ -4,13 +4,12 @@ Part indexes are the provider's block indexes. The client's stream helper sends 
 another guise (`text`, `input_json`, …); those guises are passed over, or words would be doubled.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.domain.chunk import Delta
-from holdfast.domain.message import MessageNote, Payload
+from holdfast.domain.message import Payload
 from holdfast.formats.assembling import Assembling, counts
 from holdfast.formats.merging import merged
 from holdfast.formats.sdk_objects import field, plain
@@ -27,10 +26,6 @@ _OPENED = {"text": ("text",), "thinking": ("thinking", "signature")}
 
 class AnthropicAssembly(Assembling):
     """One streamed reply, complete at `message_stop`."""
-
-    def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
-        super().__init__()
-        self._note_payload = note
 
     def take(self, chunk: Any) -> list[Delta]:
         """An event as deltas; none for events that only frame others."""
@@ -89,9 +84,6 @@ class AnthropicAssembly(Assembling):
                 block.setdefault("type", "thinking" if kind == "signature" else kind)
                 block[name] = grown
         return block
-
-    def _note(self, payload: Payload) -> MessageNote:
-        return self._note_payload(payload)
 
 
 def _grown(index: int, delta: Any) -> list[Delta]:

@@ -44,9 +44,7 @@ class AnthropicWriter:
         if isinstance(content, str):
             return {"role": role, "content": content} if not is_blank(content) else None
         blocks = content if content is not None else self._blocks(step)
-        blocks = [
-            block for block in blocks if block["type"] != "text" or not is_blank(block.get("text"))
-        ]
+        blocks = _without_blanks(blocks)
         if step.role == "assistant":
             blocks = _with_sendable_thinking(blocks, joined=joined)
             blocks = [
@@ -61,9 +59,10 @@ class AnthropicWriter:
         blocks: list[Block] = []
         for payload in payloads:
             content = payload["content"]
-            blocks.extend(
-                [{"type": "text", "text": content}] if isinstance(content, str) else content
-            )
+            if isinstance(content, str):
+                blocks.append({"type": "text", "text": content})
+            else:
+                blocks.extend(content)
         return {"role": payloads[0]["role"], "content": blocks}
 
     def _blocks(self, step: Step) -> list[Block]:
@@ -87,34 +86,29 @@ class AnthropicWriter:
             block["name"] if isinstance(block.get("name"), str) else "", length_max=NAME_LENGTH_MAX
         )
         said = block.get("input")
-        cut = "partial_json" in block
-        if (
-            (block.get("id"), block.get("name")) == (given, name)
-            and isinstance(said, dict)
-            and not cut
-        ):
+        if "partial_json" in block:
+            said = _input(block["partial_json"])
+        elif not isinstance(said, dict):
+            said = {"arguments": said}
+        elif (block.get("id"), block.get("name")) == (given, name):
             return block
-        said = (
-            _input(block["partial_json"])
-            if cut
-            else said
-            if isinstance(said, dict)
-            else {"arguments": said}
-        )
         return {**_as_served(block), "id": given, "name": name, "input": said}
 
     def _result(self, block: Block) -> Block:
         given = self._pending.popleft()
         content = block.get("content")
         if isinstance(content, list):
-            content = [
-                part
-                for part in content
-                if part.get("type") != "text" or not is_blank(part.get("text"))
-            ]
+            content = _without_blanks(content)
         if not content or (isinstance(content, str) and is_blank(content)):
             content = NO_OUTPUT
         return {**block, "tool_use_id": given, "content": content}
+
+
+def _without_blanks(blocks: list[Block]) -> list[Block]:
+    """The API refuses a block of text that is empty or only white space."""
+    return [
+        block for block in blocks if block.get("type") != "text" or not is_blank(block.get("text"))
+    ]
 
 
 def paired(blocks: list[Block]) -> list[Block]:
@@ -180,15 +174,25 @@ def _with_sendable_thinking(blocks: list[Block], *, joined: bool) -> list[Block]
     kinds = [block["type"] for block in blocks]
     if not _THINKING.intersection(kinds):
         return blocks
-    rest = next((place for place, kind in enumerate(kinds) if kind not in _THINKING), len(kinds))
-    in_place = not _THINKING.intersection(kinds[rest:]) or any(
-        kind.startswith("server_tool") for kind in kinds
-    )
-    leads_on = kinds[-1] not in _THINKING or rest == len(kinds)
-    signed = all(_is_signed(block) for block in blocks if block["type"] in _THINKING)
-    if signed and in_place and leads_on and not joined:
+    thinking = [block for block in blocks if block["type"] in _THINKING]
+    signed = all(map(_is_signed, thinking))
+    if signed and _is_in_place(kinds) and not joined:
         return blocks
     return [block for block in blocks if block["type"] not in _THINKING]
+
+
+def _is_in_place(kinds: list[str]) -> bool:
+    """Whether thinking stands where the model puts it, and leads to something unless it is all."""
+    start = 0
+    while start < len(kinds) and kinds[start] in _THINKING:
+        start += 1
+    rest = kinds[start:]
+    if not rest:
+        return True
+    if rest[-1] in _THINKING:
+        return False
+    served = any(kind.startswith("server_tool") for kind in kinds)
+    return served or not _THINKING.intersection(rest)
 
 
 def _is_signed(block: Block) -> bool:
@@ -216,11 +220,9 @@ def _block(piece: Piece, role: str) -> Block:
         return {**result, "is_error": True} if part.error else result
     if isinstance(part, Image | Other) and role != "assistant":
         source = _image_source(part.url) if isinstance(part, Image) else None
-        return (
-            {"type": "image", "source": source}
-            if source
-            else {"type": "text", "text": stand_in(piece)}
-        )
+        if source:
+            return {"type": "image", "source": source}
+        return {"type": "text", "text": stand_in(piece)}
     return {}
 
 

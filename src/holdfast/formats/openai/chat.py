@@ -40,8 +40,6 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 _PLAIN_KEYS = frozenset({"role", "content"})
-
-_USUAL_KEYS = {"role", "content"}
 _USUAL = {role: MessageNote(role=role, format=NAME) for role in ("user", "assistant")}
 """The notes of nearly every message: those that are only words."""
 
@@ -58,7 +56,7 @@ class OpenAIChat:
         return {"role": role, "content": text}
 
     def note(self, payload: Payload) -> MessageNote:
-        if type(payload) is dict and payload.keys() == _USUAL_KEYS:
+        if type(payload) is dict and payload.keys() == _PLAIN_KEYS:
             usual = _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
             if (
                 usual is not None
@@ -83,7 +81,7 @@ class OpenAIChat:
                 payload.get("tool_call_id") if payload["role"] == "tool" else payload.get("name")
             )
             return [Piece(Result(_text(call_id), _result_text(content)), payload)]
-        if type(content) is str and payload.keys() == _USUAL_KEYS:
+        if type(content) is str and payload.keys() == _PLAIN_KEYS:
             # nearly all: nothing beside the words has to be looked for
             return [Piece(Text(content))]
         pieces = [

@@ -65,8 +65,7 @@ class ChatAssembly(Assembling):
     """
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
-        super().__init__()
-        self._note_payload = note
+        super().__init__(note)
         self._model: str | None = None
         self._slots: dict[int, int] = {}
         self._opened: list[str] = []
@@ -107,25 +106,14 @@ class ChatAssembly(Assembling):
                 out.append(("done", 0, None))
 
     def _take_delta(self, delta: Any, out: list[Delta]) -> None:
-        if (
-            type(delta) is dict
-            and len(delta) == 1
-            and type(delta.get("content")) is str
-            and not self._blocks
-        ):
-            if delta["content"]:  # nearly every chunk of a stream says some words and nothing else
-                out.append(("text", 0, delta["content"]))
-            return
-        for name, kind, index in _FIELDS:
-            value = field(delta, name)
-            if not value:
-                continue
-            if name == "content" and (self._blocks or not isinstance(value, str)):
-                self._take_blocks(value, out)
-            elif isinstance(value, str):
-                out.append((kind, index, value))
-            else:
-                out.append(("part", _MORE, {name: plain(value)}))
+        # Nearly every chunk of a stream says some words and nothing else.
+        if type(delta) is dict and len(delta) == 1 and not self._blocks:
+            words = delta.get("content")
+            if type(words) is str:
+                if words:
+                    out.append(("text", 0, words))
+                return
+        self._take_fields(delta, out)
         for call in field(delta, "tool_calls") or ():
             self._take_call(call, out)
         function = field(delta, "function_call")
@@ -137,6 +125,18 @@ class ChatAssembly(Assembling):
         more = _extra(delta, _OWN_KEYS)
         if more:
             out.append(("part", _MORE, more))
+
+    def _take_fields(self, delta: Any, out: list[Delta]) -> None:
+        for name, kind, index in _FIELDS:
+            value = field(delta, name)
+            if not value:
+                continue
+            if name == "content" and (self._blocks or not isinstance(value, str)):
+                self._take_blocks(value, out)
+            elif isinstance(value, str):
+                out.append((kind, index, value))
+            else:
+                out.append(("part", _MORE, {name: plain(value)}))
 
     def _take_blocks(self, content: Any, out: list[Delta]) -> None:
         """Content as a list of blocks, whose texts grow like any text; words after blocks are one
@@ -153,7 +153,8 @@ class ChatAssembly(Assembling):
             index = _CONTENT_FROM + len(self._blocks) - 1
             text = said.get("text")
             if kind == "text" and isinstance(text, str):
-                said = {key: value for key, value in said.items() if key != "text"}
+                said = dict(said)
+                del said["text"]
                 out.append(("text", index, text))
             if kind != "text" or said.keys() != {"type"}:
                 out.append(("part", index, {**said, "type": kind}))
@@ -163,25 +164,25 @@ class ChatAssembly(Assembling):
         transcript = audio.get("transcript")
         if isinstance(transcript, str) and transcript:
             out.append(("text", _TRANSCRIPT, transcript))
-        rest = {
-            key: value for key, value in audio.items() if key != "transcript" and value is not None
-        }
+        rest = {key: value for key, value in audio.items() if value is not None}
+        rest.pop("transcript", None)
         out.append(("part", _MORE, {"audio": rest}))
 
     def _take_call(self, call: Any, out: list[Delta]) -> None:
         kind = "custom" if field(call, "custom") else "function"
         said = field(call, kind)
-        call_id, name = field(call, "id"), field(said, "name")
+        call_id = field(call, "id")
+        name = field(said, "name")
         place = field(call, "index")
         slot = self._slots.get(place if isinstance(place, int) else len(self._opened) - 1)
         # Some servers send every call at index 0: another id with a name is another call.
         if slot is None or (call_id and name and str(call_id) != self._opened[slot]):
-            slot = len(self._opened)
-            self._slots[place if isinstance(place, int) else slot] = slot
-            self._opened.append(str(call_id or ""))
-            opened = {"id": str(call_id or ""), "name": str(name or "")}
-            if kind == "custom" or field(call, "type") == "function_call":
-                opened["type"] = kind if kind == "custom" else "function_call"
+            slot = self._open_slot(place, str(call_id or ""))
+            opened = {"id": self._opened[slot], "name": str(name or "")}
+            if kind == "custom":
+                opened["type"] = kind
+            elif field(call, "type") == "function_call":
+                opened["type"] = "function_call"
             out.append(("call", _CALLS_FROM + slot, opened))
         arguments = field(said, "input" if kind == "custom" else "arguments")
         if arguments:
@@ -190,6 +191,12 @@ class ChatAssembly(Assembling):
         more = _extra(call, _CALL_KEYS)
         if more:
             out.append(("part", _CALLS_FROM + slot, more))
+
+    def _open_slot(self, place: Any, call_id: str) -> int:
+        slot = len(self._opened)
+        self._opened.append(call_id)
+        self._slots[place if isinstance(place, int) else slot] = slot
+        return slot
 
     def _put(self, index: int, block: Any) -> None:
         before = self._parts.get(index)
@@ -254,9 +261,6 @@ class ChatAssembly(Assembling):
             }
         function = {"name": call["name"], "arguments": said}
         return {"id": call["id"], "type": "function", "function": function, **more}
-
-    def _note(self, payload: Payload) -> MessageNote:
-        return self._note_payload(payload)
 
 
 def _joined_base64(before: Any, piece: Any) -> Any:

@@ -40,8 +40,7 @@ class ResponsesAssembly(Assembling):
     """
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
-        super().__init__()
-        self._note_payload = note
+        super().__init__(note)
         self._taken: dict[int, int] = {}
 
     def take(self, chunk: Any) -> list[Delta]:
@@ -53,7 +52,8 @@ class ResponsesAssembly(Assembling):
             index = _place(chunk, "output_index") * _STRIDE + grows[2] + place
             return self._grow(grows[0], index, field(chunk, "delta"))
         if kind in ("response.output_item.added", "response.output_item.done"):
-            index, item = _place(chunk, "output_index") * _STRIDE, plain(field(chunk, "item"))
+            index = _place(chunk, "output_index") * _STRIDE
+            item = plain(field(chunk, "item"))
             if not isinstance(item, dict):
                 return []
             if kind == "response.output_item.added":
@@ -61,22 +61,14 @@ class ResponsesAssembly(Assembling):
             return [*self._rest(index, item), ("part", index, item)]
         if kind == "response.created":
             response = field(chunk, "response")
-            return [
-                (
-                    "meta",
-                    0,
-                    {"model": _name(field(response, "model")), "id": _name(field(response, "id"))},
-                )
-            ]
+            names = {"model": _name(field(response, "model")), "id": _name(field(response, "id"))}
+            return [("meta", 0, names)]
         if kind == "error":
-            return [
-                ("meta", 0, {"finish": f"error: {field(chunk, 'code') or field(chunk, 'message')}"})
-            ]
-        return (
-            self._ended(kind, field(chunk, "response"))
-            if kind in _ENDS or kind in _FAILURES
-            else []
-        )
+            problem = field(chunk, "code") or field(chunk, "message")
+            return [("meta", 0, {"finish": f"error: {problem}"})]
+        if kind in _ENDS or kind in _FAILURES:
+            return self._ended(kind, field(chunk, "response"))
+        return []
 
     def _grow(self, kind: str, index: int, text: Any) -> list[Delta]:
         if not text or not isinstance(text, str):
@@ -93,10 +85,8 @@ class ResponsesAssembly(Assembling):
         for place, block in enumerate(item.get("content") or ()):
             if not isinstance(block, dict):
                 continue
-            kind, name = (
-                ("refusal", "refusal") if block.get("type") == "refusal" else ("text", "text")
-            )
-            text = block.get(name) or ""
+            kind = "refusal" if block.get("type") == "refusal" else "text"
+            text = block.get(kind) or ""
             yield from self._grow(kind, index + place, text[self._taken.get(index + place, 0) :])
 
     def _ended(self, kind: str, response: Any) -> list[Delta]:
@@ -109,12 +99,10 @@ class ResponsesAssembly(Assembling):
         if kind not in _ENDS:
             return [("meta", 0, facts)]
         output = plain(field(response, "output"))
-        rest = [
-            delta
-            for place, item in enumerate(output or ())
-            for delta in self._rest(place * _STRIDE, item)
-        ]
-        return [*rest, ("meta", 0, facts), ("done", 0, output or None)]
+        deltas: list[Delta] = []
+        for place, item in enumerate(output or ()):
+            deltas += self._rest(place * _STRIDE, item)
+        return [*deltas, ("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
         if self._final:
@@ -126,64 +114,51 @@ class ResponsesAssembly(Assembling):
         """An item: as the server finished it, or what has arrived of it."""
         item: dict[str, Any] = dict(self._parts.get(index, ()))
         kind = item.get("type") or self._kind(index)
-        grown = {
-            place: self._grown[place]
-            for place in sorted(self._grown)
-            if place // _STRIDE == index // _STRIDE
-        }
-        if item.get("status") == "completed" or not (grown or index in self._calls):
+        places = self._places(index)
+        if item.get("status") == "completed" or not (places or index in self._calls):
             return item
-        item = {**item, "type": kind, "status": "incomplete"}
+        return {**item, "type": kind, "status": "incomplete", **self._arrived(kind, index, places)}
+
+    def _places(self, index: int) -> list[int]:
+        """The parts of an item that have grown."""
+        return [place for place in sorted(self._grown) if place // _STRIDE == index // _STRIDE]
+
+    def _arrived(self, kind: str, index: int, places: list[int]) -> dict[str, Any]:
+        """What the deltas have brought of an unfinished item."""
         if kind in _CALLS:
             call = self._calls.get(index, {"id": "", "name": ""})
-            return {
-                **item,
-                "call_id": call["id"],
-                "name": call["name"],
-                _CALLS[kind]: self._joined(index, "arguments") or "",
-            }
+            arguments = self._joined(index, "arguments") or ""
+            return {"call_id": call["id"], "name": call["name"], _CALLS[kind]: arguments}
         if kind in _SERVED:
-            return {**item, _SERVED[kind]: self._joined(index, "arguments") or ""}
+            return {_SERVED[kind]: self._joined(index, "arguments") or ""}
         if kind == "message":
-            return {
-                **item,
-                "role": "assistant",
-                "content": [block for place in grown for block in self._blocks(place)],
-            }
+            blocks: list[dict[str, Any]] = []
+            for place in places:
+                blocks += self._blocks(place)
+            return {"role": "assistant", "content": blocks}
         if kind == "reasoning":
-            text = [self._joined(place, "thinking") or "" for place in grown]
-            return {
-                **item,
-                "summary": [{"type": "summary_text", "text": summary} for summary in text],
-            }
-        return item
+            texts = [self._joined(place, "thinking") or "" for place in places]
+            return {"summary": [{"type": "summary_text", "text": text} for text in texts]}
+        return {}
 
     def _kind(self, index: int) -> str:
+        """What an item is whose beginning no event told."""
+        kinds: set[str] = set()
+        for place in self._places(index):
+            kinds.update(self._grown[place])
         if index in self._calls:
             return "function_call"
-        kinds = {
-            kind
-            for place, grown in self._grown.items()
-            if place // _STRIDE == index // _STRIDE
-            for kind in grown
-        }
-        return (
-            "reasoning"
-            if "thinking" in kinds
-            else "function_call"
-            if "arguments" in kinds
-            else "message"
-        )
+        if "thinking" in kinds:
+            return "reasoning"
+        return "function_call" if "arguments" in kinds else "message"
 
     def _blocks(self, place: int) -> Iterable[dict[str, Any]]:
-        text, refusal = self._joined(place, "text"), self._joined(place, "refusal")
+        text = self._joined(place, "text")
+        refusal = self._joined(place, "refusal")
         if text is not None:
             yield {"type": "output_text", "text": text, "annotations": []}
         if refusal is not None:
             yield {"type": "refusal", "refusal": refusal}
-
-    def _note(self, payload: Payload) -> MessageNote:
-        return self._note_payload(payload)
 
 
 def _place(chunk: Any, name: str) -> int:

@@ -114,22 +114,28 @@ class ResponsesWriter:
         # A note of an earlier release knows only calls that name their tool.
         run = {call.id for call in source.note.calls} - answered_within(said)
         for item in said:
-            kept = _as_served(public(item))
-            if kept.get("type") in SAID or (kept.get("type") in RUN and kept.get("call_id") in run):
-                kept, same = self._call(kept)
-                intact = intact and same
-            elif kept.get("type") == "reasoning":
-                intact = intact and is_replayable(kept)
-            elif "content" in kept:
-                content = _without_blanks(kept["content"])
-                intact = intact and content == kept["content"]
-                if not content:
-                    continue
-                kept = {**kept, "content": content}
-            items.append(kept)
+            kept, same = self._resent(_as_served(public(item)), run)
+            intact = intact and same
+            if kept is not None:
+                items.append(kept)
         # Reasoning at the end leads into the next message only when it is a message of its own.
         ends_open = len(items) > 1 and items[-1].get("type") == "reasoning"
         return items, intact and not ends_open
+
+    def _resent(self, item: Item, run: set[str]) -> tuple[Item | None, bool]:
+        """An item as it is sent back, None when nothing is left of it; and whether it is just what
+        the model said. `run` are the calls that are to be answered.
+        """
+        kind = item.get("type")
+        if kind in SAID or (kind in RUN and item.get("call_id") in run):
+            return self._call(item)
+        if kind == "reasoning":
+            return item, is_replayable(item)
+        if "content" not in item:
+            return item, True
+        content = _without_blanks(item["content"])
+        same = content == item["content"]
+        return ({**item, "content": content} if content else None), same
 
     def _call(self, item: Item) -> tuple[Item, bool]:
         """A call under an id of its own, and whether that changed nothing."""
@@ -141,12 +147,11 @@ class ResponsesWriter:
         fitting = {"call_id": given}
         if kind in SAID:
             field = SAID[kind]
-            said = (
-                whole_arguments(item.get(field))
-                if kind == "function_call"
-                else _text(item.get(field))
-            )
-            fitting |= {"name": function_name(_text(item.get("name"))), field: said}
+            fitting["name"] = function_name(_text(item.get("name")))
+            if kind == "function_call":
+                fitting[field] = whole_arguments(item.get(field))
+            else:
+                fitting[field] = _text(item.get(field))
         same = all(item.get(key) == value for key, value in fitting.items())
         return (item, True) if same else ({**item, **fitting}, False)
 
@@ -160,7 +165,7 @@ class ResponsesWriter:
         else:
             item = made_output(kind, given, result.content, error=result.error)
         if item is None:
-            return self._told_in_words(given, kind, result)
+            return self._in_words(given, kind, result)
         output = _without_blanks(item.get("output")) if kind in SAID else item.get("output")
         if kind == "computer_call" or (
             output and not (isinstance(output, str) and is_blank(output))
@@ -168,45 +173,40 @@ class ResponsesWriter:
             return {**item, "output": output}
         return {**item, "output": NO_OUTPUT}
 
-    def _told_in_words(self, given: str, kind: str, result: Result) -> Item | None:
+    def _in_words(self, given: str, kind: str, result: Result) -> Item | None:
         """A call that only a screenshot could answer, and none did: what the message says of it is
         told in words, and so is what the tool answered. The reasoning that led to it can't stand
         without it.
         """
         out = self._out
         place = next(at for at in range(len(out) - 1, -1, -1) if _is_call(out[at][0], given, kind))
-        name, ids = RUN[kind][0], out[place][1]
+        name = RUN[kind][0]
+        ids = out[place][1]
         first = place
         while first and (out[first - 1][1] == ids or _is_reasoning(out[first - 1][0])):
             first -= 1
-        told: list[Shaped] = []
+        words: list[Shaped] = []
         for at, (item, shows) in enumerate(out[first:], first):
             assert isinstance(item, dict)
             if at == place:
-                told.append(
-                    (
-                        {"role": "assistant", "content": f"[{name}: {call_of(item).arguments}]"},
-                        shows,
-                    )
-                )
-            elif shows == ids or at < place:
-                told += [] if _is_reasoning(item) else [(_unbound(item), shows)]
-            else:
-                told.append((item, shows))
-        out[first:] = told
-        return (
-            {"role": "user", "content": f"[{name}: {result.content}]"}
-            if not is_blank(result.content)
-            else None
-        )
+                text = f"[{name}: {call_of(item).arguments}]"
+                words.append(({"role": "assistant", "content": text}, shows))
+            elif shows != ids and at > place:
+                words.append((item, shows))
+            elif not _is_reasoning(item):
+                words.append((_unbound(item), shows))
+        out[first:] = words
+        if is_blank(result.content):
+            return None
+        return {"role": "user", "content": f"[{name}: {result.content}]"}
 
     def _user(self, step: Step) -> Item:
         source = step.source
         if source is not None and source.note.format == NAME:
             item = public(thaw(source.body))
-            return (
-                {**item, "content": _without_blanks(item["content"])} if "content" in item else item
-            )
+            if "content" not in item:
+                return item
+            return {**item, "content": _without_blanks(item["content"])}
         own = format_of(step) == NAME
         blocks = [
             block for piece in pieces_of(step, self._read) if (block := _block(piece, own=own))
