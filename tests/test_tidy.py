@@ -21,8 +21,6 @@ EXCEPTIONS: dict[str, str] = {
         "src/holdfast/domain/record/matching.py",
         "src/holdfast/runtime/aio.py",
         "src/holdfast/runtime/store.py",
-        "src/holdfast/testing/reference.py",
-        "tests/runtime/test_compacting.py",
     )
 }
 

@@ -10,58 +10,20 @@ import pytest
 
 import holdfast
 from holdfast import Session
-from holdfast.domain.entry import note_of
-from holdfast.testing.providers import check
 from looking import other_handle
-from talking import FORMATS, contexts, dialogue, named, talk, texts
+from talking import (
+    assert_same_everywhere,
+    bodies,
+    contexts,
+    dialogue,
+    named,
+    talk,
+    texts,
+    work,
+)
 from talking import told as said
 
 LIMIT_S = 60
-
-
-def work(session: Session, name: object) -> None:
-    """A turn with a tool in it."""
-    with session.turn(f"ask {name}") as turn:
-        turn.call("look", {"at": str(name)}, call_id=f"call_{name}")
-        turn.result(f"call_{name}", f"found {name}")
-        turn.say(f"answer {name}")
-
-
-def bodies(session: Session) -> list[tuple[int, bytes, bytes, bytes]]:
-    """The messages of the log as they lie in the store."""
-    return [
-        (entry.seq, entry.id, entry.note, entry.body)
-        for entry in session.entries()
-        if entry.kind == "message"
-    ]
-
-
-def assert_valid(session: Session) -> None:
-    for format in FORMATS:
-        assert check(format, session.context(format)) == []
-
-
-def assert_same_everywhere(path: Path, session: Session) -> None:
-    """I-9: a new handle computes what the warm one does."""
-    with other_handle(path) as other:
-        assert contexts(other.get(session.id)) == contexts(session)
-
-
-def covered_by(session: Session) -> dict[int, list[int]]:
-    """For each message or summary, the compactions whose summaries stand for it, from the entries
-    alone.
-    """
-    found: dict[int, list[int]] = {}
-    natural: list[int] = []
-    for entry in session.entries():
-        if entry.kind == "compaction":
-            for first, last in note_of("compaction", entry.note).covers:
-                for seq in natural[natural.index(first) : natural.index(last) + 1]:
-                    found.setdefault(seq, []).append(entry.seq)
-        if entry.kind in ("message", "compaction"):
-            natural.append(entry.seq)
-            found.setdefault(entry.seq, [])
-    return found
 
 
 def listed(*names: object) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@ D1-D10, B5).
 """
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,58 +13,22 @@ import pytest
 import holdfast
 import procs
 from holdfast import Session, Store
-from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.entry import Entry
 from holdfast.errors import BadArgument, Conflict, InvalidMessage, SessionEnded
-from holdfast.testing.providers import check
 from looking import other_handle
-from talking import FORMATS, contexts, named, talk, texts
+from talking import (
+    assert_same_everywhere,
+    assert_valid,
+    bodies,
+    contexts,
+    covered_by,
+    named,
+    talk,
+    texts,
+    work,
+)
 
 LIMIT_S = 60
-
-
-def work(session: Session, name: object) -> None:
-    """A turn with a tool in it."""
-    with session.turn(f"ask {name}") as turn:
-        turn.call("look", {"at": str(name)}, call_id=f"call_{name}")
-        turn.result(f"call_{name}", f"found {name}")
-        turn.say(f"answer {name}")
-
-
-def bodies(session: Session) -> list[tuple[int, bytes, bytes, bytes]]:
-    """The messages of the log as they lie in the store."""
-    return [
-        (entry.seq, entry.id, entry.note, entry.body)
-        for entry in session.entries()
-        if entry.kind == "message"
-    ]
-
-
-def assert_valid(session: Session) -> None:
-    for format in FORMATS:
-        assert check(format, session.context(format)) == []
-
-
-def assert_same_everywhere(path: Path, session: Session) -> None:
-    """I-9: a new handle computes what the warm one does."""
-    with other_handle(path) as other:
-        assert contexts(other.get(session.id)) == contexts(session)
-
-
-def covered_by(session: Session) -> dict[int, list[int]]:
-    """For each message or summary, the compactions whose summaries stand for it, from the entries
-    alone.
-    """
-    found: dict[int, list[int]] = {}
-    natural: list[int] = []
-    for entry in session.entries():
-        if entry.kind == "compaction":
-            for first, last in note_of("compaction", entry.note).covers:
-                for seq in natural[natural.index(first) : natural.index(last) + 1]:
-                    found.setdefault(seq, []).append(entry.seq)
-        if entry.kind in ("message", "compaction"):
-            natural.append(entry.seq)
-            found.setdefault(entry.seq, [])
-    return found
 
 
 # One entry
@@ -648,111 +611,6 @@ def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(
             fresh = other.get(session.id)
             assert contexts(fresh) == shown
             assert fresh._work.room.log().since > 1
-
-
-# All of it together
-# ---------------------------------------------------------------------------------------------------
-
-
-class Life:
-    """Anything that can be done to a view, by dice: sessions and their forks, each held by two
-    stores.
-    """
-
-    def __init__(self, seed: int, *stores: Store) -> None:
-        self.dice, self.stores = random.Random(seed), stores
-        self.held = [[store.session("k") for store in stores]]
-        self.stopped: list[tuple[Any, str]] = []
-
-    def step(self, n: int) -> None:
-        session = self.dice.choice(self.dice.choice(self.held))
-        deed = self.dice.choice(
-            [
-                self.talk,
-                self.stop,
-                self.come_late,
-                self.compact,
-                self.rewind,
-                self.label,
-                self.fork,
-                self.record,
-                self.trim,
-            ]
-        )
-        deed(session, n)
-
-    def any_message(self, session: Session) -> str | None:
-        ids = [message.id for message in session.transcript() if message.state != "pending"]
-        return self.dice.choice(ids) if ids else None
-
-    def talk(self, session: Session, n: int) -> None:
-        self.dice.choice([talk, work])(session, n)
-
-    def stop(self, session: Session, n: int) -> None:
-        turn = session.turn(f"stopped {n}")
-        call = turn.call("look", {}, call_id=f"call_{n}")
-        session.stop()
-        self.stopped.append((turn, call))
-
-    def come_late(self, session: Session, n: int) -> None:
-        if self.stopped:
-            turn, call = self.stopped.pop(self.dice.randrange(len(self.stopped)))
-            with pytest.raises(holdfast.errors.TurnInterrupted):
-                turn.add(f"late {n}") if self.dice.random() < 0.5 else turn.result(
-                    call, f"late {n}"
-                )
-
-    def compact(self, session: Session, n: int) -> None:
-        session.compact(f"summary {n}", keep_turns=self.dice.randint(0, 3))
-
-    def rewind(self, session: Session, n: int) -> None:
-        message = self.any_message(session)
-        if message is not None:
-            session.rewind(message)
-
-    def label(self, session: Session, n: int) -> None:
-        message = self.any_message(session)
-        if message is not None:
-            session.label(message, visible_to_model=self.dice.random() < 0.5)
-
-    def fork(self, session: Session, n: int) -> None:
-        if len(self.held) < 4:
-            fork = session.fork(at=self.any_message(session) if self.dice.random() < 0.5 else None)
-            self.held.append([store.get(fork.id) for store in self.stores])
-
-    def record(self, session: Session, n: int) -> None:
-        assert (
-            len(
-                session.record(
-                    [*session.context(), {"role": "user", "content": f"recorded {n}"}]
-                ).new
-            )
-            == 1
-        )
-
-    def trim(self, session: Session, n: int) -> None:
-        listed = list(session.context())
-        if len(listed) > 4:
-            assert session.record([listed[0], *listed[3:]]).new == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
-def test_every_handle_computes_the_same_valid_context_whatever_was_done(
-    path: Path, store: Store, seed: int
-) -> None:
-    """I-9, I-11: compactions, rewinds, forks, labels, recordings and late words in any order, by
-    two stores.
-    """
-    with other_handle(path, durability="process") as other:
-        life = Life(seed, store, other)
-        for n in range(16):
-            life.step(n)
-            for one, two in life.held:
-                assert contexts(one) == contexts(two)
-                assert_valid(one)
-        for one, _ in life.held:
-            assert_same_everywhere(path, one)
 
 
 # Async

@@ -15,14 +15,8 @@ from holdfast import Event, Session, Store
 from holdfast.domain.entry import note_of
 from holdfast.errors import Conflict, NotFound, SessionEnded
 from holdfast.runtime.live.follow import Follower
-from holdfast.testing.providers import check
 from looking import other_handle
-from talking import FORMATS, contexts, dialogue, named, talk, texts, told
-
-
-def assert_valid(session: Session) -> None:
-    for format in FORMATS:
-        assert check(format, session.context(format)) == []
+from talking import assert_valid, contexts, dialogue, named, talk, texts, told
 
 
 def assert_same_everywhere(path: Path, *sessions: Session) -> None:

@@ -16,12 +16,7 @@ from holdfast import Message, Session, Store
 from holdfast.errors import Conflict, NotFound, SessionBusy, SessionEnded, TurnInterrupted
 from holdfast.testing.providers import check
 from looking import other_handle
-from talking import FORMATS, contexts, dialogue, named, talk, texts, told
-
-
-def assert_same_everywhere(path: Path, session: Session) -> None:
-    with other_handle(path) as other:
-        assert contexts(other.get(session.id)) == contexts(session)
+from talking import FORMATS, assert_same_everywhere, contexts, dialogue, named, talk, texts, told
 
 
 def listed(*names: object) -> list[dict[str, Any]]:
