@@ -22,6 +22,19 @@ EXCEPTIONS: dict[str, str] = {
         "src/holdfast/runtime/aio.py",
         "src/holdfast/runtime/store.py",
     )
+} | {
+    f"A line of src/holdfast/{place} is ": "its text is older than the limit; it is broken next"
+    for place in (
+        "doctor/rules_page.py",
+        "domain/approval.py",
+        "domain/record/matching.py",
+        "domain/search/tokenize.py",
+        "engine/postgres/server/driver_errors.py",
+        "formats/merging.py",
+        "importers/claude/branches.py",
+        "importers/claude/reader.py",
+        "importers/goose/database.py",
+    )
 }
 
 # Invariants whose proof is still to come. This list only shrinks: a number that is cited must leave
@@ -68,6 +81,10 @@ def test_a_module_is_not_too_long():
 @pytest.mark.slow
 def test_nine_functions_in_ten_are_short_and_none_is_long():
     hold(shape.function_sizes(ROOT))
+
+
+def test_no_line_of_code_is_too_wide():
+    hold(shape.widths(ROOT))
 
 
 @pytest.mark.slow

@@ -117,6 +117,14 @@ def test_a_long_function_and_too_many_longish_ones_are_found(project):
     assert "2 of 11 functions" in problem
 
 
+def test_a_line_of_code_that_is_too_wide_is_found(project):
+    long = "y" * 101
+    prose = f'"""An idea.\n\n{long}\n"""\n# {long}\nx = 1\n"""{long}"""\n'
+    assert shape.widths(project({"holdfast/a.py": prose})) == []
+    root = project({"holdfast/a.py": prose + f"{long} = 1\nz = 1  # {'w' * 99}\n"})
+    assert [problem.split()[-1] for problem in shape.widths(root)] == ["8.", "9."]
+
+
 def test_a_module_without_a_docstring_is_found(project):
     root = project(
         {

@@ -11,6 +11,7 @@ TEST_MODULE_MAX = 800
 FUNCTION_MAX = 60
 FOLDER_MAX = 15
 FUNCTION_USUAL = 30
+WIDTH_MAX = 100
 
 
 def module_sizes(root: Path) -> list[str]:
@@ -62,6 +63,31 @@ def function_sizes(root: Path) -> list[str]:
             f"shorten some of these: {longest}."
         )
     return found
+
+
+def widths(root: Path) -> list[str]:
+    """No line of code is wider than 100 characters; docstrings and lines that are comments are
+    prose.
+    """
+    found = []
+    for module in library(root):
+        prose = _prose(module)
+        for number, line in enumerate(module.text.splitlines(), 1):
+            if len(line) > WIDTH_MAX and number not in prose and not line.lstrip().startswith("#"):
+                found.append(
+                    f"A line of {module.shown} is {len(line)} characters wide, the limit is "
+                    f"{WIDTH_MAX}: break line {number}."
+                )
+    return found
+
+
+def _prose(module: Module) -> set[int]:
+    """The lines of its docstrings, those of attributes too."""
+    lines: set[int] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
 
 
 def _functions(module: Module) -> list[tuple[int, int, str]]:

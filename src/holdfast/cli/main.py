@@ -17,10 +17,13 @@ from holdfast.cli.output import Output
 
 ABOUT = """Durable sessions for AI agents.
 
-What the user was shown, what the agent did and what the model is told next are one record, kept in a file, that
+What the user was shown, what the agent did and what the model is told next are one record, \
+kept in a file, that
 survives interrupts and crashes. Start with `holdfast demo`."""
 
-INSTALL = """{missing} is not there, which this command needs. Install it with: pip install 'holdfast[cli]'"""
+INSTALL = (
+    "{missing} is not there, which this command needs. Install it with: pip install 'holdfast[cli]'"
+)
 SHARED = {"--store": 1, "--tenant": 1, "--json": 0}
 """Options that may stand before the command too, with the number of words that follow them."""
 
@@ -42,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare() -> None:
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, a process may be started without one
+    # a process may be started without them
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

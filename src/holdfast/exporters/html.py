@@ -21,16 +21,20 @@ _HEAD = """<!doctype html>
 <meta name="referrer" content="no-referrer">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; --line: #8884; --user: #0b7285; --assistant: #2b8a3e; --tool: #b35c00;
+:root {{ color-scheme: light dark; --line: #8884; --user: #0b7285; --assistant: #2b8a3e; \
+--tool: #b35c00;
   --system: #862e9c; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; \
+padding: 0 1rem; }}
 h1 {{ font-size: 1.4rem; }}
-h2 {{ font-size: 1.1rem; margin: 2.5rem 0 0; border-top: 1px solid var(--line); padding-top: 1rem; }}
+h2 {{ font-size: 1.1rem; margin: 2.5rem 0 0; border-top: 1px solid var(--line); \
+padding-top: 1rem; }}
 h3 {{ font-size: .9rem; margin: 1.5rem 0 .25rem; }}
 h4 {{ font-size: .85rem; margin: .75rem 0 .25rem; font-weight: 600; opacity: .75; }}
 ul {{ list-style: none; padding: 0; font-size: .9rem; }}
 p {{ margin: .25rem 0; font-size: .9rem; opacity: .75; }}
-pre {{ margin: 0; padding: .5rem .75rem; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit;
+pre {{ margin: 0; padding: .5rem .75rem; white-space: pre-wrap; overflow-wrap: anywhere; \
+font: inherit;
   border-left: 3px solid var(--line); }}
 h4 + pre {{ font: .85rem/1.45 ui-monospace, monospace; background: #8881; }}
 .user {{ color: var(--user); }} .assistant {{ color: var(--assistant); }}

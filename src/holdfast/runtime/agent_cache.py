@@ -102,11 +102,11 @@ class AgentCache:
         """
         oldest = self._tick() - self._idle_s
         made = {key: slot for key, slot in self._slots.items() if slot.made}
-        gone = [
-            key
-            for key, slot in made.items()
-            if (key[:2] == name and key[2] < epoch) or slot.used_at < oldest  # type: ignore[operator]
-        ]
+        gone = []
+        for key, slot in made.items():
+            is_older_epoch = key[:2] == name and key[2] < epoch  # type: ignore[operator]
+            if is_older_epoch or slot.used_at < oldest:
+                gone.append(key)
         left = [key for key in made if key not in gone and key != wanted]
         gone += left[: max(0, len(left) + 1 - self._size)]
         return [self._slots.pop(key) for key in gone]

@@ -368,7 +368,9 @@ class AsyncSession:
 class AsyncOwed(Owed):
     """A reply that is stored and owed to somebody; see `Owed`."""
 
-    def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:  # type: ignore[override]
+    def sent(  # type: ignore[override]
+        self, platform_id: str | int | None = None
+    ) -> Awaitable[None]:
         """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes
         nothing.
         """

@@ -94,7 +94,8 @@ def _values() -> Iterator[tuple[str, list[str]]]:
 BASH = """\
 # Completion of holdfast for bash.
 _holdfast() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command="" word words="" at
+    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} \
+command="" word words="" at
     for ((at = 1; at < COMP_CWORD; at++)); do
         word="${{command:+$command }}${{COMP_WORDS[at]}}"
         case "$word" in

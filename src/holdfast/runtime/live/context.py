@@ -99,9 +99,9 @@ def _owning(name: str) -> Any:
 
 
 for _name in (
-    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__", "__mul__",
-    "__imul__", "__rmul__", "__contains__", "append", "extend", "insert", "pop", "remove", "clear", "copy", "index",
-    "count", "sort", "reverse",
+    "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__",
+    "__mul__", "__imul__", "__rmul__", "__contains__", "append", "extend", "insert", "pop",
+    "remove", "clear", "copy", "index", "count", "sort", "reverse",
 ):  # fmt: skip
     setattr(Context, _name, _owning(_name))
 

@@ -14,6 +14,7 @@ again.
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -98,11 +99,11 @@ class Differential:
 
     def ask(self, work: Callable[[Side], Any]) -> Answer:
         """Does this on both sides at once, without a break."""
-        return _agreed([_outcome(lambda side=side: work(side)) for side in self.sides])  # type: ignore[misc]
+        return _agreed([_outcome(partial(work, side)) for side in self.sides])
 
     def begin(self, plan: Callable[[Side], Plan[Any]]) -> "Flight":
         """Begins a call on both sides."""
-        return Flight([_Run(lambda side=side: plan(side)) for side in self.sides])  # type: ignore[misc]
+        return Flight([_Run(partial(plan, side)) for side in self.sides])
 
 
 def _on_disk(place: str, world: DiceWorld) -> Engine:
