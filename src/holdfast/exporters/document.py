@@ -10,6 +10,7 @@ import holdfast
 from holdfast.domain.log.explain import Outline, Section
 from holdfast.domain.message import Call, Result, Text
 from holdfast.domain.repair import StoredMessage
+from holdfast.domain.turn import ToolCall
 from holdfast.exporters import units
 from holdfast.exporters.messages import Messages, outline_of, read_messages, read_sections
 from holdfast.exporters.units import CALL_STATES, VIEWS
@@ -55,18 +56,10 @@ Piece = Title | Fact | Heading | Remark | Paragraph
 
 def document(session: holdfast.Session) -> Iterator[Piece]:
     """The pieces of the document, in order."""
-    info, outline = session.info(), outline_of(session)
+    info = session.info()
+    outline = outline_of(session)
     yield Title(f"Session {info.id[:8]}")
-    facts = {
-        "id": info.id,
-        "key": f"{info.key}, epoch {info.epoch}" if info.key is not None else "",
-        "state": info.state,
-        "opened": units.moment(info.opened_at),
-        "last active": units.moment(info.active_at),
-        "tokens": units.tokens(info.usage),
-        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}" if outline.parent else "",
-    }
-    yield from (Fact(name, text) for name, text in facts.items() if text)
+    yield from _facts(info, outline)
     if outline.instructions:
         yield Paragraph(outline.instructions, "Instructions")
     if outline.erased:
@@ -82,56 +75,84 @@ def document(session: holdfast.Session) -> Iterator[Piece]:
         )
 
 
+def _facts(info: holdfast.SessionInfo, outline: Outline) -> Iterator[Fact]:
+    yield Fact("id", info.id)
+    if info.key is not None:
+        yield Fact("key", f"{info.key}, epoch {info.epoch}")
+    yield Fact("state", info.state)
+    yield Fact("opened", units.moment(info.opened_at))
+    yield Fact("last active", units.moment(info.active_at))
+    tokens = units.tokens(info.usage)
+    if tokens:
+        yield Fact("tokens", tokens)
+    if outline.parent:
+        parent, head = outline.parent
+        yield Fact("fork of", f"{parent}, up to {head}")
+
+
 def _section(
     section: Section, outline: Outline, messages: Messages, answered: set[str]
 ) -> Iterator[Piece]:
     if section.turn is not None:
         why = section.turn.error or section.turn.reason or ""
-        end = f"{section.turn.end or 'running'}{': ' if why else ''}"
+        end: str = section.turn.end or "running"
+        if why:
+            end += ": "
         yield Heading(2, f"Turn {section.turn.number}")
         yield Remark(f"{units.moment(section.turn.started_at)}, {end}", why)
     for seen in section.messages:
         if seen.id in outline.covers:
             stands_for = units.many(len(outline.covered(seen.id)), "message")
             yield Paragraph(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
-        elif seen.id not in answered or any(
-            not isinstance(part, Result) for part in messages[seen.id].parts
-        ):
-            yield from _message(seen, outline, messages, is_answer=seen.id in answered)
+            continue
+        is_answer = seen.id in answered
+        # an answer stands below its call; a message that is nothing else needs no place of its own
+        if is_answer and all(isinstance(part, Result) for part in messages[seen.id].parts):
+            continue
+        yield from _message(seen, outline, messages, is_answer=is_answer)
 
 
 def _message(
     seen: StoredMessage, outline: Outline, messages: Messages, *, is_answer: bool
 ) -> Iterator[Piece]:
     message = messages[seen.id]
-    marks = [message.state] if message.state in MARKED else []
-    marks += ["late"] if message.late else []
-    marks += [VIEWS[outline.view(seen)]] if message.state != "erased" else []
-    heading = " · ".join(
-        [f"{seen.seq} {message.role}", *(MARKED.get(mark, mark) for mark in marks if mark)]
-    )
-    yield Heading(3, heading, message.role)
+    yield Heading(3, _heading(seen, message, outline), message.role)
+    if message.state == "erased":
+        return
     calls = iter(outline.calls.get(seen.id, ()))
-    for part in message.parts if message.state != "erased" else ():
+    for part in message.parts:
         if isinstance(part, Text):
             yield Paragraph(part.text)
         elif isinstance(part, Call):
-            call = next(calls, None)
-            state = CALL_STATES[call.state] if call is not None else "never whole"
-            yield Paragraph(units.call(part), f"Call, {state}")
-            outcome = (
-                messages.get(call.outcome)
-                if call is not None and call.outcome is not None
-                else None
-            )
-            said = (
-                [each for each in outcome.parts if isinstance(each, Result)]
-                if outcome is not None
-                else []
-            )
-            for result in [each for each in said if each.call_id == part.id][:1]:
-                yield Paragraph(result.content, "Outcome")
+            yield from _call(part, next(calls, None), messages)
         elif not isinstance(part, Result):
             yield Paragraph(units.aside(part))
         elif not is_answer:
             yield Paragraph(part.content, "Outcome")
+
+
+def _heading(seen: StoredMessage, message: holdfast.Message, outline: Outline) -> str:
+    """Its number, whose it is, and all that is remarkable about it."""
+    pieces = [f"{seen.seq} {message.role}"]
+    if message.state in MARKED:
+        pieces.append(MARKED[message.state])
+    if message.late:
+        pieces.append("late")
+    view = VIEWS[outline.view(seen)]
+    if view and message.state != "erased":
+        pieces.append(view)
+    return " · ".join(pieces)
+
+
+def _call(part: Call, call: ToolCall | None, messages: Messages) -> Iterator[Paragraph]:
+    """A call and its outcome. There is no `call` when its message was cut off in the middle of it."""
+    if call is None:
+        yield Paragraph(units.call(part), "Call, never whole")
+        return
+    yield Paragraph(units.call(part), f"Call, {CALL_STATES[call.state]}")
+    if call.outcome is None or call.outcome not in messages:
+        return
+    for answer in messages[call.outcome].parts:
+        if isinstance(answer, Result) and answer.call_id == part.id:
+            yield Paragraph(answer.content, "Outcome")
+            return

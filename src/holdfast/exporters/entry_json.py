@@ -1,9 +1,8 @@
-"""An entry of the log as a JSON object: how `export --as holdfast` and `tail --json` tell it.
+"""An entry of the log as a JSON object: how `export --as holdfast` and `tail --json` write it.
 
     {"seq": 5, "kind": "message", "turn": 1, "id": "0199…", "at": 1763186281000, "note": {…}, "body": {…}}
 
-`note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost
-in the telling.
+`note` and `body` are the stored JSON itself, byte for byte; without one, null. So nothing is lost.
 """
 
 from typing import Any
@@ -42,7 +41,9 @@ def _raw(stored: bytes) -> msgspec.Raw | None:
     """Stored JSON as it is, as long as it stays on its line."""
     if not stored:
         return None
-    return msgspec.Raw(stored if b"\n" not in stored else encoded(msgspec.json.decode(stored)))
+    if b"\n" in stored:
+        stored = encoded(msgspec.json.decode(stored))
+    return msgspec.Raw(stored)
 
 
 def encoded(value: Any) -> bytes:
@@ -61,8 +62,6 @@ def _plain(value: Any) -> Any:
     """
     import json
 
-    return (
-        json.loads(bytes(value))
-        if isinstance(value, msgspec.Raw)
-        else msgspec.structs.asdict(value)
-    )
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
+    return msgspec.structs.asdict(value)

@@ -1,6 +1,7 @@
 """A session in the form that was asked for."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import holdfast
 from holdfast.exporters.document import document
@@ -32,9 +33,8 @@ def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
             yield line.encode() + b"\n"
     else:
         context = session.context(format)
-        system = (
-            {"system": context.instructions}
-            if format == "anthropic" and context.instructions
-            else {}
-        )
-        yield encoded({**system, REQUESTS[format]: list(context)}) + b"\n"
+        request: dict[str, Any] = {}
+        if format == "anthropic" and context.instructions:
+            request["system"] = context.instructions
+        request[REQUESTS[format]] = list(context)
+        yield encoded(request) + b"\n"

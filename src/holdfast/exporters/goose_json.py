@@ -4,6 +4,7 @@ What the model sees is what goose's model will see; all else that was said stand
 readers alone, as goose keeps what it has summed up.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,7 @@ from holdfast.doctor.goose.write import export_of
 from holdfast.domain.message import Call, Part, Result, Text
 from holdfast.exporters import units
 from holdfast.formats import registry
-from holdfast.importers.goose.records import GooseRow
-from holdfast.importers.goose.records import GooseSession as GooseSession
+from holdfast.importers.goose.records import GooseRow, GooseSession
 from holdfast.runtime.live.context import Contexts
 from holdfast.runtime.live.session_log import SessionLog
 
@@ -24,58 +24,69 @@ NAME_MAX = 80
 def goose_json(session: holdfast.Session) -> dict[str, Any]:
     """The export."""
     info = session.info()
-    told = {message.id: message for message in session.transcript()}
-    first = next(iter(told.values()), None)
-    about = first.labels.get("story", {}) if first is not None else {}
-    columns = (
-        about["facts"]
-        if about.get("kind") == "goose" and isinstance(about.get("facts"), dict)
-        else {}
-    )
-    name = {
+    messages = {message.id: message for message in session.transcript()}
+    columns = {
         "name": " ".join(info.title.split())[:NAME_MAX] or f"Session {info.id[:8]}",
         "working_dir": ".",
+        **_columns_of_origin(messages),
     }
-    rows = tuple(_row(number, payload) for number, payload in enumerate(_spoken(session, told), 1))
-    return export_of(
-        GooseCase(GooseSession(info.id, "database", info.id, {**name, **columns}), rows)
-    )
+    rows = []
+    for number, payload in enumerate(_in_order_of_time(session, messages), 1):
+        rows.append(_row(number, payload))
+    exported = GooseSession(info.id, "database", info.id, columns)
+    return export_of(GooseCase(exported, tuple(rows)))
 
 
-def _spoken(
-    session: holdfast.Session, told: dict[str, holdfast.Message]
+def _columns_of_origin(messages: dict[str, holdfast.Message]) -> dict[str, Any]:
+    """What goose's own store said of a session that was imported from there."""
+    for message in messages.values():
+        origin = message.labels.get("story", {})  # an import labels the first message with it
+        facts = origin.get("facts")
+        if origin.get("kind") == "goose" and isinstance(facts, dict):
+            return facts
+        break
+    return {}
+
+
+def _in_order_of_time(
+    session: holdfast.Session, messages: dict[str, holdfast.Message]
 ) -> Iterator[dict[str, Any]]:
     """All messages in order: those that the model sees in goose's words, the others before what
     came after them. goose reads by the time of a message, so none is earlier than the one before
     it.
     """
     clock = 0
-    for payload in _ordered(session, told):
+    for payload in _ordered(session, messages):
         created = payload.get("created")
-        clock = max(clock, created if isinstance(created, int) else 0)
+        if isinstance(created, int):
+            clock = max(clock, created)
         yield {**payload, "created": clock}
 
 
 def _ordered(
-    session: holdfast.Session, told: dict[str, holdfast.Message]
+    session: holdfast.Session, messages: dict[str, holdfast.Message]
 ) -> Iterator[dict[str, Any]]:
-    shown, seen = _shown(session), set[str]()
+    shown = _shown(session)
+    seen: set[str] = set()
     for _, ids in shown:
         seen.update(ids)
-    aside = [
-        message for message in told.values() if message.id not in seen and message.state != "erased"
-    ]
+    aside: deque[holdfast.Message] = deque()
+    for message in messages.values():
+        if message.id not in seen and message.state != "erased":
+            aside.append(message)
     summaries: list[dict[str, Any]] = []
     for payload, ids in shown:
-        seqs = [told[id].seq for id in ids if id in told]
+        seqs = [messages[id].seq for id in ids if id in messages]
         if ids and not seqs:  # a summary: behind what it stands for, and for the model alone
             summaries.append({**payload, "metadata": {"userVisible": False, "agentVisible": True}})
             continue
         while aside and seqs and aside[0].seq < min(seqs):
-            yield _aside(aside.pop(0))
-        yield from (*summaries, payload)
+            yield _aside(aside.popleft())
+        yield from summaries
+        yield payload
         summaries = []
-    yield from (*map(_aside, aside), *summaries)
+    yield from map(_aside, aside)
+    yield from summaries
 
 
 def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
@@ -95,10 +106,9 @@ def _aside(message: holdfast.Message) -> dict[str, Any]:
     hidden = {"userVisible": True, "agentVisible": False}
     if message.format == "goose" and isinstance(message.payload, dict):
         metadata = message.payload.get("metadata")
-        return {
-            **message.payload,
-            "metadata": {**(metadata if isinstance(metadata, dict) else {}), **hidden},
-        }
+        if isinstance(metadata, dict):
+            hidden = {**metadata, **hidden}
+        return {**message.payload, "metadata": hidden}
     role = "assistant" if message.role == "assistant" else "user"
     content = [{"type": "text", "text": _worded(part)} for part in message.parts]
     return {
@@ -116,7 +126,9 @@ def _worded(part: Part) -> str:
         return part.text
     if isinstance(part, Call):
         return units.call(part)
-    return part.content if isinstance(part, Result) else units.aside(part)
+    if isinstance(part, Result):
+        return part.content
+    return units.aside(part)
 
 
 def _row(number: int, payload: dict[str, Any]) -> GooseRow:

@@ -56,21 +56,23 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
             case Title(text):
                 yield _HEAD.format(title=_safe(text)) + f"<h1>{_safe(text)}</h1>"
             case Fact(name, text):
-                yield (
-                    "" if listing else "<ul>\n"
-                ) + f"<li>{_safe(name)}: <code>{_safe(one_line(text))}</code></li>"
+                item = f"<li>{_safe(name)}: <code>{_safe(one_line(text))}</code></li>"
+                yield item if listing else f"<ul>\n{item}"
                 listing = True
             case Heading(level, text, role):
                 whose = f' class="{role}"' if role in ROLES else ""
                 yield f"<h{level}{whose}>{_safe(text)}</h{level}>"
             case Remark(text, quoted):
-                code = f"<code>{_safe(one_line(quoted))}</code>" if quoted else ""
-                yield f"<p>{_safe(text)}{code}</p>"
+                remark = _safe(text)
+                if quoted:
+                    remark += f"<code>{_safe(one_line(quoted))}</code>"
+                yield f"<p>{remark}</p>"
             case Paragraph(text, title):
-                yield (
-                    f"<h4>{_safe(title)}</h4>\n" if title else ""
-                ) + f"<pre>\n{_safe(text)}</pre>"
-    yield ("</ul>\n" if listing else "") + "</body>\n</html>"
+                heading = f"<h4>{_safe(title)}</h4>\n" if title else ""
+                yield f"{heading}<pre>\n{_safe(text)}</pre>"
+    if listing:
+        yield "</ul>"
+    yield "</body>\n</html>"
 
 
 def _safe(text: str) -> str:

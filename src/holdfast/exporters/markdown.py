@@ -22,20 +22,30 @@ def markdown(pieces: Iterable[Piece]) -> Iterator[str]:
             case Heading(level, text):
                 yield from ("", f"{'#' * level} {text}")
             case Remark(text, quoted):
-                yield from ("", text + (_code(quoted) if quoted else ""))
+                if quoted:
+                    text += _code(quoted)
+                yield from ("", text)
             case Paragraph(text, title):
-                yield from ("", f"**{title}**") if title else ()
+                if title:
+                    yield from ("", f"**{title}**")
                 yield from _fenced(text)
 
 
 def _fenced(text: str) -> Iterator[str]:
     text = harmless(text)
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    fence = "`" * max(3, 1 + _longest_run(text))
     yield from ("", f"{fence}text", *text.split("\n"), fence)
 
 
 def _code(text: str) -> str:
     """A short text as a code span, whatever stands in it."""
     text = one_line(text)
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+    if "`" not in text:
+        return f"`{text}`"
+    fence = "`" * (1 + _longest_run(text))
+    return f"{fence} {text} {fence}"
+
+
+def _longest_run(text: str) -> int:
+    """How many backticks follow one another in this text, at most."""
+    return max(map(len, re.findall("`+", text)), default=0)

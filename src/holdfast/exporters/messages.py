@@ -47,7 +47,8 @@ def read_sections(
         count += len(section.messages)
         if count >= AT_ONCE:
             yield from _read_all(session, outline, waiting)
-            waiting, count = [], 0
+            waiting = []
+            count = 0
     yield from _read_all(session, outline, waiting)
 
 
@@ -55,21 +56,19 @@ def _read_all(
     session: holdfast.Session, outline: Outline, sections: list[Section]
 ) -> Iterator[tuple[Section, Messages]]:
     wanted = {seen.id: seen for section in sections for seen in section.messages}
-    outcomes = [
-        call.outcome
-        for id in wanted
-        for call in outline.calls.get(id, ())
-        if call.outcome is not None
-    ]
-    far = [outline.found(id) for id in outcomes if id not in wanted]
     messages = read_messages(session, wanted.values())
-    for seen in far:  # an outcome that came late, in another turn
-        messages |= read_messages(session, [seen])
-    yield from ((section, messages) for section in sections)
+    for id in wanted:
+        for call in outline.calls.get(id, ()):
+            # an outcome that came late stands in another turn
+            if call.outcome is not None and call.outcome not in messages:
+                messages |= read_messages(session, [outline.found(call.outcome)])
+    for section in sections:
+        yield section, messages
 
 
 def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> Message:
     """An entry as the message that it holds; a summary is one, too."""
-    note: Any = note_of("message", entry.note if entry.kind == "message" else b"")
+    stored = entry.note if entry.kind == "message" else b""
+    note: Any = note_of("message", stored)
     seen = StoredMessage(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
     return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)

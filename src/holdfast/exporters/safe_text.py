@@ -33,7 +33,9 @@ def _sign(found: re.Match[str]) -> str:
         return chr(_PICTURES + number)
     if number == _DELETE:
         return _DELETE_PICTURE
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}"
 
 
 def escaped(json: str) -> str:
@@ -60,7 +62,9 @@ def cells(text: str) -> int:
 def _cells(letter: str) -> int:
     if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+    if unicodedata.east_asian_width(letter) in ("W", "F"):
+        return 2
+    return 1
 
 
 def cut(text: str, width: int) -> str:
@@ -85,11 +89,12 @@ def wrapped(text: str, width: int | None) -> list[str]:
     without one.
     """
     lines = text.split("\n")
-    return (
-        lines
-        if width is None
-        else [piece for line in lines for piece in _broken(line.expandtabs(4), width)]
-    )
+    if width is None:
+        return lines
+    pieces: list[str] = []
+    for line in lines:
+        pieces += _broken(line.expandtabs(4), width)
+    return pieces
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -107,4 +112,6 @@ def _broken(line: str, width: int) -> list[str]:
         else:
             pieces.append(line[start:end])
             start = end
-    return [*pieces, line[start:]] if start < len(line) or not pieces else pieces
+    if start < len(line) or not pieces:
+        pieces.append(line[start:])
+    return pieces

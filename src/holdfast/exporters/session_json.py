@@ -19,10 +19,16 @@ def session_json(
     session: holdfast.Session, info: holdfast.SessionInfo, outline: Outline, sections: list[Section]
 ) -> dict[str, Any]:
     """These sections, and what waits; ready to be encoded."""
-    wanted, pending = [seen for section in sections for seen in section.messages], outline.pending
+    wanted: list[StoredMessage] = []
+    numbers: set[int] = set()
+    for section in sections:
+        wanted += section.messages
+        if section.turn is not None:
+            numbers.add(section.turn.number)
+    pending = outline.pending
     messages = read_messages(session, [*wanted, *pending])
     said = [seen for seen in wanted if seen.id not in outline.covers]
-    numbers = {section.turn.number for section in sections if section.turn is not None}
+    summaries = [seen for seen in wanted if seen.id in outline.covers]
     parent, parent_seq = outline.parent or (None, None)
     return {
         "session": info,
@@ -32,9 +38,7 @@ def session_json(
         "turns": [turn for turn in session.turns() if turn.number in numbers],
         "messages": [_message(messages[seen.id], seen, outline) for seen in said],
         "calls": [call for seen in said for call in outline.calls.get(seen.id, ())],
-        "summaries": [
-            _summary(messages[seen.id], outline) for seen in wanted if seen.id in outline.covers
-        ],
+        "summaries": [_summary(messages[seen.id], outline) for seen in summaries],
         "pending": [_message(messages[seen.id], seen, outline) for seen in pending],
         "erased": outline.erased,
     }

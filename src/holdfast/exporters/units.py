@@ -4,7 +4,6 @@ words.
 
 import json
 from datetime import datetime
-from typing import Any
 
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Thinking, Usage
 
@@ -49,21 +48,28 @@ def lasted(start: int, end: int) -> str:
         return f"{seconds:.1f} s"
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s"
 
 
 def size(count: int) -> str:
     """A number of bytes."""
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.1f} {unit}" if isinstance(count, float) else f"{count:,} {unit}"
-        count = count / 1000  # type: ignore[assignment]
-    raise AssertionError
+    if count < 1000:
+        return f"{count:,} bytes"
+    scaled = count / 1000
+    for unit in ("KB", "MB"):
+        if scaled < 1000:
+            return f"{scaled:.1f} {unit}"
+        scaled /= 1000
+    return f"{scaled:.1f} GB"
 
 
 def many(count: int, one: str, several: str | None = None) -> str:
     """So many of something."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+    if count == 1:
+        return f"1 {one}"
+    return f"{count:,} {several or one + 's'}"
 
 
 def not_examined(unknown: dict[str, int]) -> str:
@@ -89,20 +95,19 @@ def call(part: Call) -> str:
         return f"{part.name}({part.arguments})"
     if not isinstance(arguments, dict):
         return f"{part.name}({part.arguments})"
-    return (
-        f"{part.name}({', '.join(f'{name}={_value(value)}' for name, value in arguments.items())})"
-    )
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    pairs = []
+    for name, value in arguments.items():
+        pairs.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
+    return f"{part.name}({', '.join(pairs)})"
 
 
 def aside(part: Part) -> str:
     """A part that is neither words, nor a call, nor a result."""
     match part:
         case Image(url=url):
-            return f"[image: {url.partition(',')[0] if url.startswith('data:') else url}]"
+            if url.startswith("data:"):  # the image itself, which is no use to a reader
+                url = url.partition(",")[0]
+            return f"[image: {url}]"
         case Thinking(text=text):
             return f"[thinking: {many(len(text), 'character')}]"
         case Refusal(text=text):
@@ -116,6 +121,7 @@ def shortened(text: str, limit: int | None) -> str:
     """A long text without its middle: how it begins, and where it ends."""
     if limit is None or len(text) <= limit:
         return text
-    first, last = limit * 2 // 3, limit // 6
+    first = limit * 2 // 3
+    last = limit // 6
     left = many(len(text) - first - last, "character")
     return f"{text[:first]}\n… {left} left out; --full shows them …\n{text[-last:]}"
