@@ -62,17 +62,17 @@ def heal(options: Any, out: Output) -> int:
         raise Stop(USAGE, f"`{options.heal}` exists already; give a path that does not.")
     several = _are_several(stores, options)
     reports = doctor_examine.examine(stores, out)
-    copies = [
-        Copy(report.path, None if report.is_unreadable else os.path.join(options.heal, place))
-        for report, place in zip(
-            reports, _places(stores, options) if several else [""], strict=True
-        )
-    ]
+    places = _places(stores, options) if several else [""]
+    copies = []
+    for report, place in zip(reports, places, strict=True):
+        to = None if report.is_unreadable else os.path.join(options.heal, place)
+        copies.append(Copy(report.path, to))
     if any(copy.out for copy in copies):
         _write(stores, copies, options, out)
         for report, copy in zip(reports, copies, strict=True):
-            copy.left = _left(copy.out, report, options) if copy.out else []
-    _tell(reports, copies, options, out, several=several)
+            if copy.out:
+                copy.left = _left(copy.out, report, options)
+    _show(reports, copies, options, out, several=several)
     if any(copy.out is None for copy in copies):
         return NOT_FOUND
     return WRONG if any(copy.left for copy in copies) else DONE
@@ -102,15 +102,15 @@ def _places(stores: Sequence[Found], options: Any) -> list[str]:
     """
     paths = [os.path.abspath(path) for _, path in stores]
     given = [os.path.abspath(path) for path in options.paths]
-    within = (
-        given[0]
-        if len(given) == 1
-        else os.path.commonpath([os.path.dirname(path) for path in paths])
-    )
+    if len(given) == 1:
+        within = given[0]
+    else:
+        within = os.path.commonpath([os.path.dirname(path) for path in paths])
     places: list[str] = []
     for (kind, _), path in zip(stores, paths, strict=True):
         place = os.path.relpath(path, within)
-        place = kind if place == os.curdir else place  # sessions of the folder itself
+        if place == os.curdir:  # sessions of the folder itself
+            place = kind
         if FORMS[options.form] is None and not place.endswith(OWN_ENDING):
             place += OWN_ENDING
         places.append(_short(place))
@@ -127,19 +127,17 @@ def _short(place: str) -> str:
 
 def _apart(places: Sequence[str]) -> list[str]:
     """Each of them once: `x.jsonl` and `x.jsonl.db` may both become `x.jsonl.db`."""
-    taken: set[str] = set()
-    told = []
+    names: list[str] = []
     for place in places:
         root, ending = os.path.splitext(place)
-        names = (f"{root}-{number}{ending}" for number in range(2, len(places) + 2))
-        name = (
-            place
-            if place not in taken
-            else next(name for name in names if name not in {*taken, *places})
-        )
-        taken.add(name)
-        told.append(name)
-    return told
+        name = place
+        number = 1
+        # not a name either that one further down has by itself
+        while name in names or (number > 1 and name in places):
+            number += 1
+            name = f"{root}-{number}{ending}"
+        names.append(name)
+    return names
 
 
 def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output) -> None:
@@ -166,11 +164,11 @@ def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -
     """One copy, made in a folder that is removed with all that came into being beside it: what
     stands beside a store, its index of words, is made anew when it is needed.
     """
-    patient = detect.open_subject(kind, copy.path)
+    subject = detect.open_subject(kind, copy.path)
     folder.mkdir()
     try:
         made = folder / place.name
-        healed = patient.healed(exam.accepting(options.accept))
+        healed = subject.healed(exam.accepting(options.accept))
         try:
             if FORMS[options.form] is None and kind != detect.OWN:
                 _write_own(healed, str(made), copy.path)
@@ -184,7 +182,7 @@ def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -
         return healed.changes()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        patient.close()
+        subject.close()
 
 
 def _folder_beside(out: Path) -> OwnFolder:
@@ -221,11 +219,9 @@ def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     """What the copy still has: found by looking at it, and what of the original is beyond
     recovery.
     """
-    found = [
-        finding
-        for kind, path in detect.stores_at(out)
-        for finding in exam.examine(kind, path).findings
-    ]
+    found: list[Finding] = []
+    for kind, path in detect.stores_at(out):
+        found += exam.examine(kind, path).findings
     same = {(finding.rule.name, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
     lost: list[Finding] = []
@@ -236,7 +232,7 @@ def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     return [*found, *lost]
 
 
-def _tell(
+def _show(
     reports: Sequence[exam.Report],
     copies: Sequence[Copy],
     options: Any,
@@ -244,31 +240,38 @@ def _tell(
     *,
     several: bool,
 ) -> None:
-    changes, left = (
-        sum(len(getattr(copy, name)) for copy in copies) for name in ("changes", "left")
-    )
+    changes = sum(len(copy.changes) for copy in copies)
+    left = sum(len(copy.left) for copy in copies)
     come_to = totals(reports, changes=changes, left=left)
     written = any(copy.out for copy in copies)
     if out.is_json:
-        about = {"out": options.heal, "as": options.form}
-        made = [copy.as_json() for copy in copies]
-        of = {"stores": made} if several else {name: made[0][name] for name in ("changes", "left")}
-        healed = {"healed": {**about, **of}} if written else {}
         stores = [report.as_json() for report in reports]
-        out.json({"schema": SCHEMA, "stores": stores, "totals": come_to, **healed})
+        answer = {"schema": SCHEMA, "stores": stores, "totals": come_to}
+        if written:
+            answer["healed"] = _healed_json(copies, options, several=several)
+        out.json(answer)
         return
     shown(reports, out)
     for copy in copies:
         if copy.out:
-            _tell_one(copy, out)
+            _show_one(copy, out)
     if several:
         shown_totals(come_to, reports, out)
     if several and written:
         done = f"{units.many(changes, 'change')}; the healed copies are in {options.heal}"
-        out.line((done, "good"), f" ({left:,} left)" if left else "")
+        rest = f" ({left:,} left)" if left else ""
+        out.line((done, "good"), rest)
 
 
-def _tell_one(copy: Copy, out: Output) -> None:
+def _healed_json(copies: Sequence[Copy], options: Any, *, several: bool) -> dict[str, Any]:
+    healed = {"out": options.heal, "as": options.form}
+    if several:
+        return {**healed, "stores": [copy.as_json() for copy in copies]}
+    made = copies[0].as_json()
+    return {**healed, "changes": made["changes"], "left": made["left"]}
+
+
+def _show_one(copy: Copy, out: Output) -> None:
     for change in copy.changes:
         session = f" in {change.session}" if change.session else ""
         out.line((change.rule, "strong"), f"{session} at {change.place}")
@@ -276,16 +279,13 @@ def _tell_one(copy: Copy, out: Output) -> None:
         out.line(("  after:  ", "quiet"), change.after)
     if copy.changes:
         out.line()
-    out.line(
-        (f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}", "good")
-    )
+    done = f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}"
+    out.line((done, "good"))
     for finding in copy.left:
         rule = finding.rule.name
-        why = (
-            "can't be healed from this store"
-            if finding.policy == "report"
-            else f"`--accept {rule}` heals it"
-        )
+        why = f"`--accept {rule}` heals it"
+        if finding.policy == "report":
+            why = "can't be healed from this store"
         session = f" in {finding.session}" if finding.session else ""
         out.line(
             ("left: ", "hit"), f"{rule}{session} at {finding.place}: {finding.measured} ({why})"

@@ -82,36 +82,33 @@ def run(options: Any, out: Output) -> int:
     `messages`, `labels`, `summaries`, `opaque`, `notes`, `unreadable` and `not_examined`, which counts the records of
     types that no reader here knows.
     """
-    found = [store for given in options.paths for store in _stores_at(given, options, out)]
+    found: list[tuple[str, str]] = []
+    for given in options.paths:
+        found += _stores_at(given, options, out)
     if options.same_as is not None and len(found) != 1:
         raise Stop(USAGE, f"--same-as is for one store, and there are {len(found)} at these paths.")
-    told, code = [], DONE
+    stores = []
+    code = DONE
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
-            brought, unreadable, unknown = _bring_or_tell(
+            brought, unreadable, unknown = _import_or_report(
                 store, kind, path, options, out, alone=len(found) == 1
             )
+            if any(each.place == WHOLE for each in unreadable):
+                code = OPERATOR
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
-            code = OPERATOR if any(each.place == WHOLE for each in unreadable) else code
-            told.append(
-                {
-                    "kind": kind,
-                    "path": path,
-                    **asdict(brought),
-                    "unreadable": lost,
-                    "not_examined": unknown,
-                }
-            )
+            rest = {"unreadable": lost, "not_examined": unknown}
+            stores.append({"kind": kind, "path": path, **asdict(brought), **rest})
             if not out.is_json:
-                _tell(out, path, brought, lost, unknown)
+                _show(out, path, brought, lost, unknown)
     if out.is_json:
-        out.json({"into": shown(options.into), "stores": told})
+        out.json({"into": shown(options.into), "stores": stores})
     return code
 
 
 def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
     """The stores that a path means and that can be imported, each with its kind; damaged ones are
-    told later. Stores of ours are told here, but for the one that the others go to.
+    reported later. Holdfast stores are reported here, but for the one that the others go to.
     """
     if is_address(path):
         problem = f"`{shown(path)}` is a database, and import reads files of other programs."
@@ -120,27 +117,31 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
         )
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
-    found = detect.stores_at(path, _kind_of)
-    own = [
-        store for kind, store in found if kind == OWN_STORE and not _is_same(store, options.into)
-    ]
-    found = [store for store in found if store[0] != OWN_STORE]
-    if own and not found:
+    own: list[str] = []
+    others: list[tuple[str, str]] = []
+    for kind, store in detect.stores_at(path, _kind_of):
+        if kind != OWN_STORE:
+            others.append((kind, store))
+        elif not _is_same(store, options.into):
+            own.append(store)
+    if own and not others:
         raise Stop(USAGE, _is_ours(own, options.into))
-    if all(kind == detect.UNKNOWN for kind, _ in found):
+    if all(kind == detect.UNKNOWN for kind, _ in others):
         raise Stop(
             NOT_FOUND,
             f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.",
         )
     if own:
         out.tell(_is_ours(own, options.into))
-    return found
+    return others
 
 
 def _kind_of(path: str | os.PathLike[str]) -> str | None:
     if is_written_out(path):
         return OWN
-    return OWN_STORE if own_stores.recognises(Path(path)) else detect.kind_of(path)
+    if own_stores.recognises(Path(path)):
+        return OWN_STORE
+    return detect.kind_of(path)
 
 
 def _is_same(path: str, into: str) -> bool:
@@ -151,15 +152,15 @@ def _is_ours(stores: list[str], into: str) -> str:
     """What to do with stores of ours, which other stores are not imported from."""
     to = "ADDRESS" if is_address(into) else shlex.quote(into)
     commands = [f"`holdfast copy {shlex.quote(store)} {to}`" for store in stores[:COMMANDS_MAX]]
-    more = f", and so on for {len(stores)} stores" if len(stores) > COMMANDS_MAX else ""
     if len(stores) == 1:
         return f"`{stores[0]}` is a Holdfast store; {commands[0]} copies its sessions."
-    return (
-        f"{len(stores)} Holdfast stores are not imported but copied: {', '.join(commands)}{more}."
-    )
+    listed = ", ".join(commands)
+    if len(stores) > COMMANDS_MAX:
+        listed += f", and so on for {len(stores)} stores"
+    return f"{len(stores)} Holdfast stores are not imported but copied: {listed}."
 
 
-def _bring_or_tell(
+def _import_or_report(
     store: holdfast.Store, kind: str, path: str, options: Any, out: Output, *, alone: bool
 ) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
     """Brings a store over. One that can't be read keeps none of the others from coming."""
@@ -179,28 +180,31 @@ def _bring(
 ) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
     if kind == OWN:
         return restore(store, Path(path), outbox=options.with_outbox), [], {}
-    shelf, session = detect.open_shelf(kind, path), options.session
+    reader = detect.open_shelf(kind, path)
+    session = options.session
+    total = 0
     try:
-        total = sum(1 for _ in shelf.sessions(session)) if out.is_watched else 0
+        if out.is_watched:  # only a progress bar needs to know how many there are
+            total = sum(1 for _ in reader.sessions(session))
         source = detect.source_of(path if options.same_as is None else options.same_as)
         brought = bring(
             store,
-            shelf.sessions(session),
+            reader.sessions(session),
             source=source,
-            tell=lambda so_far: _show(out, so_far, total),
+            tell=lambda so_far: _show_progress(out, so_far, total),
         )
-        return brought, shelf.unreadable(), shelf.not_examined()
+        return brought, reader.unreadable(), reader.not_examined()
     finally:
         out.over(None)
-        shelf.close()
+        reader.close()
 
 
-def _show(out: Output, so_far: ImportedStore, total: int) -> None:
+def _show_progress(out: Output, so_far: ImportedStore, total: int) -> None:
     more = f"{so_far.sessions:,} of {units.many(total, 'session')}, {so_far.messages:,} messages"
     out.bar(so_far.sessions, total, more)
 
 
-def _tell(
+def _show(
     out: Output, path: str, brought: ImportedStore, lost: list[str], unknown: dict[str, int]
 ) -> None:
     came = f"{units.many(brought.new, 'new session')}, {brought.grown:,} grown, "

@@ -18,6 +18,13 @@ from holdfast.exporters.safe_text import wrapped
 SCHEMA = 1
 """Of what is told to programs."""
 STYLES = {"error": "bad", "warning": "hit", "info": "quiet"}
+WAYS = {
+    "auto": "healed without asking",
+    "mark": "healed by a mark",
+    "ask": "healed if you accept it",
+    "report": "beyond healing",
+}
+"""What can be done about a finding, by the policy of its rule."""
 COLUMNS = (
     Column("severity"),
     Column("rule"),
@@ -50,10 +57,12 @@ def shown(reports: Sequence[Report], out: Output) -> None:
 
 def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> None:
     """What several stores come to: how many are healthy, and how often each rule is broken."""
-    healthy, unreadable = come_to.healthy, come_to.unreadable
-    pieces = [f"{healthy:,} {'is' if healthy == 1 else 'are'} healthy"]
-    pieces += [f"{unreadable:,} can't be read"] if unreadable else []
-    pieces += [f"{come_to.live:,} in use"] if come_to.live else []
+    verb = "is" if come_to.healthy == 1 else "are"
+    pieces = [f"{come_to.healthy:,} {verb} healthy"]
+    if come_to.unreadable:
+        pieces.append(f"{come_to.unreadable:,} can't be read")
+    if come_to.live:
+        pieces.append(f"{come_to.live:,} in use")
     out.line((units.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
     sizes = f"{units.many(come_to.sessions, 'session')}, {units.many(come_to.messages, 'message')}"
     out.line(f"  {sizes}, {units.many(come_to.findings, 'finding')}")
@@ -61,9 +70,9 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
     if findings:
         out.line("  ", *_verdict(findings))
     for name, count in come_to.rules.items():
-        stores = sum(
-            any(finding.rule.name == name for finding in report.findings) for report in reports
-        )
+        stores = 0
+        for report in reports:
+            stores += any(finding.rule.name == name for finding in report.findings)
         out.line(f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}")
     if come_to.not_examined:
         out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
@@ -71,10 +80,8 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
 
 def _what(report: Report) -> str:
     live = ", in use" if report.live else ""
-    sessions, messages = (
-        units.many(report.sessions, "session"),
-        units.many(report.messages, "message"),
-    )
+    sessions = units.many(report.sessions, "session")
+    messages = units.many(report.messages, "message")
     return f"{report.kind}{live}: {sessions}, {messages}"
 
 
@@ -84,21 +91,17 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
     counts = Counter[str](finding.severity for finding in findings)
     pieces: list[str | tuple[str, str]] = []
     for severity, style in STYLES.items():
-        if counts[severity]:
-            word = severity if severity == "info" else None
-            told = f"{counts[severity]} {word}" if word else units.many(counts[severity], severity)
-            pieces += [", " if pieces else "", (told, style)]
+        count = counts[severity]
+        if not count:
+            continue
+        if pieces:
+            pieces.append(", ")
+        # "info" has no plural
+        text = f"{count} info" if severity == "info" else units.many(count, severity)
+        pieces.append((text, style))
     policies = Counter[str](finding.policy for finding in findings)
-    ways = {
-        "auto": "healed without asking",
-        "mark": "healed by a mark",
-        "ask": "healed if you accept it",
-        "report": "beyond healing",
-    }
-    told_ways = ", ".join(
-        f"{policies[policy]} {way}" for policy, way in ways.items() if policies[policy]
-    )
-    return [*pieces, f" ({told_ways})"]
+    ways = [f"{policies[policy]} {way}" for policy, way in WAYS.items() if policies[policy]]
+    return [*pieces, f" ({', '.join(ways)})"]
 
 
 def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:

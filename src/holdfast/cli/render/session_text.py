@@ -54,11 +54,15 @@ class Printer:
         width: int | None,
         full: bool,
     ) -> None:
-        self._outline, self._spent, self._full = outline, spent, full
+        self._outline = outline
+        self._spent = spent
+        self._full = full
         self._messages: Messages = {}
         self._answered = outline.answered()
         self._gutter = len(str(outline.head)) + 1
-        self._width = None if width is None else max(20, width - self._gutter - 2)
+        self._width: int | None = None
+        if width is not None:
+            self._width = max(20, width - self._gutter - 2)
 
     def section(self, section: Section, messages: Messages) -> Iterator[Line]:
         """A turn with its end, or what stands outside of one."""
@@ -66,44 +70,45 @@ class Printer:
         if section.turn is not None:
             yield from self._turn(section.turn)
         for seen in section.messages:
-            yield from (
-                self._summary(seen) if seen.id in self._outline.covers else self._message(seen)
-            )
+            if seen.id in self._outline.covers:
+                yield from self._summary(seen)
+            else:
+                yield from self._message(seen)
 
     def _turn(self, turn: TurnRecord) -> Iterator[Line]:
-        end, style = turn.end or "running", ENDS.get(turn.end or "", "tool")
-        lasted = (
-            f" · {units.lasted(turn.started_at, turn.ended_at)}"
-            if turn.ended_at is not None
-            else ""
-        )
-        why = f": {turn.error or turn.reason}" if turn.error or turn.reason else ""
-        began = units.moment(turn.started_at)
-        tokens = units.tokens(self._spent.get(turn.number, Usage()))
-        head: Line = (
+        when = units.moment(turn.started_at)
+        if turn.ended_at is not None:
+            when += f" · {units.lasted(turn.started_at, turn.ended_at)}"
+        line: list[Piece] = [
             (f"turn {turn.number}", "strong"),
-            (f" · {began}{lasted} · ", "quiet"),
-            (end, style),
-            why,
-        )
-        yield (*head, (f" · {tokens}", "quiet")) if tokens else head
+            (f" · {when} · ", "quiet"),
+            (turn.end or "running", ENDS.get(turn.end or "", "tool")),
+        ]
+        why = turn.error or turn.reason
+        if why:
+            line.append(f": {why}")
+        tokens = units.tokens(self._spent.get(turn.number, Usage()))
+        if tokens:
+            line.append((f" · {tokens}", "quiet"))
+        yield tuple(line)
 
     def _summary(self, seen: StoredMessage) -> Iterator[Line]:
         stands_for = units.many(len(self._outline.covered(seen.id)), "message")
-        covers = self._outline.covers[seen.id]
-        spans = ", ".join(
-            f"{first}–{last}" if first != last else f"{first}" for first, last in covers
-        )
-        about = f" of {stands_for} ({spans}), {units.moment(seen.at)}"
+        spans = []
+        for first, last in self._outline.covers[seen.id]:
+            spans.append(f"{first}–{last}" if first != last else str(first))
+        about = f" of {stands_for} ({', '.join(spans)}), {units.moment(seen.at)}"
         yield from self._headed(seen, ("summary", "system"), about, self._marks(seen))
         yield from self._said(self._messages[seen.id].text)
 
     def _message(self, seen: StoredMessage) -> Iterator[Line]:
-        """One message: who, what became of it, and what was said. Nothing when it is told with its
-        call already.
+        """One message: who, what became of it, and what was said. Nothing when all of it stands
+        below its call already.
         """
         message = self._messages[seen.id]
-        parts = message.parts if message.state != "erased" else []
+        parts: list[Part] = []
+        if message.state != "erased":
+            parts = message.parts
         if seen.id in self._answered:
             parts = [part for part in parts if not isinstance(part, Result)]
             if not parts:
@@ -126,27 +131,35 @@ class Printer:
         if seen.note.late:
             marks.append(("late: its turn had been overtaken", "bad"))
         view = self._outline.view(seen)
-        text, style = VIEWS[view], VIEW_STYLES.get(view, "")
-        reason = self._outline.retracted.get(seen.id) if view == "retracted" else ""
+        text = VIEWS[view]
         if text and message.state != "erased":
-            marks.append((f"{text}: {reason}" if reason else text, style))
-        labels = {
-            name: value
-            for name, value in self._outline.labels(seen.id).items()
-            if name != "visible_to_model"
-        }
+            reason = self._outline.retracted.get(seen.id)
+            if view == "retracted" and reason:
+                text = f"{text}: {reason}"
+            marks.append((text, VIEW_STYLES.get(view, "")))
+        labels = self._labels(seen)
         if labels:
-            marks.append(
-                (", ".join(_labelled(name, value) for name, value in labels.items()), "quiet")
-            )
-        return [piece for mark in marks for piece in (" · ", mark)]
+            marks.append((", ".join(labels), "quiet"))
+        pieces: list[Piece] = []
+        for mark in marks:
+            pieces += [" · ", mark]
+        return pieces
+
+    def _labels(self, seen: StoredMessage) -> list[str]:
+        """Its labels in words, but for the one that the view tells already."""
+        found = []
+        for name, value in self._outline.labels(seen.id).items():
+            if name != "visible_to_model":
+                found.append(_labelled(name, value))
+        return found
 
     def _parts(self, seen: StoredMessage, message: Message, parts: list[Part]) -> Iterator[Line]:
         calls = iter(self._outline.calls.get(seen.id, ()))
         cut = message.state == "partial"
-        last = max(
-            (at for at, part in enumerate(parts) if isinstance(part, Text | Refusal)), default=-1
-        )
+        last = -1  # the part whose words were cut
+        for at, part in enumerate(parts):
+            if isinstance(part, Text | Refusal):
+                last = at
         for at, part in enumerate(parts):
             if isinstance(part, Text):
                 yield from self._said(part.text, cut=cut and at == last)
@@ -168,34 +181,33 @@ class Printer:
         return iter(lines)
 
     def _call(self, part: Call, call: ToolCall | None) -> Iterator[Line]:
-        state, style = "never whole", "bad"
-        if call is not None:
-            state, style = CALL_STATES[call.state], STATE_STYLES[call.state]
-        yield from self._stated(
-            list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool")), (state, style)
-        )
-        outcome = (
-            self._messages.get(call.outcome)
-            if call is not None and call.outcome is not None
-            else None
-        )
-        if outcome is not None:
-            late: list[Piece] = (
-                [("  late: its turn had been overtaken", "bad")] if outcome.late else []
-            )
-            said = [
-                each
-                for each in outcome.parts
-                if isinstance(each, Result) and each.call_id == part.id
-            ]
-            for result in said[:1]:
-                first, *rest = self._block(result.content, OUTCOME_MAX, "", indent=2)
-                yield ((f"{outcome.seq:>{self._gutter}}  ", "quiet"), *first[1:], *late)
-                yield from rest
+        lines = list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool"))
+        if call is None:  # its message was cut off in the middle of it
+            yield from self._stated(lines, ("never whole", "bad"))
+            return
+        yield from self._stated(lines, (CALL_STATES[call.state], STATE_STYLES[call.state]))
+        outcome = self._messages.get(call.outcome or "")
+        if outcome is None:
+            return
+        for result in outcome.parts:
+            if isinstance(result, Result) and result.call_id == part.id:
+                yield from self._outcome(outcome, result)
+                return
+
+    def _outcome(self, outcome: Message, result: Result) -> Iterator[Line]:
+        first, *rest = self._block(result.content, OUTCOME_MAX, "", indent=2)
+        line: list[Piece] = [(f"{outcome.seq:>{self._gutter}}  ", "quiet"), *first[1:]]
+        if outcome.late:
+            line.append(("  late: its turn had been overtaken", "bad"))
+        yield tuple(line)
+        yield from rest
 
     def _stated(self, lines: list[Line], state: tuple[str, str]) -> Iterator[Line]:
         """The state stands behind the call if there is room, else below it."""
-        taken = sum(cells(piece if isinstance(piece, str) else piece[0]) for piece in lines[-1][1:])
+        taken = 0
+        for piece in lines[-1][1:]:
+            text = piece if isinstance(piece, str) else piece[0]
+            taken += cells(text)
         if self._width is None or taken + 2 + len(state[0]) <= self._width:
             return iter([*lines[:-1], (*lines[-1], "  ", state)])
         return iter([*lines, (lines[-1][0], "  ", state)])
@@ -203,15 +215,18 @@ class Printer:
     def _block(
         self, text: str, limit: int | None, style: str, *, indent: int = 0
     ) -> Iterator[Line]:
-        text = units.shortened(text.rstrip("\n"), None if self._full else limit)
+        text = text.rstrip("\n")
+        if not self._full:
+            text = units.shortened(text, limit)
         width = None if self._width is None else self._width - indent
         margin = " " * (self._gutter + 2)
         for line in wrapped(harmless(text), width):
-            yield margin, " " * indent, (line, style) if style else line
+            piece: Piece = (line, style) if style else line
+            yield margin, " " * indent, piece
 
 
 def _labelled(name: str, value: Any) -> str:
-    """A label in few words; what a session was in another store is a long story."""
+    """A label in few words: of what a session was in another store, only which one it was."""
     if name == "story" and isinstance(value, dict):
         return f"brought over from {value.get('kind')} {value.get('id')}"
     return f"{name}={value}"
