@@ -33,7 +33,7 @@ def test_a_turn_that_is_seized_and_not_finished_yet_is_no_defect(
         for number, asked in enumerate((True, False)):
             session = store.session(f"k{number}")
             turn = session.turn("hello")
-            room = session._work.room
+            room = session._log
             state = room.state()
             drafts = (
                 (room.draft("end", TurnEnded("interrupted", reason="stopped"), turn=state.turn),)

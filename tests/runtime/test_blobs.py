@@ -85,7 +85,7 @@ def test_a_page_of_large_messages_ends_early_and_nothing_is_left_out(session, pa
     texts = [f"{number:04d}" * 1_000_000 for number in range(20)]
     for number, text in enumerate(texts):
         session.append({"role": "assistant" if number % 2 else "user", "content": text})
-    page = session._work.room.page(0)
+    page = session._log.page(0)
     assert 1 < len(page) < 21
     with other_handle(path) as far:
         fresh = far.get(session.id)

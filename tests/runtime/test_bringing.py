@@ -147,9 +147,7 @@ def test_a_session_that_goes_on_from_another_shares_its_past(store: Store) -> No
     parent = story(*lines(4), id="a")
     child = story(line(10), line(11), id="b", parent="a", lineage="branch", parent_origin="1")
     bring(store, [parent, child])
-    forked = next(
-        store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin
-    )
+    forked = next(store.get(each.id) for each in store.sessions() if store.get(each.id)._log.origin)
     assert texts(forked) == ["words 0", "words 1", "words 10", "words 11"]
     again = bring(store, [parent, replace(child, lines=(*child.lines, line(12)))])
     assert (again.new, again.messages) == (0, 1)
@@ -165,7 +163,7 @@ def test_a_session_that_goes_on_after_a_compaction_covers_the_past_that_it_share
         store, [parent, story(summary, line(10), line(11), id="b", parent="a", lineage="continues")]
     )
     session = next(
-        store.get(each.id) for each in store.sessions() if store.get(each.id)._work.room.origin
+        store.get(each.id) for each in store.sessions() if store.get(each.id)._log.origin
     )
     assert texts(session) == ["words 0", "words 1", "words 2", "words 3", "words 10", "words 11"]
     shown = [message["content"] for message in session.context()]

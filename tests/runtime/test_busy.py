@@ -64,7 +64,7 @@ def in_thread(work):
 def when(session, condition):
     """Waits for the session's news until this is so."""
     news = threading.Event()
-    stop = session._work.room.engine.watch(session.id, news.set)
+    stop = session._log.engine.watch(session.id, news.set)
     try:
         while not condition():
             news.wait(0.05)

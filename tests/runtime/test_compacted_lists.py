@@ -59,7 +59,7 @@ def test_a_full_list_of_a_process_that_never_loaded_the_session_doubles_nothing(
     with other_handle(path) as other:
         fresh = other.get(session.id)
         assert contexts(fresh) == contexts(session)
-        assert keep or fresh._work.room.log().since > 1
+        assert keep or fresh._log.log().since > 1
 
 
 @pytest.mark.parametrize("copied", [True, False])

@@ -91,7 +91,7 @@ def test_every_message_is_shown_or_covered_by_exactly_one_summary_after_ten_comp
         assert done is not None
         summaries.append(done.seq)
         coverage = covered_by(session)
-        shown = {seen.seq for seen in session._work.room.log().order}
+        shown = {seen.seq for seen in session._log.log().order}
         for seq, compactions in coverage.items():
             assert (seq in shown) + len(compactions) == 1, f"message {seq} in round {n}"
         assert shown <= coverage.keys()
@@ -323,7 +323,7 @@ def test_a_compaction_waits_for_the_running_turn_and_both_are_kept(
     talk(session, *range(4))
     turn = session.turn("a long one")
     looked, done = threading.Event(), []
-    room = session._work.room
+    room = session._log
     state = room.state
 
     def looking() -> Any:
@@ -438,7 +438,7 @@ def test_a_view_from_before_the_compaction_does_not_make_a_load_read_the_history
     with other_handle(path) as other:
         fresh = other.get(session.id)
         assert contexts(fresh) == contexts(session)
-        assert fresh._work.room.log().since > 400
+        assert fresh._log.log().since > 400
     assert_valid(session)
 
 
@@ -576,9 +576,7 @@ def test_a_message_hidden_among_what_is_covered_is_shown_after_the_summary(
         second = began.compact("another", keep_turns=2)
         assert second is not None
         assert question.id not in second.covered
-        assert began._work.room.log().since > 1, (
-            "the hidden message doesn't make a load read the history"
-        )
+        assert began._log.log().since > 1, "the hidden message doesn't make a load read the history"
         for handle in (session, began):
             assert "ask 0" not in str(contexts(handle))
         session.label(question.id, visible_to_model=True)
@@ -610,7 +608,7 @@ def test_a_label_on_a_covered_message_leaves_it_covered_and_the_load_short(
         with other_handle(path) as other:
             fresh = other.get(session.id)
             assert contexts(fresh) == shown
-            assert fresh._work.room.log().since > 1
+            assert fresh._log.log().since > 1
 
 
 # Async

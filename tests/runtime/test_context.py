@@ -185,10 +185,8 @@ class Stories(RuleBasedStateMachine):
             self.other.session("k").stop()
         else:  # nobody holds it any more: what the keeper does for a turn that was dropped
             number = self.turn._work.number
-            self.session._work.room.submit(
-                Write(
-                    self.session._work.room.id, fence=number, seize=True, renew_s=0, ended_too=True
-                )
+            self.session._log.submit(
+                Write(self.session._log.id, fence=number, seize=True, renew_s=0, ended_too=True)
             ).result()
             self.session.info()
         self.over()
@@ -401,10 +399,8 @@ def test_a_message_that_was_hidden_while_it_waited_is_hidden_when_it_is_taken(st
     with session.turn("kept") as turn:
         turn.say("Yes.")
     dropped = session.turn("hidden")
-    session._work.room.submit(
-        Write(
-            session._work.room.id, fence=dropped._work.number, seize=True, renew_s=0, ended_too=True
-        )
+    session._log.submit(
+        Write(session._log.id, fence=dropped._work.number, seize=True, renew_s=0, ended_too=True)
     ).result()
     [waiting] = session.pending()
     session.label(waiting.id, visible_to_model=False)

@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import Session, Store
 from holdfast.errors import AlreadyAccepted, HoldfastError, SessionBusy, SessionEnded
+from holdfast.runtime.changes import end_session
 from holdfast.runtime.plans.plan import Read
 from holdfast.testing.oracle import judge
 from looking import ends, told
@@ -43,7 +44,7 @@ def test_nobody_gets_a_turn_between_the_stop_and_the_end(session: Session, other
     running = session.turn("one")
     running.say("Well,")
     rival, met = other.session("k"), []
-    for _ in moments(session._work.end("enough")):
+    for _ in moments(end_session.end(session._log, "enough")):
         with pytest.raises(HoldfastError) as refused:
             rival.turn("two", on_busy="refuse")
         met.append(type(refused.value))
@@ -58,7 +59,7 @@ def test_a_turn_that_starts_while_a_session_is_being_ended_is_ended_with_it(
 ) -> None:
     """I-6, I-8: whoever was quicker has one end, and the session is over when `end` returns."""
     rival = other.session("k")
-    for moment, _ in enumerate(moments(session._work.end("enough"))):
+    for moment, _ in enumerate(moments(end_session.end(session._log, "enough"))):
         if moment == 0:
             quick = rival.turn("quick", on_busy="refuse")
     assert quick.stopped

@@ -31,7 +31,7 @@ LIMIT_S = 60
 
 def drain(session: Session, after: str | None = None) -> list[Event]:
     """All that can be had now, without waiting."""
-    follower = Follower(session._work.room, after)
+    follower = Follower(session._log, after)
     events: list[Event] = []
     idle = 0
     # a page that held only what was seen before gives nothing, and the next one may
@@ -77,7 +77,7 @@ def told(session: Session) -> list[Event]:
     """A session with a finished answer, a cut one and one still being spoken, followed
     all along.
     """
-    follower = Follower(session._work.room, None)
+    follower = Follower(session._log, None)
     events: list[Event] = []
 
     def look() -> None:
@@ -311,14 +311,14 @@ def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     turn = session.turn("speak")
     pieces: SimpleQueue[str] = SimpleQueue()
     stream = turn.deliver(iter(pieces.get, ""))
-    follower = Follower(session._work.room, None)
+    follower = Follower(session._log, None)
     events: list[Event] = []
     for n in range(PAGE + 50):  # each piece a row of its own
         pieces.put(f"{n} ")
         next(stream)
         events += follower.step()
     assert drain(session, events[-1].cursor) == []
-    resumed = Follower(session._work.room, events[-1].cursor)
+    resumed = Follower(session._log, events[-1].cursor)
     events += resumed.step()
     turn._work.room.submit(
         Write(
@@ -351,7 +351,7 @@ def test_a_reader_that_comes_back_after_the_journal_was_emptied_gets_the_rest(pa
 
 def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: Session) -> None:
     """Else it would sleep through it, until it looks by itself."""
-    room = session._work.room
+    room = session._log
     with News(room.engine, room.id) as news:
         for wait in (lambda: run(waiting(news)), lambda: asyncio.run(arun(waiting(news)))):
             news.told.clear()
@@ -373,7 +373,7 @@ def test_a_chunk_is_not_told_before_the_start_of_its_turn(
     journal.
     """
     session.append("before")
-    room = session._work.room
+    room = session._log
     follower, page, spoken = Follower(room, None), room.page, []
 
     def late(after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Any]:
@@ -396,7 +396,7 @@ def test_a_chunk_is_not_told_before_the_start_of_its_turn(
 def test_two_followers_do_not_disturb_each_other(session: Session) -> None:
     """I2, I4: each has its own cursor; a reconnection in parallel takes nothing from the other."""
     tell(session, "one", ["a", "b"])
-    one, two = Follower(session._work.room, None), Follower(session._work.room, None)
+    one, two = Follower(session._log, None), Follower(session._log, None)
     first, second = one.step(), []
     tell(session, "two", ["c", "d"])
     second += two.step()
@@ -501,9 +501,7 @@ def test_a_cursor_that_can_not_be_served_is_answered_at_once(
     assert caught.value.session_id == session.id
 
     async def follow() -> None:
-        async with holdfast.open_async(
-            session._work.room.engine.where, durability="process"
-        ) as again:
+        async with holdfast.open_async(session._log.engine.where, durability="process") as again:
             async for _ in (await again.get(session.id)).follow(text):
                 raise AssertionError("an event for a bad cursor")
 
@@ -565,7 +563,7 @@ def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
     ):
         session = store.session("k")
         reader = session
-        follower = Follower(session._work.room, None)
+        follower = Follower(session._log, None)
         events: list[Event] = []
         speaking: Speaking | None = None
         for step, text in steps:
@@ -589,7 +587,7 @@ def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
                 session.append("aside")
             elif step.startswith("reconnect"):
                 reader = elsewhere.session("k") if step.endswith("elsewhere") else session
-                follower = Follower(reader._work.room, events[-1].cursor if events else None)
+                follower = Follower(reader._log, events[-1].cursor if events else None)
             events += follower.step() if step == "read" else []
         if speaking is not None:
             speaking.leave()

@@ -211,7 +211,7 @@ def test_a_fork_at_a_message_ends_with_it_wherever_that_is(path: Path, session: 
         forks.append(fork)
         assert [one.id for one in fork.transcript()] == [one.id for one in messages[: index + 1]]
         assert_valid(fork)
-        assert fork._work.room.log().order[-1].id == message.id
+        assert fork._log.log().order[-1].id == message.id
         talk(fork, "next")
         assert_valid(fork)
         assert texts(fork)[-1] == "answer next"
@@ -458,7 +458,7 @@ def test_a_fork_after_a_compaction_shares_the_summary(path: Path, session: Sessi
     with other_handle(path) as other:
         fresh = other.get(fork.id)
         assert fresh.context()[0]["content"] == "be kind"
-        assert fresh._work.room.log().since > 300, "the shared history is not read again"
+        assert fresh._log.log().since > 300, "the shared history is not read again"
     talk(fork, "there")
     assert fork.compact("its own", keep_turns=1) is not None
     assert "a summary" in str(contexts(session))
@@ -525,7 +525,7 @@ def test_recording_in_a_fork_adds_what_is_new(path: Path, session: Session) -> N
 
 def drain(session: Session, after: str | None = None) -> list[Event]:
     """All that can be had now, without waiting."""
-    follower = Follower(session._work.room, after)
+    follower = Follower(session._log, after)
     events: list[Event] = []
     while more := follower.step():
         events += more

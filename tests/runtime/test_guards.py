@@ -33,7 +33,7 @@ def other(where, session):
 
 def before_commit(session, act):
     """Does this once, just before the next commit of this handle with an entry of its own."""
-    engine = session._work.room.engine
+    engine = session._log.engine
     submit, left = engine.submit, [act]
 
     def interposed(commit):
@@ -46,7 +46,7 @@ def before_commit(session, act):
 
 def before_log(session, act, *, time):
     """Does this just before the log is read for the `time`-th time from now."""
-    room = session._work.room
+    room = session._log
     log, reads = room.log, []
 
     def interposed():
@@ -114,9 +114,7 @@ def test_a_summary_never_falls_into_a_turn_that_starts_while_it_is_made(session,
 def seized(session, turn):
     """As if somebody had taken this turn over and was killed before it wrote the turn's end."""
     assert (
-        session._work.room.submit(
-            Write(session._work.room.id, fence=turn._work.number, seize=True, renew_s=0)
-        )
+        session._log.submit(Write(session._log.id, fence=turn._work.number, seize=True, renew_s=0))
         .result()
         .seq
         == 0
@@ -161,7 +159,7 @@ def test_a_turn_is_settled_from_all_that_its_writer_has_shown(session, other):
     stream = turn.deliver(iter(["Shown.", "never"]))
     assert next(stream) == "Shown."
     seized(session, turn)
-    engine = session._work.room.engine
+    engine = session._log.engine
     journal, asked = engine.journal, []
 
     def knows_less(*given, **named):

@@ -207,11 +207,7 @@ def test_a_compaction_waits_for_the_turn_of_another_process(session, where):
 @pytest.mark.parametrize("way", ["session", "store", "another handle"])
 def test_a_turn_inside_ones_own_turn_raises_at_once(store, where, way):
     session = store.session("k")
-    with (
-        other_handle(where)
-        if way == "another handle"
-        else store.session("k")._work.room.lock as other
-    ):
+    with other_handle(where) if way == "another handle" else store.session("k")._log.lock as other:
         ask = {
             "session": lambda: session.turn("second"),
             "store": lambda: store.turn("k", "second", event_id="e1"),

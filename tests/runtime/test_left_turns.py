@@ -16,6 +16,7 @@ import holdfast
 from holdfast import Store
 from holdfast.domain.entry import note_of
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime.changes import end_session
 from holdfast.testing.faults.disk import LASTING, WRITING, Faults
 from holdfast.testing.oracle import judge
 from looking import end_notes, ends, other_handle, told
@@ -201,7 +202,7 @@ def test_a_stop_that_broke_off_in_the_middle_is_carried_on_by_the_next_one(
     session = store.session("k")
     running = session.turn("one")
     running.say("Well,")
-    plan = session._work.stop("enough")
+    plan = end_session.stop(session._log, "enough")
     request = next(plan)
     while not hasattr(request, "done"):  # up to the seizure, the first commit
         request = plan.send(request.work())

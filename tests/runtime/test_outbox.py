@@ -109,7 +109,7 @@ def test_debts_without_words_hide_no_others(store):
     session = store.session("k")
     with session.turn("hello", reply_to="ann") as turn:
         turn.say("Hi.")
-    log = session._work.room.log()
+    log = session._log.log()
     reply(store, "Here.")
     assert texts(store.outbox(limit=1)) == ["Hi."]
     log.retracted.update(message.id for message in session.transcript() if message.text == "Hi.")
@@ -123,7 +123,7 @@ def test_a_debt_of_which_every_word_was_retracted_is_not_handed_out(store):
     reply(store, "Wrong.")
     session = store.session("k")
     [message] = [message for message in session.transcript() if message.text == "Wrong."]
-    room = session._work.room
+    room = session._log
     room.submit(
         Write(room.id, drafts=(room.draft("retract", Retracted((message.id,), "older"), turn=1),))
     ).result()

@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def again(session: Session) -> Session:
     """Another handle to the same session, with no memory, as another process would have."""
-    return session_of(holdfast.open(session._work.room.engine.where, durability="process"), session)
+    return session_of(holdfast.open(session._log.engine.where, durability="process"), session)
 
 
 def session_of(store: Store, session: Session) -> Session:

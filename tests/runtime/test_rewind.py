@@ -104,7 +104,7 @@ def test_every_message_can_be_rewound_to_with_a_valid_context(path: Path, sessio
         session.rewind(message.id)
         for format in FORMATS:
             assert check(format, session.context(format)) == []
-        assert session._work.room.log().order[-1].id == message.id
+        assert session._log.log().order[-1].id == message.id
         assert_same_everywhere(path, session)
 
 
@@ -505,7 +505,7 @@ def test_a_rewind_after_a_compaction_takes_late_words_along_and_keeps_the_load_s
     with other_handle(path) as other:
         fresh = other.get(session.id)
         assert contexts(fresh) == contexts(session)
-        assert fresh._work.room.log().since > 1
+        assert fresh._log.log().since > 1
     session.rewind(named(session, "answer after").id)
     assert f"late {how}" in str(contexts(session))
     assert "a summary" in texts(session)[0]

@@ -462,7 +462,7 @@ def test_a_value_in_a_known_message_is_at_most_what_it_claims_to_be(
     else:
         assert len(found.new) == 1
         assert [message.text for message in session.transcript()] == [*said, "d"]
-    for remembered in session._work._memory.last("openai.chat").messages:
+    for remembered in session._memory.last("openai.chat").messages:
         assert {type(value) for value in remembered.snapshot.values()} == {str}
 
 

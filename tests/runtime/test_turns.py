@@ -59,7 +59,7 @@ def test_the_inbound_message_is_durable_with_its_event_before_turn_returns(store
         [message] = other.session("k").transcript()
         assert (message.role, message.text, message.event_id) == ("user", "Book a table.", "evt-1")
         assert message.turn == turn.id and message.reply_to == "telegram:42"
-        known = other._work.engine.accepted(session._work.room.scope, "evt-1")
+        known = other._work.engine.accepted(session._log.scope, "evt-1")
         assert known is not None and known.message.hex() == message.id
     turn.interrupt()
 
@@ -437,7 +437,7 @@ def test_a_settler_that_was_killed_between_its_two_commits_is_carried_on(store, 
         writer.wait_for("shown")
         writer.kill()
     session = store.session("k")
-    room = session._work.room
+    room = session._log
     # the first half of settling, and no more
     room.submit(Write(room.id, fence=1, seize=True, ended_too=True)).result()
     assert ends(store, session.id) == {1: []}
@@ -455,7 +455,7 @@ def test_a_stop_that_is_cut_off_between_its_two_commits_is_carried_on_as_a_stop(
         stream = turn.deliver(iter(["Well, ", "no"]))
         assert next(stream) == "Well, "
         session = other.session("k")
-        room = session._work.room
+        room = session._log
         half = settle(room, room.state(), end="interrupted", reason="stopped: user")
         next(half).result()  # the first commit, and never the second
         with pytest.raises(TurnInterrupted):
@@ -526,7 +526,7 @@ def test_a_running_turn_renews_its_lease_by_itself(where):
         writer.wait_for("started")
         engine = store._work.engine
         session_id = store.session("k").id
-        room = store.session("k")._work.room
+        room = store.session("k")._log
         tick = room.world.tick
         first = engine.state(session_id).lease_left_s + tick()
         changed = threading.Event()

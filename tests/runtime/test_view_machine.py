@@ -80,7 +80,7 @@ class Views(RuleBasedStateMachine):
         return self.held[int(where * len(self.held))][which]
 
     def message(self, session: Session, where: float) -> Any:
-        elsewhere = session._work.room.history().elsewhere  # what its parent answers
+        elsewhere = session._log.history().elsewhere  # what its parent answers
         said = [message for message in session.transcript() if message.id not in elsewhere]
         messages = [message for message in said if message.state != "pending"]
         return messages[int(where * len(messages))] if messages else None
@@ -137,10 +137,10 @@ class Views(RuleBasedStateMachine):
         message = self.message(handle, where)
         if message is None:
             return
-        before = [seen.id for seen in handle._work.room.history().order]
+        before = [seen.id for seen in handle._log.history().order]
         handle.rewind(message.id)
         self.gone.pop(handle.id, None)
-        log = handle._work.room.history()
+        log = handle._log.history()
         assert log.placed[-1].id == message.id
         if message.id in before:
             assert [seen.id for seen in log.order] == before[: before.index(message.id) + 1]
@@ -149,7 +149,7 @@ class Views(RuleBasedStateMachine):
     def rewind_and_go_back_again(self, which: int, session: float, where: float) -> None:
         """What was rewound can be brought back, as long as its arrangement is there."""
         handle = self.handle(which, session)
-        shown = [seen.id for seen in handle._work.room.log().order]
+        shown = [seen.id for seen in handle._log.log().order]
         if shown:
             before = list(handle.context())
             handle.rewind(shown[int(where * len(shown))])
@@ -195,7 +195,7 @@ class Views(RuleBasedStateMachine):
         self.dropped |= not before <= self.shown(session)
 
     def shown(self, session: Session) -> set[str]:
-        log = session._work.room.log()
+        log = session._log.log()
         return {seen.id for seen in log.arranged}
 
     # What must hold.

@@ -90,7 +90,7 @@ def _ordered(
 
 
 def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-    room = session._work.room
+    room = session._log
     return room.reading(lambda: _shown_in(room))
 
 

@@ -18,23 +18,30 @@ from holdfast.engine.address import shown
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.errors import HoldfastError
 from holdfast.runtime.border import bordered, checked
+from holdfast.runtime.catalog import read_session
+from holdfast.runtime.changes.append import append, append_all, instructions, label
+from holdfast.runtime.changes.approve import decide
+from holdfast.runtime.changes.end_session import end, stop
+from holdfast.runtime.changes.fork_rewind import fork, rewind
 from holdfast.runtime.clock import World
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.follow import Event, following, next_events
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
 from holdfast.runtime.plans.plan import News, Plan
 from holdfast.runtime.plans.plan_asyncio import arun, insist_on_asyncio, obtained, seen_through
-from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import StoreWork
 from holdfast.runtime.turns.delivery_async import AsyncDelivery
 from holdfast.runtime.turns.outbox import Owed, Receipt
 from holdfast.runtime.turns.running_turn import TurnWork, words_of
+from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 from holdfast.runtime.turns.turn_owner import current_loop
 
 if TYPE_CHECKING:
+    from holdfast.domain.record.memory import Memory
     from holdfast.runtime.catalog.list_sessions import Listed, Page
     from holdfast.runtime.catalog.pending import PendingMessage
     from holdfast.runtime.catalog.search import Hit
@@ -203,10 +210,13 @@ class AsyncSession:
     epoch: int
     tenant: str
 
-    def __init__(self, work: SessionWork) -> None:
-        self._work = work
-        self.id, self.key = work.room.id, work.room.key
-        self.epoch, self.tenant = work.room.epoch, work.room.tenant
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._memory: Memory | None = None
+        self.id = log.id
+        self.key = log.key
+        self.epoch = log.epoch
+        self.tenant = log.tenant
 
     def turn(
         self,
@@ -221,19 +231,22 @@ class AsyncSession:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable once
         this was awaited.
         """
-        options = {
-            "event_id": event_id,
-            "on_busy": on_busy,
-            "reply_to": reply_to,
-            "lease_s": lease_s,
-        }
-        return StartingTurn(self._work.turn(message, format=format, **options))
+        wish = TurnRequest(
+            self._log.world,
+            message,
+            format=format,
+            event_id=event_id,
+            on_busy=on_busy,
+            reply_to=reply_to,
+            lease_s=lease_s,
+        )
+        return StartingTurn(start(self._log, wish))
 
     def append(
         self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None
     ) -> Awaitable[str]:
         """Stores one message outside a turn and returns its id."""
-        return arun(self._work.append(message, format=format, event_id=event_id))
+        return arun(append(self._log, message, format=format, event_id=event_id))
 
     def append_all(
         self, messages: Sequence[Any], *, format: str = "openai.chat"
@@ -241,7 +254,7 @@ class AsyncSession:
         """Stores several messages outside a turn in one commit, all or none, and returns
         their ids.
         """
-        return arun(self._work.append_all(messages, format=format))
+        return arun(append_all(self._log, messages, format=format))
 
     def record(
         self, messages: Sequence[Any], *, format: str = "openai.chat"
@@ -250,7 +263,12 @@ class AsyncSession:
         keeps its shape as the context. Recording a list again, merged, trimmed, reloaded or copied,
         loses nothing and doubles nothing.
         """
-        return arun(self._work.record(messages, format=format))
+        # loaded by those who record: most programs don't
+        from holdfast.domain.record.memory import Memory
+        from holdfast.runtime.changes.record import record
+
+        self._memory = self._memory or Memory()
+        return arun(record(self._log, self._memory, messages, format=format))
 
     def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Awaitable[Context]:
         """What the model sees, ready to send; valid for its format, whatever the log holds.
@@ -259,13 +277,13 @@ class AsyncSession:
         model's own, with one that says to continue. With `prefill` the model's own message stays
         the last, for providers that go on with it.
         """
-        return arun(self._work.context(format, prefill=prefill))
+        return arun(read_session.context(self._log, format, prefill=prefill))
 
     async def transcript(self, after: int = 0, limit: int | None = None) -> AsyncIterator[Message]:
         """Iterates over all messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
-            page, seq = await arun(self._work.messages(after, TELLING))
+            page, seq = await arun(read_session.messages(self._log, after, TELLING))
             if seq == after:
                 return
             for message in page[:left]:
@@ -275,11 +293,11 @@ class AsyncSession:
 
     def head(self) -> Awaitable[int]:
         """The seq of the session's last entry."""
-        return arun(self._work.head())
+        return arun(read_session.head(self._log))
 
     async def entries(self, after: int = 0) -> AsyncIterator[Entry]:
         """Iterates over the entries of the log after seq `after`."""
-        while page := await arun(self._work.entries(after)):
+        while page := await arun(read_session.entries(self._log, after)):
             for entry in page:
                 yield entry
             after = page[-1].seq
@@ -288,77 +306,79 @@ class AsyncSession:
         """Iterates over events without end: those of the log, then live ones as they happen, chunks
         included, each once. It begins at the first entry, or after the event whose cursor is given.
         """
-        room = self._work.room
-        follower = await arun(following(room, after))
-        with News(room.engine, room.id) as news:
-            while events := await arun(next_events(room, follower, news)):
+        log = self._log
+        follower = await arun(following(log, after))
+        with News(log.engine, log.id) as news:
+            while events := await arun(next_events(log, follower, news)):
                 for event in events:
                     yield event
 
     def pending(self) -> Awaitable[list[Message]]:
         """The messages in the inbox: accepted, and not yet taken into a turn."""
-        return arun(self._work.pending())
+        return arun(read_session.pending(self._log))
 
     def calls(self) -> Awaitable[list[ToolCall]]:
         """Every tool call of the session with its state: open, waiting, approved, denied, done,
         failed or unknown.
         """
-        return arun(self._work.calls())
+        return arun(read_session.calls(self._log))
 
     def turns(self, after: int = 0, limit: int | None = None) -> Awaitable[list[TurnInfo]]:
         """The turns with numbers above `after`: how each ended, and the tokens it spent."""
-        return arun(self._work.turns(after, limit))
+        return arun(read_session.turns(self._log, after, limit))
 
     def info(self) -> Awaitable[SessionInfo]:
         """The session at a glance: its state, counts, title and usage."""
-        return arun(self._work.info())
+        return arun(read_session.info(self._log))
 
     def instructions(self, text: str | None = None) -> Awaitable[str | None]:
         """Reads the system prompt or, given a text, sets a new version of it."""
-        return arun(self._work.instructions(text))
+        return arun(instructions(self._log, text))
 
     def label(self, message_id: str | int, **labels: Any) -> Awaitable[None]:
         """Puts labels on a message, values of JSON by name; `visible_to_model=False` takes it out
         of the context.
         """
-        return arun(self._work.label(message_id, labels))
+        return arun(label(self._log, message_id, labels))
 
     def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> Awaitable[None]:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is
         used once.
         """
-        return arun(self._work.decide(call_id, approved, by))
+        return arun(decide(self._log, call_id, approved, by))
 
     def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Awaitable[Compaction | None]":
         """Puts a summary in the place of all but the last turns; a function that gives it may be a
         coroutine function. In one's own running turn, too; see `Session.compact`.
         """
-        return arun(self._work.compact(summary, keep_turns))
+        from holdfast.runtime.changes.compact import compact
+
+        return arun(compact(self._log, summary, keep_turns=keep_turns))
 
     def rewind(self, to_message: str) -> Awaitable[None]:
         """Lets the model's view end with this message from now on; the transcript keeps what came
         after, and rewinding to a later message brings it back.
         """
-        return arun(self._work.rewind(to_message))
+        return arun(rewind(self._log, to_message))
 
     async def fork(self, at: str | None = None, key: str | None = None) -> "AsyncSession":
         """Makes a new session that shares the past of this one, up to message `at` or all of it,
         without copying it.
         """
-        return AsyncSession(await arun(self._work.fork(at, key)))
+        return AsyncSession(await arun(fork(self._log, at=at, key=key)))
 
     def stop(self, reason: str = "user") -> Awaitable[bool]:
         """Ends the running turn as interrupted, whichever process it runs in; False when none was
         running.
         """
-        return arun(self._work.stop(reason))
+        return arun(stop(self._log, reason))
 
     def end(self, reason: str) -> Awaitable[None]:
         """Ends the session: what runs is interrupted, and no more turns can start. It can still be
         read, and the next `Store.session` of its key makes a new one. Ending it again changes
         nothing.
         """
-        return arun(self._work.end(reason))
+        return arun(end(self._log, reason))
 
     def __repr__(self) -> str:
         return f"<AsyncSession {self.id[:8]} key={self.key!r} epoch={self.epoch}>"

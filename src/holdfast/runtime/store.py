@@ -35,7 +35,7 @@ from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
-from holdfast.runtime.session import Session, SessionWork
+from holdfast.runtime.session import Session
 from holdfast.runtime.shared_engine import HeldEngine
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.turns.outbox import Owed, OwedWork, Receipt, outbox
@@ -142,7 +142,7 @@ class StoreWork:
     def room(self, state: SessionState) -> SessionLog:
         return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
 
-    def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionWork]:
+    def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionLog]:
         """The key's current session: made if there is none, replaced if it is due."""
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
@@ -151,18 +151,18 @@ class StoreWork:
                     what="session for the key", name=key, hint="Store.session(key) makes one"
                 )
             if state is not None and state.ended and not create:
-                return SessionWork(self.room(state))  # it can be read; looking makes nothing (I-18)
+                return self.room(state)  # it can be read; looking makes nothing (I-18)
             if (
                 state is not None
                 and not state.ended
                 and not (yield from self._is_due(state, reset))
             ):
-                return SessionWork(self.room(state))
+                return self.room(state)
             made = yield from self._replace(state, key, self._reason(state, reset) or "replaced")
             if made is not None:
-                return SessionWork(made)
+                return made
 
-    def reset(self, key: str, *, reason: str) -> Plan[SessionWork]:
+    def reset(self, key: str, *, reason: str) -> Plan[SessionLog]:
         """Ends the current session, what runs in it included, and binds a new one; the
         epoch rises.
         """
@@ -175,7 +175,7 @@ class StoreWork:
             else:
                 made = yield from self._replace(state, key, reason)
             if made is not None:
-                return SessionWork(made)
+                return made
 
     def turn(
         self, key: str, message: Any, *, reset: Policy | None, **options: Any
@@ -227,7 +227,7 @@ class StoreWork:
         while True:
             room = self._latest.get(key)
             if room is None:
-                room = (yield from self.session(key, reset=None, create=True)).room
+                room = yield from self.session(key, reset=None, create=True)
                 if len(self._latest) >= LATEST_MAX:
                     self._latest.clear()
                 self._latest[key] = room
@@ -262,9 +262,9 @@ class StoreWork:
         return self.room(state)
 
     def _current(self, key: str) -> Plan[SessionLog]:
-        return (yield from self.session(key, reset=None, create=True)).room
+        return (yield from self.session(key, reset=None, create=True))
 
-    def get(self, session_id: str) -> Plan[SessionWork]:
+    def get(self, session_id: str) -> Plan[SessionLog]:
         # as all ids are
         known = session_id if session_id.isascii() and session_id.isprintable() else ""
         found = (
@@ -274,7 +274,7 @@ class StoreWork:
         )
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
-            return SessionWork(self.room((exact or found)[0]))
+            return self.room((exact or found)[0])
         hint = (
             "several begin so: give more of the id"
             if found
@@ -315,13 +315,13 @@ class StoreWork:
 
         question = sought(self.tenant, text, **filters)
         if session is not None:
-            question = replace(question, session=(yield from self.get(session)).room.id)
+            question = replace(question, session=(yield from self.get(session)).id)
         return (yield from search(self.engine, question, limit))
 
     def erase(self, session_id: str, *, preview: bool) -> "Plan[Erasure]":
         from holdfast.runtime.changes.erase import erase
 
-        return (yield from erase((yield from self.get(session_id)).room, preview=preview))
+        return (yield from erase((yield from self.get(session_id)), preview=preview))
 
     def retain(self, days: float, *, preview: bool) -> "Plan[list[Erasure]]":
         from holdfast.runtime.changes.erase import retain

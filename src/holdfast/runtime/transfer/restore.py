@@ -88,7 +88,7 @@ _SURROGATE = b"\\ud"
 
 def standing_of(session: Session) -> SessionLine:
     """What is written out beside the log."""
-    room = session._work.room
+    room = session._log
     state = room.state()
     owed = [
         OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at)

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import Spoken
@@ -49,9 +50,9 @@ class TurnRequest:
         message: Any,
         *,
         format: str,
-        event_id: str | None,
+        event_id: Checked,
         on_busy: str,
-        reply_to: str | None,
+        reply_to: Checked,
         lease_s: float,
     ) -> None:
         self.format, self.event_id, self.on_busy, self.reply_to = (

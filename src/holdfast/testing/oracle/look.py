@@ -25,7 +25,7 @@ class Look:
         self.formats = formats
         self.info = session.info()  # first of all: it settles a dead turn, as any reader does
         self.session = session
-        self.room: SessionLog = session._work.room
+        self.room: SessionLog = session._log
         self.engine: Engine = self.room.engine
         self.entries: list[Entry] = list(session.entries())
         self.messages: list[Message] = list(session.transcript())

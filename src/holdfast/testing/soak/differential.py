@@ -26,8 +26,8 @@ from holdfast.runtime.catalog.list_sessions import Page
 from holdfast.runtime.catalog.search import words_of
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import Await, Listen, Pause, Plan, Read
-from holdfast.runtime.session import SessionWork
 from holdfast.runtime.store import Store, StoreWork
 from holdfast.runtime.turns.outbox import OwedWork
 from holdfast.runtime.turns.running_turn import TurnWork
@@ -260,8 +260,8 @@ def plain(value: Any) -> Any:
                 type(value).__name__,
                 {name: plain(field) for name, field in value.fields.items()},
             ]
-        case SessionWork():
-            return ["session", value.room.id, value.room.key, value.room.epoch]
+        case SessionLog():
+            return ["session", value.id, value.key, value.epoch]
         case TurnWork():
             return ["turn", value.id]
         case OwedWork():

@@ -13,7 +13,6 @@ from typing import Any
 
 from holdfast.runtime.live.follow import following, next_events
 from holdfast.runtime.plans.plan import News, Plan
-from holdfast.runtime.session import Session
 from holdfast.testing.soak.differential import Answer, Pair, Side
 from holdfast.testing.soak.world import Desk, HeldSession, Reader, SoakWorld
 
@@ -27,7 +26,7 @@ def record(stage: SoakWorld, desk: Desk) -> bool:
     held = stage.dice.pick(desk.sessions)
     lists = held.lists
     if lists is None or stage.dice.happens(0.4):
-        answer = stage.ask(lambda side: list(_session(held, side).context()))
+        answer = stage.ask(lambda side: list(held.faces.of(side).context()))
         if answer.values is None:
             return True
         lists = answer.values
@@ -36,18 +35,14 @@ def record(stage: SoakWorld, desk: Desk) -> bool:
     for number, text in enumerate(new):
         for messages in lists:
             messages.append({"role": "assistant" if number % 2 else "user", "content": text})
-    answer = stage.ask(lambda side: _session(held, side).record(lists.of(side)))
+    answer = stage.ask(lambda side: held.faces.of(side).record(lists.of(side)))
     if answer.values is None:
         return True
     _recorded(stage, held, lists[1], new, answer)
-    again = stage.ask(lambda side: _session(held, side).record(lists.of(side)))
+    again = stage.ask(lambda side: held.faces.of(side).record(lists.of(side)))
     if again.values is not None and again.values[1].new:
         stage.objects(f"recorded twice, {again.values[1].new} is new (I-12)")
     return True
-
-
-def _session(held: HeldSession, side: Side) -> Session:
-    return Session(held.works.of(side))
 
 
 def _recorded(
@@ -130,21 +125,20 @@ def follow(stage: SoakWorld, desk: Desk) -> bool:
             return False
         stage.readers.append(Reader(stage.dice.pick(left)))
     reader = stage.dice.pick(stage.readers)
-    works = stage.ask(lambda side: desk.stores.of(side).get(reader.session)._work).values
-    assert works is not None
-    rooms = Pair([work.room for work in works])
-    begun = stage.twins.begin(lambda side: following(rooms.of(side), reader.cursor))
+    logs = stage.ask(lambda side: desk.stores.of(side).get(reader.session)._log).values
+    assert logs is not None
+    begun = stage.twins.begin(lambda side: following(logs.of(side), reader.cursor))
     begun.run()
     followers = begun.answer.values
     if followers is None:
         stage.objects(f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)")
         return True
     with contextlib.ExitStack() as listening:
-        news = Pair([listening.enter_context(News(room.engine, room.id)) for room in rooms])
+        news = Pair([listening.enter_context(News(log.engine, log.id)) for log in logs])
         _read_on(
             stage,
             reader,
-            lambda side: next_events(rooms.of(side), followers.of(side), news.of(side)),
+            lambda side: next_events(logs.of(side), followers.of(side), news.of(side)),
         )
     return True
 

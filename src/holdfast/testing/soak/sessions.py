@@ -5,8 +5,12 @@ what an act is.
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.runtime.changes import append as append_plans
+from holdfast.runtime.changes import approve, end_session, fork_rewind
+from holdfast.runtime.changes import compact as compact_plans
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import Plan
-from holdfast.runtime.session import Session
 from holdfast.testing.oracle import FORMATS
 from holdfast.testing.soak.differential import Answer, Pair, Side
 from holdfast.testing.soak.turns import EVENTS, KEYS, LATE, known_as
@@ -80,14 +84,11 @@ def append(stage: SoakWorld, desk: Desk) -> bool:
             known_as(stage, held.scope, event_id, answer.values[1])
             stage.ledger.said(held.id, answer.values[1], text, ordered=at_once)
 
-    payload = {"role": role, "content": text}
-    return _with(
-        stage,
-        desk,
-        lambda work: work.append(payload, format="openai.chat", event_id=event_id),
-        appended,
-        flies=LATE,
-    )
+    def plan(log: SessionLog) -> Plan[str]:
+        payload = {"role": role, "content": text}
+        return append_plans.append(log, payload, format="openai.chat", event_id=event_id)
+
+    return _with(stage, desk, plan, appended, flies=LATE)
 
 
 def instruct(stage: SoakWorld, desk: Desk) -> bool:
@@ -97,7 +98,7 @@ def instruct(stage: SoakWorld, desk: Desk) -> bool:
         if answer.values is not None:
             stage.ledger.instructed(held.id, text)
 
-    return _with(stage, desk, lambda work: work.instructions(text), instructed)
+    return _with(stage, desk, lambda log: append_plans.instructions(log, text), instructed)
 
 
 def label(stage: SoakWorld, desk: Desk) -> bool:
@@ -113,31 +114,36 @@ def label(stage: SoakWorld, desk: Desk) -> bool:
         if answer.values is not None:
             stage.ledger.labelled(held.id, id, name, value)
 
-    return _with(stage, desk, lambda work: work.label(id, {name: value}), labelled, held)
+    def plan(log: SessionLog) -> Plan[None]:
+        return append_plans.label(log, id, {name: value})
+
+    return _with(stage, desk, plan, labelled, held)
 
 
 def decide(stage: SoakWorld, desk: Desk) -> bool:
     if not stage.asked or not desk.sessions:
         return False
     call_id, approved = stage.dice.pick(stage.asked)[1], stage.dice.happens(0.6)
-    return _with(
-        stage, desk, lambda work: work.decide(call_id, approved, "ann"), _nothing, flies=LATE
-    )
+
+    def plan(log: SessionLog) -> Plan[None]:
+        return approve.decide(log, call_id, approved, "ann")
+
+    return _with(stage, desk, plan, _nothing, flies=LATE)
 
 
 def compact(stage: SoakWorld, desk: Desk) -> bool:
     text, keep = stage.word("summary"), stage.dice.below(4)
 
+    def counted(messages: list[Message]) -> str:
+        return f"{text}: {len(messages)}"
+
     def compacted(held: HeldSession, answer: Answer, at_once: bool) -> None:
         if answer.values is not None and answer.values[1] is not None:
             stage.ledger.at(held.id, answer.values[1].seq, "compaction")
 
-    def plan(work: Any) -> Plan[Any]:
-        def summarise(messages: list[Any]) -> str:
-            return f"{text}: {len(messages)}"
-
-        compacting: Plan[Any] = work.compact(summarise if keep % 2 else text, keep)
-        return compacting
+    def plan(log: SessionLog) -> Plan[Any]:
+        summary = counted if keep % 2 else text
+        return compact_plans.compact(log, summary, keep_turns=keep)
 
     return _with(stage, desk, plan, compacted, flies=LATE)
 
@@ -156,7 +162,7 @@ def rewind(stage: SoakWorld, desk: Desk) -> bool:
         ):
             other.lists = None
 
-    return _with(stage, desk, lambda work: work.rewind(id), rewound, held)
+    return _with(stage, desk, lambda log: fork_rewind.rewind(log, id), rewound, held)
 
 
 def fork(stage: SoakWorld, desk: Desk) -> bool:
@@ -169,13 +175,16 @@ def fork(stage: SoakWorld, desk: Desk) -> bool:
     def forked(held: HeldSession, answer: Answer, at_once: bool) -> None:
         hold(answer, at_once)
         if answer.values is not None:
-            stage.parents[answer.values[1].room.id] = held.id
+            stage.parents[answer.values[1].id] = held.id
 
-    return _with(stage, desk, lambda work: work.fork(at, key), forked, held, flies=LATE)
+    def plan(log: SessionLog) -> Plan[SessionLog]:
+        return fork_rewind.fork(log, at=at, key=key)
+
+    return _with(stage, desk, plan, forked, held, flies=LATE)
 
 
 def stop(stage: SoakWorld, desk: Desk) -> bool:
-    return _with(stage, desk, lambda work: work.stop("somebody"), _nothing, flies=LATE)
+    return _with(stage, desk, lambda log: end_session.stop(log, "somebody"), _nothing, flies=LATE)
 
 
 def end(stage: SoakWorld, desk: Desk) -> bool:
@@ -183,7 +192,7 @@ def end(stage: SoakWorld, desk: Desk) -> bool:
         if answer.error is None:
             stage.ledger.over(held.id)
 
-    return _with(stage, desk, lambda work: work.end("enough"), ended, flies=LATE)
+    return _with(stage, desk, lambda log: end_session.end(log, "enough"), ended, flies=LATE)
 
 
 def reset(stage: SoakWorld, desk: Desk) -> bool:
@@ -232,7 +241,7 @@ def look_at_a_session(stage: SoakWorld, desk: Desk) -> bool:
         lambda session: session.turns(),
         lambda session: session.context(format),
     ):
-        stage.ask(lambda side, read=read: read(Session(held.works.of(side))))  # type: ignore[misc]
+        stage.ask(lambda side, read=read: read(held.faces.of(side)))  # type: ignore[misc]
     return True
 
 
@@ -289,9 +298,7 @@ def _message(stage: SoakWorld, desk: Desk) -> tuple[HeldSession, str] | None:
     if not desk.sessions:
         return None
     held = stage.dice.pick(desk.sessions)
-    answer = stage.ask(
-        lambda side: [message.id for message in Session(held.works.of(side)).transcript()]
-    )
+    answer = stage.ask(lambda side: [message.id for message in held.faces.of(side).transcript()])
     ids = answer.plain if answer.error is None else []
     return (held, stage.dice.pick(ids)) if ids else None
 
@@ -299,7 +306,7 @@ def _message(stage: SoakWorld, desk: Desk) -> tuple[HeldSession, str] | None:
 def _with(
     stage: SoakWorld,
     desk: Desk,
-    plan: Callable[[Any], Plan[Any]],
+    plan: Callable[[SessionLog], Plan[Any]],
     then: Callable[[HeldSession, Answer, bool], None],
     held: HeldSession | None = None,
     *,
@@ -315,5 +322,5 @@ def _with(
     def done(answer: Answer, at_once: bool) -> None:
         then(one, answer, at_once)
 
-    stage.call(desk, lambda side: plan(one.works.of(side)), done, flies=flies)
+    stage.call(desk, lambda side: plan(one.logs.of(side)), done, flies=flies)
     return True

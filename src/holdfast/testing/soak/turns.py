@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.domain.reset_policy import Daily, Idle
 from holdfast.runtime.plans.plan import Plan
+from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.testing.oracle import FORMATS
 from holdfast.testing.soak.differential import Answer, Pair, Side
 from holdfast.testing.soak.world import Desk, HeldStream, HeldTurn, SoakWorld
@@ -38,8 +39,8 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
         scope = held.scope
 
         def plan(side: Side) -> Plan[Any]:
-            started: Plan[Any] = held.works.of(side).turn(text, **options)
-            return started
+            log = held.logs.of(side)
+            return start(log, TurnRequest(log.world, text, **options))
     else:
         scope, reset = (
             dice.pick(KEYS),

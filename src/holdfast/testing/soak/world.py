@@ -20,6 +20,7 @@ from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import Engine
 from holdfast.errors import HoldfastError
 from holdfast.runtime.plans.plan import Plan
+from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.turn import Turn
 from holdfast.testing.oracle import Acknowledged, judge
@@ -44,11 +45,12 @@ Then = Callable[[Answer, bool], None]
 class HeldSession:
     """A session in somebody's hands, and the list that its holder keeps of it."""
 
-    def __init__(self, works: Pair) -> None:
-        room = works[1].room
-        self.works = works
-        self.id: str = room.id
-        self.key: str | None = room.key
+    def __init__(self, logs: Pair) -> None:
+        self.logs = logs
+        # kept, and not made for each call: a face remembers what was recorded with it
+        self.faces = Pair([Session(log) for log in logs])
+        self.id: str = logs[1].id
+        self.key: str | None = logs[1].key
         self.lists: Pair | None = None
 
     @property

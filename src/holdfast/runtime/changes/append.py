@@ -1,0 +1,79 @@
+"""Appending to a session outside a turn: messages, labels, the system prompt.
+
+Each is one commit of new entries; a session that has ended takes none.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from holdfast.domain.arguments import Checked
+from holdfast.domain.entry import Draft, Labelled
+from holdfast.domain.message import Spoken, freeze
+from holdfast.engine.protocol import Refused, Write
+from holdfast.errors import NotFound
+from holdfast.formats import registry
+from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.live.transcript import find
+from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.turns.start_turn import already
+
+
+def append(session: SessionLog, message: Any, *, format: str, event_id: Checked) -> Plan[str]:
+    """Stores one message and gives its id. An event id that came before raises
+    `AlreadyAccepted`.
+    """
+    # Frozen here and not in the generator: the caller may change it before the plan runs (I-3).
+    facts = {"event": event_id} if event_id else {}
+    return _append(session, speak(message, format, **facts), event_id)
+
+
+def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[str]:
+    draft = session.message(spoken, turn=None)
+    event = (session.scope, event_id) if event_id is not None else None
+    write = Write(session.id, (draft,), event=event)
+    outcome = yield from wait_for(session.engine.submit((write,)))
+    if isinstance(outcome, Refused):
+        if outcome.why == "accepted":
+            raise (yield from read(lambda: already(session, event_id or "", outcome.detail)))
+        raise (yield from read(session.ended))
+    return draft.id.hex()
+
+
+def append_all(session: SessionLog, messages: Sequence[Any], *, format: str) -> Plan[list[str]]:
+    """Stores several messages in one commit, all or none, and gives their ids."""
+    return _append_all(session, [speak(message, format) for message in messages])
+
+
+def _append_all(session: SessionLog, spoken: list[Spoken]) -> Plan[list[str]]:
+    drafts = tuple(session.message(each, turn=None) for each in spoken)
+    if drafts:
+        yield from _store(session, drafts)
+    return [draft.id.hex() for draft in drafts]
+
+
+def instructions(session: SessionLog, text: str | None) -> Plan[str | None]:
+    """The system prompt; a text is its new version."""
+    if text is not None:
+        yield from _store(session, (session.draft("instructions", body=freeze(text)),))
+        return text
+    log = yield from read(session.log)
+    return log.instructions
+
+
+def label(session: SessionLog, message_id: Checked, labels: dict[str, Any]) -> Plan[None]:
+    """Puts labels on a message of the session."""
+    labels = registry.plain(labels)
+    freeze(labels)  # refuses what is not JSON before anything is read
+    known = yield from read(partial(find, session, message_id))
+    if known is None:
+        hint = "take the id from Session.transcript()"
+        raise NotFound(what="message", name=message_id, hint=hint)
+    note = Labelled(message_id, labels, known.seq)
+    yield from _store(session, (session.draft("label", note),))
+
+
+def _store(session: SessionLog, drafts: tuple[Draft, ...]) -> Plan[None]:
+    outcome = yield from session.commit(Write(session.id, drafts=drafts))
+    if isinstance(outcome, Refused):
+        raise (yield from read(session.ended))
