@@ -21,7 +21,8 @@ NAMES = {
 
 HEAD = """# The doctor's rules
 
-`holdfast doctor PATH` finds these, `holdfast doctor --explain RULE` tells about one. This page is made from the rules
+`holdfast doctor PATH` finds these, `holdfast doctor --explain RULE` tells about one. \
+This page is made from the rules
 themselves by `./dev rules`.
 
 | policy | what `--heal` does |

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +56,18 @@ def export_of(case: GooseCase) -> dict[str, Any]:
     columns = case.session.columns
     spoken = [_message(row, case.session.id) for row in case.rows]
     stored = dict(columns) if case.session.source == "export" else _from_row(columns)
-    began = next((when for row in case.rows if (when := milliseconds_of(row.created))), 0)
-    ended = next(
-        (when for row in reversed(case.rows) if (when := milliseconds_of(row.created))), began
-    )
+    times = [milliseconds_of(row.created) for row in case.rows]
+    known = [when for when in times if when] or [0]
+    name = _text(columns.get("name")) or _text(columns.get("description"))
     return {
         **stored,
         "id": case.session.id,
         "working_dir": _text(columns.get("working_dir")),
-        "name": _text(columns.get("name"))
-        or _text(columns.get("description"))
-        or "Recovered session",
+        "name": name or "Recovered session",
         "user_set_name": bool(columns.get("user_set_name")),
         "session_type": _one_of(columns.get("session_type"), _TYPES),
-        "created_at": _date(columns.get("created_at"), began),
-        "updated_at": _date(columns.get("updated_at"), ended),
+        "created_at": _date(columns.get("created_at"), known[0]),
+        "updated_at": _date(columns.get("updated_at"), known[-1]),
         "extension_data": _object(columns.get("extension_data")) or {},
         "goose_mode": _one_of(columns.get("goose_mode"), _MODES),
         "model_config": _model(columns.get("model_config", columns.get("model_config_json"))),
@@ -122,10 +119,12 @@ def _write(path: Path, case: GooseCase) -> None:
 def _free(name: str, taken: set[str]) -> str:
     """A file name for a session; ids are other people's texts."""
     fit = _UNFIT.sub("_", name)[:100].lstrip(".") or "session"
-    names: Iterator[str] = (
-        fit if number == 1 else f"{fit}-{number}" for number in range(1, len(taken) + 2)
-    )
-    free = next(one for one in names if one.lower() not in taken)
+    free = fit
+    number = 1
+    # Some file systems take two names for one if only their case differs.
+    while free.lower() in taken:
+        number += 1
+        free = f"{fit}-{number}"
     taken.add(free.lower())
     return free
 
@@ -157,9 +156,9 @@ def _model(value: Any) -> dict[str, Any] | None:
 def _date(value: Any, otherwise: int | None) -> str | None:
     """A date as goose reads it."""
     when = instant_of(value)
-    when = otherwise if when is None else when
-    return (
-        None
-        if when is None
-        else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(when // 1000, 253402300799)))
-    )
+    if when is None:
+        when = otherwise
+    if when is None:
+        return None
+    seconds = min(when // 1000, 253402300799)  # the end of the year 9999
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

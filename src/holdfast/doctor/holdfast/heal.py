@@ -59,7 +59,8 @@ def healed(record: SessionRecord, *, ended: bool | None = None, rooted: bool = F
 
 class _Healing:
     def __init__(self, record: SessionRecord) -> None:
-        self._record, self._state = record, record.state
+        self._record = record
+        self._state = record.state
         self._origin = record.state.origin
         self._past = record.past
         self._entries: list[Entry] = []
@@ -73,13 +74,11 @@ class _Healing:
         there = {entry.seq for entry in self._past}
         self._entries = [self._tombstone(seq) for seq in range(1, self._origin + 1)]
         place = f"entries 1 to {self._origin}"
-        self._change(
-            "lost-past",
-            place,
-            f"{len(there)} of them can be read in the session it shares them with",
-            "a session of its own, with tombstones in their place",
-        )
-        self._origin, self._past = 0, []
+        before = f"{len(there)} of them can be read in the session it shares them with"
+        after = "a session of its own, with tombstones in their place"
+        self._change("lost-past", place, before, after)
+        self._origin = 0
+        self._past = []
 
     def fill(self) -> None:
         """Each entry in its place, or a tombstone; the first one opens the session."""
@@ -93,31 +92,21 @@ class _Healing:
             if entry is None:
                 entry = self._lost(seq)
             elif entry.id in ids:
-                self._change(
-                    "doubled-id",
-                    f"entry {seq}",
-                    f"the id of another, {entry.id.hex()}",
-                    "an id of its own",
-                )
+                before = f"the id of another, {entry.id.hex()}"
+                self._change("doubled-id", f"entry {seq}", before, "an id of its own")
                 entry = replace(entry, id=entry_name(self._state.id, f"entry {seq}", entry.at))
             elif entry.kind == "label" and note_of("label", entry.note).message not in messages:
-                self._change(
-                    "label-of-nothing",
-                    f"entry {seq}",
-                    "a label of no message that is here",
-                    "a tombstone",
-                )
+                before = "a label of no message that is here"
+                self._change("label-of-nothing", f"entry {seq}", before, "a tombstone")
                 entry = self._tombstone(seq, entry.at)
             ids.add(entry.id)
             self._entries.append(entry)
         first = self._entries[0]
         if first.kind != "opened" or self._origin != self._state.origin:
             note = Opened(self._state.key, self._state.epoch)
-            id = (
-                first.id
-                if first.kind == "opened"
-                else entry_name(self._state.id, "opened", first.at)
-            )
+            id = first.id
+            if first.kind != "opened":
+                id = entry_name(self._state.id, "opened", first.at)
             self._entries[0] = Entry(first.seq, "opened", None, id, first.at, noted(note), b"")
 
     def _lost(self, seq: int) -> Entry:
@@ -146,22 +135,17 @@ class _Healing:
             if seen is None:
                 continue
             if entry.turn in seen or (entry.kind == "end" and entry.turn not in started):
-                what = (
-                    f"a {'start' if entry.kind == 'turn' else 'end'} of turn {entry.turn} too many"
-                )
-                self._change("turn-without-one-end", f"entry {entry.seq}", what, "a tombstone")
+                what = "start" if entry.kind == "turn" else "end"
+                before = f"a {what} of turn {entry.turn} too many"
+                self._change("turn-without-one-end", f"entry {entry.seq}", before, "a tombstone")
                 self._entries[at] = self._tombstone(entry.seq, entry.at)
             seen.add(entry.turn)
         for turn in sorted(number for number in started - ended if number is not None):
             if turn != self._state.turn:
                 self._change("turn-without-one-end", f"turn {turn}", "no end", "ended as abandoned")
             elif self._state.ended:
-                self._change(
-                    "ended-and-running",
-                    f"turn {turn}",
-                    "running in an ended session",
-                    "ended as abandoned",
-                )
+                before = "running in an ended session"
+                self._change("ended-and-running", f"turn {turn}", before, "ended as abandoned")
             self._abandon(turn)
 
     def _start_turns(self) -> None:
@@ -185,12 +169,8 @@ class _Healing:
                 self._entries[at] = replace(entry, turn=None)
                 continue
             lost = self._entries[spare]
-            self._change(
-                "turn-without-one-end",
-                f"turn {entry.turn}",
-                "no start",
-                f"started at entry {lost.seq}",
-            )
+            after = f"started at entry {lost.seq}"
+            self._change("turn-without-one-end", f"turn {entry.turn}", "no start", after)
             note = noted(self._start(spare, entry.turn))
             self._entries[spare] = replace(lost, kind="turn", turn=entry.turn, note=note)
             known.add(entry.turn)
@@ -217,11 +197,9 @@ class _Healing:
                 self._add(
                     "message", turn, id, noted(note), freeze({"role": "assistant", "content": text})
                 )
-        reason = (
-            "it was running when the store was copied"
-            if turn == self._state.turn
-            else "its end was lost"
-        )
+        reason = "its end was lost"
+        if turn == self._state.turn:
+            reason = "it was running when the store was copied"
         self._add("end", turn, None, noted(TurnEnded("abandoned", reason=reason)))
 
     def end(self) -> None:
@@ -244,7 +222,8 @@ class _Healing:
         return Healthy(self._entries, self._origin, self._laid(), self._changes)
 
     def _laid(self) -> Laid:
-        state, head = self._state, self._entries[-1].seq
+        state = self._state
+        head = self._entries[-1].seq
         ends = {entry.turn for entry in self._entries if entry.kind == "end"}
         turns = [entry.turn or 0 for entry in self._entries if entry.kind == "turn"]
         outbox = tuple(debt for debt in self._record.debts if debt.turn in ends)
@@ -254,9 +233,8 @@ class _Healing:
             "replies owed by turns that never were",
         )
         events = tuple(self._events())
-        strays = {(event.name, event.seq) for event in self._record.events} - {
-            (each.name, each.seq) for each in events
-        }
+        named = {(event.name, event.seq) for event in events}
+        strays = {(event.name, event.seq) for event in self._record.events} - named
         self._note_strays("stray-events", len(strays), "events of entries that are not there")
         inbox = tuple(self._waiting())
         was = [(waiting.seq, waiting.message) for waiting in self._record.inbox]
@@ -265,11 +243,9 @@ class _Healing:
             was != [(each.seq, each.message) for each in inbox],
             "an inbox that its log denies",
         )
-        base = (
-            state.base
-            if state.origin < state.base <= head and self._is_compaction(state.base)
-            else 0
-        )
+        base = 0
+        if state.origin < state.base <= head and self._is_compaction(state.base):
+            base = state.base
         self._note_strays(
             "lost-base", int(base != state.base), f"a load that begins with entry {state.base}"
         )

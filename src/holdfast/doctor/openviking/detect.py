@@ -50,13 +50,11 @@ def files(folder: SessionFolder) -> list[tuple[str, tuple[MessageLine, ...]]]:
     """The files of messages that count, oldest first: archives that took effect, then the live
     file.
     """
-    return [
-        *(
-            (f"history/{archive.name}/{ROOT}", archive.records or ())
-            for archive, state in settled(folder)
-        ),
-        (ROOT, folder.records or ()),
-    ]
+    found = []
+    for archive, _ in settled(folder):
+        found.append((f"history/{archive.name}/{ROOT}", archive.records or ()))
+    found.append((ROOT, folder.records or ()))
+    return found
 
 
 def missing(folder: SessionFolder) -> int:
@@ -67,12 +65,10 @@ def missing(folder: SessionFolder) -> int:
     if count is None:
         return 0
     live = {record.id for record in folder.live}
-    moved = {
-        record.id
-        for archive in folder.archives
-        if state_of(archive, live) == "pending" and phase_of(archive) != "ready"
-        for record in messages(archive.records)
-    }
+    moved: set[str] = set()
+    for archive in folder.archives:
+        if state_of(archive, live) == "pending" and phase_of(archive) != "ready":
+            moved.update(record.id for record in messages(archive.records))
     return max(0, count - lines_in(folder.records) - len(moved - live))
 
 
@@ -81,11 +77,9 @@ def missing_in_all(folder: SessionFolder) -> int:
     total = number(folder.meta.data.get("total_message_count"))
     if total is None or gaps(folder):
         return 0
-    if any(
-        archive.records is None and state_of(archive, set()) == "done"
-        for archive in folder.archives
-    ):
-        return 0
+    for archive in folder.archives:
+        if archive.records is None and state_of(archive, set()) == "done":
+            return 0
     return max(0, total - held(folder))
 
 
@@ -93,12 +87,14 @@ def held(folder: SessionFolder) -> int:
     """How many messages a session has, each counted once, with those that can't be read and those
     that only share an id.
     """
-    every = [*(archive.records or () for archive in folder.archives), folder.records or ()]
-    ids = {record.id for records in every for record in messages(records)}
-    unread = sum(
-        bool(record.problem) and not record.aside for records in every for record in records
-    )
-    return len(ids) + unread + sum(_namesakes(messages(records)) for records in every)
+    ids: set[str] = set()
+    count = 0
+    for records in (*(archive.records for archive in folder.archives), folder.records):
+        readable = messages(records)
+        ids.update(record.id for record in readable)
+        count += _namesakes(readable)
+        count += sum(bool(record.problem) and not record.aside for record in records or ())
+    return len(ids) + count
 
 
 def _namesakes(records: tuple[MessageLine, ...]) -> int:
@@ -117,9 +113,10 @@ def number(value: Any) -> int | None:
 
 
 def _counters(folder: SessionFolder) -> Iterator[Finding]:
-    count, lines = number(folder.meta.data.get("message_count")), lines_in(folder.records)
+    count = number(folder.meta.data.get("message_count"))
     if count is None:
         return
+    lines = lines_in(folder.records)
     whole = len({record.id for record in folder.live}) + _namesakes(folder.live)
     if whole > count and not any(stale_ids(folder).values()):
         seen = f"{ROOT} has {whole} messages, `message_count` is {count}."
@@ -157,19 +154,11 @@ def _torn_papers(folder: SessionFolder) -> Iterator[Finding]:
         ]
     for place, paper in papers:
         if paper.problem:
-            yield Finding(
-                RULE["openviking/torn-meta"],
-                folder.id,
-                place,
-                f"It has {len(paper.raw)} bytes; {paper.problem}.",
-            )
+            seen = f"It has {len(paper.raw)} bytes; {paper.problem}."
+            yield Finding(RULE["openviking/torn-meta"], folder.id, place, seen)
     for place, problem in folder.problems:
-        yield Finding(
-            RULE["openviking/unreadable-record"],
-            folder.id,
-            place,
-            f"The file is not read: {problem}.",
-        )
+        seen = f"The file is not read: {problem}."
+        yield Finding(RULE["openviking/unreadable-record"], folder.id, place, seen)
 
 
 def _repeated(

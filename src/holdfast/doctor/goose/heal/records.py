@@ -23,15 +23,8 @@ def unreadable_record(case: GooseCase) -> Mended:
     changes: list[Change] = []
     for row in case.rows:
         if row.problem:
-            changes.append(
-                change(
-                    case,
-                    "unreadable-record",
-                    row,
-                    row.problem,
-                    "a placeholder, hidden from the model",
-                )
-            )
+            after = "a placeholder, hidden from the model"
+            changes.append(change(case, "unreadable-record", row, row.problem, after))
             row = _in_time(row if row.content is not None else _placeholder(row), rows, case.rows)
             row = msgspec.structs.replace(marked(row, unreadable=True), problem="")
         rows.append(row)
@@ -117,16 +110,15 @@ def empty_and_odd_roles(case: GooseCase) -> Mended:
     rows, changes = list(case.rows), []
     for index, row in enumerate(rows):
         if is_odd(row):
-            odd = row.role not in ROLES
-            rows[index] = marked(
-                row, for_model=False, **({"role": row.role} if odd else {"empty": True})
-            )
-            if odd:
-                rows[index] = msgspec.structs.replace(rows[index], role="user")
-            before = f"role {row.role}" if odd else short(row.content)
-            changes.append(
-                change(case, "empty-and-odd-roles", row, before, "kept, hidden from the model")
-            )
+            if row.role in ROLES:
+                before = short(row.content)
+                rows[index] = marked(row, for_model=False, empty=True)
+            else:
+                before = f"role {row.role}"
+                hidden = marked(row, for_model=False, role=row.role)
+                rows[index] = msgspec.structs.replace(hidden, role="user")
+            after = "kept, hidden from the model"
+            changes.append(change(case, "empty-and-odd-roles", row, before, after))
     return with_rows(case, rows), changes
 
 
@@ -138,11 +130,9 @@ def _placeholder(row: GooseRow) -> GooseRow:
 
 
 def _with_flags(row: GooseRow) -> GooseRow:
-    notes = (
-        {f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()}
-        if row.raw_metadata
-        else {}
-    )
+    notes = {}
+    if row.raw_metadata:
+        notes = {f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()}
     row = msgspec.structs.replace(row, metadata=None, metadata_problem="", raw_metadata=b"")
     return marked(row, for_model=False, metadata_lost=True, **notes)
 
@@ -153,11 +143,10 @@ def _in_time(row: GooseRow, before: list[GooseRow], rows: tuple[GooseRow, ...]) 
     """
     if row.created is not None:
         return row
-    last = before[-1].created if before else None
-    first = (
-        next((one.created for one in rows if one.created is not None), 0) if last is None else last
-    )
-    return msgspec.structs.replace(row, created=first)
+    created = before[-1].created if before else None
+    if created is None:
+        created = next((one.created for one in rows if one.created is not None), 0)
+    return msgspec.structs.replace(row, created=created)
 
 
 def _in_seconds(created: int) -> int:
@@ -171,11 +160,8 @@ def _loadable(block: Any, is_unknown: bool) -> Any:
         return block
     if isinstance(block, dict) and block.get("type") == "frontendToolRequest":
         usual = {**block, "type": "toolRequest"}
-        return (
-            usual
-            if not unknown_blocks(GooseRow(0, "", None, "assistant", [usual], 0, None))
-            else None
-        )
+        if not unknown_blocks(GooseRow(0, "", None, "assistant", [usual], 0, None)):
+            return usual
     return None
 
 

@@ -22,14 +22,16 @@ STOPPED = "[interrupted: this turn was stopped before it was finished]"
 
 def duplicate_rows(case: GooseCase) -> Mended:
     again = set(repeated_rows(case.rows))
-    changes = [
-        change(case, "duplicate-rows", row, row.content, "left out: said before")
-        for index, row in enumerate(case.rows)
-        if index in again
-    ]
-    return with_rows(
-        case, [row for index, row in enumerate(case.rows) if index not in again]
-    ), changes
+    rows = []
+    changes = []
+    for index, row in enumerate(case.rows):
+        if index in again:
+            changes.append(
+                change(case, "duplicate-rows", row, row.content, "left out: said before")
+            )
+        else:
+            rows.append(row)
+    return with_rows(case, rows), changes
 
 
 def token_split_rows(case: GooseCase) -> Mended:
@@ -50,7 +52,7 @@ def cut_stream(case: GooseCase) -> Mended:
     if index is None:
         return case, []
     row = case.rows[index]
-    said = made(case, row, "cut", "assistant", [{"type": "text", "text": CUT}])
+    said = _note(case, row, "cut", CUT)
     rows = [*case.rows[:index], marked(row, incomplete=True), said, *case.rows[index + 1 :]]
     return with_rows(case, rows), [change(case, "cut-stream", row, short(row.content)[-60:], CUT)]
 
@@ -60,25 +62,28 @@ def unfinished_turn(case: GooseCase) -> Mended:
     if index is None:
         return case, []
     row = case.rows[index]
-    said = made(case, row, "stopped", "assistant", [{"type": "text", "text": STOPPED}])
+    said = _note(case, row, "stopped", STOPPED)
     rows = [*case.rows[: index + 1], said, *case.rows[index + 1 :]]
-    return with_rows(case, rows), [
-        change(case, "unfinished-turn", row, "the session ends here", STOPPED)
-    ]
+    found = change(case, "unfinished-turn", row, "the session ends here", STOPPED)
+    return with_rows(case, rows), [found]
 
 
 def unanswered_prompt(case: GooseCase) -> Mended:
     rows = list(case.rows)
     changes = []
     for index in reversed(unanswered(case)):
-        row, after = case.rows[index], index + 1
+        row = case.rows[index]
+        after = index + 1
         while after < len(rows) and is_context(rows[after]):
             after += 1
-        rows[after:after] = [
-            made(case, row, "unanswered", "assistant", [{"type": "text", "text": STOPPED}])
-        ]
+        rows.insert(after, _note(case, row, "unanswered", STOPPED))
         changes.append(change(case, "unanswered-prompt", row, "nothing answers it", STOPPED))
     return with_rows(case, rows), changes[::-1]
+
+
+def _note(case: GooseCase, row: GooseRow, why: str, text: str) -> GooseRow:
+    """A word of the assistant's that says what became of a turn."""
+    return made(case, row, why, "assistant", [{"type": "text", "text": text}])
 
 
 def merged_users(case: GooseCase) -> Mended:
@@ -107,7 +112,8 @@ def duplicate_thinking(case: GooseCase) -> Mended:
     for index, signature in doubled_thinking(case.rows):
         row = rows[index]
         out = [place for place, one in signatures(row) if str(one) == signature]
-        out = out if len(out) == 1 or not _is_first(case.rows, index, signature) else out[1:]
+        if len(out) != 1 and _is_alone(case.rows, index, signature):
+            out = out[1:]
         content = row.content or []
         left = [block for place, block in enumerate(content) if place not in out]
         left = left or [{"type": "text", "text": "[thinking]"}]
@@ -154,18 +160,17 @@ def _prompts(case: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]
     if len(texts) < 2:
         return [msgspec.structs.replace(row, content=asked)] if asked else []
     first = [block for block in asked if block not in texts[1:]]
-    later = [
-        made(case, row, f"prompt {number}", "user", [block])
-        for number, block in enumerate(texts[1:], start=2)
-    ]
-    return [msgspec.structs.replace(row, content=first), *later]
+    prompts = [msgspec.structs.replace(row, content=first)]
+    for number, block in enumerate(texts[1:], start=2):
+        prompts.append(made(case, row, f"prompt {number}", "user", [block]))
+    return prompts
 
 
-def _is_first(rows: tuple[GooseRow, ...], index: int, signature: str) -> bool:
+def _is_alone(rows: tuple[GooseRow, ...], index: int, signature: str) -> bool:
     """Whether no other row keeps this thinking, so that one copy has to stay here."""
-    return not any(
-        str(one) == signature
-        for place, row in enumerate(rows)
-        if place != index and not is_context(row)
-        for _, one in signatures(row)
-    )
+    for place, row in enumerate(rows):
+        if place == index or is_context(row):
+            continue
+        if any(str(one) == signature for _, one in signatures(row)):
+            return False
+    return True
