@@ -89,9 +89,11 @@ def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damag
     assert list(story.lines) == first
     [again] = patient.healed(usual).sessions()
     assert list(again.lines) == first
-    [chapter] = patient.reader.chapters()
+    [item_session] = patient.reader.item_sessions()
     healing = next(iter(healed._healings.values()))
-    assert item_findings(patient.rules, "s", "", looked_at(healing.heal(chapter.items()))) == ()
+    assert (
+        item_findings(patient.rules, "s", "", looked_at(healing.heal(item_session.items()))) == ()
+    )
 
 
 @programs

@@ -39,8 +39,8 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 def open_shelf(kind: str, path: str | os.PathLike[str]) -> ForeignReader:
     """The store of this kind at this path, opened from a private copy."""
-    shelf: ForeignReader = getattr(_reader(kind), READERS[kind][1])(Path(path))
-    return shelf
+    reader: ForeignReader = getattr(_reader(kind), READERS[kind][1])(Path(path))
+    return reader
 
 
 def source_of(path: str | os.PathLike[str]) -> str:

@@ -1,7 +1,7 @@
-"""A story: a session as somebody else kept it, in Holdfast's words.
+"""A foreign session: one that another program kept, in Holdfast's words.
 
-Every reader of a foreign store tells stories; whoever brings sessions over, exports or heals them
-needs to know no other shape. A story's lines stand in the order in which they happened. Each has an
+Every reader of a foreign store gives these; importing, exporting and healing know no other shape.
+Its lines stand in the order in which they happened. Each has an
 origin, its identity in the store it comes from, which must be the same whenever that store is read
 again, however much it has grown: that is how a session is brought over twice and comes in once.
 Payloads are carried as they were found.
@@ -18,7 +18,7 @@ HIDDEN = {"visible_to_model": False}
 """The label of what is kept for readers and not shown to the model."""
 
 Lineage = Literal["continues", "branch", "delegate"]
-"""How a story follows from its parent: its history went on here after a compaction, was copied up
+"""How a session follows from its parent: its history went on here after a compaction, was copied up
 to a point, or gave this one a task.
 """
 

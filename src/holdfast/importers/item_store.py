@@ -43,7 +43,7 @@ class ItemSession(msgspec.Struct, frozen=True):
 
 
 class ItemLines:
-    """The lines of a chapter. An origin that comes again is counted; what can't be read is handed
+    """The lines of an item session. An origin that comes again is counted; what can't be read is handed
     to `unread`.
     """
 
@@ -75,14 +75,14 @@ class ItemReader:
         self._unread: dict[str, UnreadableRecord] = {}
         self.unknown: Counter[str] = Counter()
 
-    def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
+    def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
         """Its sessions, in an order that does not change."""
         raise NotImplementedError
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
-        for chapter in self.chapters(session):
+        for item_session in self.item_sessions(session):
             yield msgspec.structs.replace(
-                chapter.session, lines=ItemLines(chapter.items, self._met)
+                item_session.session, lines=ItemLines(item_session.items, self._met)
             )
 
     def unreadable(self) -> list[UnreadableRecord]:

@@ -1,6 +1,6 @@
-"""What a foreign store is to those who read it: a shelf of stories."""
+"""What a reader of a foreign store is: it gives sessions, parents first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -19,9 +19,26 @@ class UnreadableRecord(msgspec.Struct, frozen=True):
     raw: bytes = b""
 
 
+def parents_first(ids: Iterable[str], parent_of: Callable[[str], str | None]) -> Iterator[str]:
+    """Ids of sessions, each behind the one it follows from, else in the order given. A damaged store
+    may have a circle of parents: it is cut where it is met.
+    """
+    given: set[str] = set()
+    for id in ids:
+        line = {id: None}
+        parent = parent_of(id)
+        while parent is not None and parent not in given and parent not in line:
+            line[parent] = None
+            parent = parent_of(parent)
+        for one in reversed(line):
+            if one not in given:
+                given.add(one)
+                yield one
+
+
 class ForeignReader(Protocol):
     """A store of somebody else's, opened from a private copy. One bad record stops nothing else: it
-    is told in `unreadable`, once the stories have been gone through.
+    is in `unreadable`, once the sessions have been gone through.
     """
 
     kind: str

@@ -28,7 +28,7 @@ class ItemSessions(Protocol):
     path: str
     live: bool
 
-    def chapters(self, session: str | None = None) -> Iterator[ItemSession]: ...
+    def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]: ...
 
     def troubles(self) -> list[UnreadableRecord]: ...
 
@@ -56,8 +56,8 @@ class ItemSubject:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         messages = 0
         unread: list[UnreadableRecord] = []
-        for chapter in self.reader.chapters(session):
-            case, id = self.case(chapter), chapter.session.id
+        for item_session in self.reader.item_sessions(session):
+            case, id = self.case(item_session), item_session.session.id
             messages += case.messages
             unread += case.unread[:1]
             found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
@@ -70,9 +70,9 @@ class ItemSubject:
     def healed(self, accepts: Accepts) -> "HealedItems":
         return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))
 
-    def case(self, chapter: ItemSession) -> ItemCase:
+    def case(self, item_session: ItemSession) -> ItemCase:
         """What is wrong with a session."""
-        return looked_at(chapter.items(), may_run=self.waits or self.reader.live)
+        return looked_at(item_session.items(), may_run=self.waits or self.reader.live)
 
     def not_examined(self) -> dict[str, int]:
         return self.reader.not_examined()
@@ -116,11 +116,11 @@ class HealedItems:
         self._healings: dict[str, ItemHealing] = {}
 
     def sessions(self) -> Iterator[ForeignSession]:
-        for chapter in self._subject.reader.chapters():
-            id = chapter.session.id
-            case = self._subject.case(chapter)
+        for item_session in self._subject.reader.item_sessions():
+            id = item_session.session.id
+            case = self._subject.case(item_session)
             self._healings[id] = healing = ItemHealing(self._subject.kind, id, case, self._accepted)
-            yield replace(chapter.session, lines=_HealedItems(chapter, healing))
+            yield replace(item_session.session, lines=_HealedItems(item_session, healing))
 
     def changes(self) -> list[Change]:
         return [change for healing in self._healings.values() for change in healing.changes]
@@ -134,10 +134,10 @@ class HealedItems:
 class _HealedItems:
     """Healed lines; each iteration reads and heals the session anew."""
 
-    def __init__(self, chapter: ItemSession, healing: ItemHealing) -> None:
-        self._chapter = chapter
+    def __init__(self, item_session: ItemSession, healing: ItemHealing) -> None:
+        self._item_session = item_session
         self._healing = healing
 
     def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        healed = ItemLines(lambda: self._healing.heal(self._chapter.items()), lambda _: None)
+        healed = ItemLines(lambda: self._healing.heal(self._item_session.items()), lambda _: None)
         return iter(healed)

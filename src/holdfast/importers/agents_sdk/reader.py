@@ -41,15 +41,15 @@ def recognises(path: Path) -> bool:
     if not path.is_file() or not is_sqlite(path):
         return False
     try:
-        shelf = AgentsReader(path)
+        reader = AgentsReader(path)
     except NoRoom:
         raise
     except (StoreUnavailable, apsw.Error, OSError):
         return _has_marks(path)
     try:
-        return shelf.has_tables
+        return reader.has_tables
     finally:
-        shelf.close()
+        reader.close()
 
 
 def _has_marks(path: Path) -> bool:
@@ -89,7 +89,7 @@ class AgentsReader(ItemReader):
         if not self.has_tables:
             self._file.note_problem(None, MESSAGES, "there is no such table")
 
-    def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
+    def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
         """Sessions as the SDK lists them, and then those that have messages and no row of their
         own.
         """
@@ -105,14 +105,14 @@ class AgentsReader(ItemReader):
         for name, own in rows.items():
             if session in (None, name):
                 place = f"{self.path}: {name}"
-                story = ForeignSession(
+                found = ForeignSession(
                     kind=self.kind,
                     id=name,
                     place=place,
                     lines=(),
                     opened_at=stamp(opened.get(name)),
                 )
-                yield ItemSession(story, partial(self._items, name, sorted(own), branches))
+                yield ItemSession(found, partial(self._items, name, sorted(own), branches))
 
     def troubles(self) -> list[UnreadableRecord]:
         return list({one.place: one for one in self._file.problems}.values())

@@ -60,7 +60,7 @@ class ClaudeReader(FileReader):
 
     kind = "claude"
 
-    def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
+    def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
         branches = Branches(self._copy.path)
         parent, id = self._named(branches)
         self.unknown = branches.unknown

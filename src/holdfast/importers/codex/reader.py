@@ -84,7 +84,7 @@ class CodexReader(FileReader):
         self._parts: list[_Part] = []
         self._kin: list[CodexReader] | None = None
 
-    def chapters(self, session: str | None = None) -> Iterator[ItemSession]:
+    def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
         parts = self._opened()
         meta = parts[0].rollout.meta
         id = self._id()

@@ -1,4 +1,4 @@
-"""goose's sessions as stories: flags become labels, a sub-agent's session follows from the one that
+"""goose's sessions as foreign sessions: flags become labels, a sub-agent's session follows from the one that
 asked for it.
 """
 

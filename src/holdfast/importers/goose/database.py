@@ -31,7 +31,7 @@ from holdfast.importers.goose.records import (
 from holdfast.importers.goose.tables import Tables
 from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.jsonl import LINE_MAX, parsed
-from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.reader import UnreadableRecord, parents_first
 
 THREAD = "thread:"
 _JSON_COLUMNS = ("extension_data", "recipe_json", "user_recipe_values_json", "model_config_json")
@@ -84,11 +84,19 @@ class GooseDatabase:
         """Those of the table, parents first; those whose row is gone; those that lie in thread
         tables alone.
         """
-        found: dict[str, tuple[int, Any]] = {}
+        found: dict[str, int] = {}
+        parents: dict[str, Any] = {}
         for number, columns in self._tables.whole_rows("sessions"):
-            found.setdefault(named(columns.get("id")), (number, columns.get("parent_session_id")))
-        for number in _parents_first(found):
-            row = self._tables.row("sessions", number, large=(), limit=0)
+            name = named(columns.get("id"))
+            found.setdefault(name, number)
+            parents.setdefault(name, columns.get("parent_session_id"))
+
+        def parent_of(name: str) -> str | None:
+            parent = parents[name]
+            return parent if parent in found else None
+
+        for name in parents_first(found, parent_of):
+            row = self._tables.row("sessions", found[name], large=(), limit=0)
             if not isinstance(row, str):
                 yield self._session(row)
         for key in self._session_keys():
@@ -335,22 +343,6 @@ def _content(found: Any) -> tuple[list[Any] | None, str, str]:
     if not isinstance(found, bytes):
         return None, f"it is not a text but {found!r}", ""
     return content_of(found)
-
-
-def _parents_first(found: dict[str, tuple[int, Any]]) -> Iterator[int]:
-    """Row ids of sessions, given with their parents by name: the parents before those that follow
-    from them.
-    """
-    told: set[str] = set()
-    for name in found:
-        line = {name: None}
-        while (parent := found[name][1]) in found and parent not in told and parent not in line:
-            line[parent] = None
-            name = parent
-        for one in reversed(line):
-            if one not in told:
-                told.add(one)
-                yield found[one][0]
 
 
 def _bytes(value: Any) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.importers.foreign_session import Lineage
 from holdfast.importers.hermes.records import HermesSession, Route
+from holdfast.importers.reader import parents_first
 
 
 def kinship(
@@ -39,18 +40,10 @@ def ancestors(session: HermesSession, sessions: Mapping[str, HermesSession]) -> 
 
 def in_order(sessions: Mapping[str, HermesSession]) -> Iterator[HermesSession]:
     """All sessions, parents before what follows from them, else as they began."""
-    told: set[str] = set()
-    for session in sorted(sessions.values(), key=lambda session: (session.started_at, session.id)):
-        line = [session]
-        while line[-1].id not in told:
-            parent, _ = kinship(line[-1], sessions)
-            if parent is None or any(parent == other.id for other in line):
-                break
-            line.append(sessions[parent])
-        for one in reversed(line):
-            if one.id not in told:
-                told.add(one.id)
-                yield one
+    by_start = sorted(sessions.values(), key=lambda session: (session.started_at, session.id))
+    ids = [session.id for session in by_start]
+    for id in parents_first(ids, lambda id: kinship(sessions[id], sessions)[0]):
+        yield sessions[id]
 
 
 def current(routes: Iterable[Route], sessions: Mapping[str, HermesSession]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Hermes Agent's `state.db` as a shelf of stories: schema 22, and those before it that have the
+"""Hermes Agent's `state.db` as foreign sessions: schema 22, and those before it that have the
 same tables.
 """
 
@@ -53,7 +53,7 @@ class HermesReader:
 
 
 class HermesSessions:
-    """Tells the stories of a store whose rows come from `rows`: as they are, or healed. It
+    """The sessions of a store whose rows come from `rows`: as they are, or healed. It
     remembers what the last few sessions hand on to those that continue them.
     """
 

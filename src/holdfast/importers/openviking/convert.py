@@ -1,4 +1,4 @@
-"""From an OpenViking session's directory to its story: archives in order, then what is live, each
+"""From an OpenViking session's directory to a foreign session: archives in order, then what is live, each
 message once by id.
 
 What the model sees is decided as OpenViking decides it. The newest archive that has ended is the
@@ -127,7 +127,7 @@ def _output(path: Path) -> str:
 
 
 class _OpenVikingMessages:
-    """A story's lines, told anew each time."""
+    """The lines of a session; each iteration makes them anew."""
 
     def __init__(self, folder: SessionFolder) -> None:
         self._folder = folder
@@ -135,7 +135,7 @@ class _OpenVikingMessages:
     def __iter__(self) -> Iterator[ForeignMessage | Summary]:
         folder = self._folder
         live = {record.id for record in folder.live}
-        told: set[str] = set()
+        given: set[str] = set()
         states = [(archive, state_of(archive, live)) for archive in folder.archives]
         ended = max(
             (archive.number for archive, state in states if state in ("done", "reset", "failed")),
@@ -146,7 +146,7 @@ class _OpenVikingMessages:
                 continue
             place = f"history/{archive.name}/messages.jsonl"
             text = RESET if state == "reset" else overview_of(archive) if state == "done" else ""
-            for line in _said(archive.records, place, told):
+            for line in _said(archive.records, place, given):
                 is_hidden = archive.number <= ended and not text and line.origin not in live
                 labels = {"archive": state, **(HIDDEN if is_hidden else {}), **line.labels}
                 yield msgspec.structs.replace(line, labels=labels)
@@ -156,11 +156,11 @@ class _OpenVikingMessages:
                 later = live.union(*(held_by(after) for after, _ in states[index + 1 :]))
                 keeps = tuple(sorted(later))
                 yield Summary(f"{archive.name}/summary", place, text, keeps, _ended_at(archive))
-        yield from _said(folder.records, "messages.jsonl", told)
+        yield from _said(folder.records, "messages.jsonl", given)
 
 
 def _said(
-    records: tuple[MessageLine, ...] | None, place: str, told: set[str]
+    records: tuple[MessageLine, ...] | None, place: str, given: set[str]
 ) -> Iterator[ForeignMessage]:
     """The lines of one file that are new. The same id with other words in the same file is a
     message of its own.
@@ -172,14 +172,13 @@ def _said(
                 yield _kept(record, place)
             continue
         same = here.setdefault(record.id, [])
-        is_new = (
-            not any(words_of(other) == words_of(record) for other in same)
-            if same
-            else record.id not in told
-        )
+        if same:
+            is_new = all(words_of(other) != words_of(record) for other in same)
+        else:
+            is_new = record.id not in given
         same.append(record)
         if is_new:
-            told.add(record.id)
+            given.add(record.id)
             yield _line(record, place, record.id if len(same) == 1 else f"{record.id}#{len(same)}")
 
 

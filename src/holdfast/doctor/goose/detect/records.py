@@ -71,8 +71,8 @@ def _of_a_row(case: GooseCase, row: GooseRow) -> Iterator[Finding]:
         )
     unknown = unknown_blocks(row)
     if unknown:
-        told = ", ".join(dict.fromkeys(problem for _, problem in unknown))
-        yield case.finding("unknown-content-type", row.place, f"It has {told}.")
+        problems = ", ".join(dict.fromkeys(problem for _, problem in unknown))
+        yield case.finding("unknown-content-type", row.place, f"It has {problems}.")
     if row.metadata_problem and not row.problem:
         yield case.finding(
             "metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}."
