@@ -114,7 +114,7 @@ def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
     """The same commit on a line that loses nothing comes to the same: same answer, same log,
     nothing twice (I-3).
     """
-    engine = opening(proxy.through(place), patience_s=20.0)
+    engine = opening(proxy.through(place), retry_s=20.0)
     session = opened(engine, 1)
     turn = started(engine, session)
     did(engine, Write(session, drafts=drafts(), fence=turn))
@@ -245,7 +245,7 @@ def test_a_backend_that_is_ended_at_any_moment_loses_and_doubles_nothing(
 def test_when_no_server_answers_that_is_said_with_a_remedy(
     place: str, proxy: DeafProxy, opening: Open
 ) -> None:
-    engine = opening(proxy.through(place), patience_s=0.3)
+    engine = opening(proxy.through(place), retry_s=0.3)
     session = opened(engine, 1)
     proxy.close()
     with pytest.raises(StoreUnavailable) as told:
@@ -259,7 +259,7 @@ def test_a_pooler_that_mixes_up_prepared_statements_is_borne(place: str, opening
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     for seq in range(2, 8):
-        line = engine._scribes[0]._line
+        line = engine._batch_writers[0]._line
         assert line is not None
         line.connection.pgconn.exec_(b"DEALLOCATE ALL")  # behind the driver's back
         assert did(engine, Write(session, drafts=drafts())).seq == seq
@@ -362,7 +362,7 @@ def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(
     session = opened(opening(place), 1)
     elsewhere = Write(session, drafts=drafts(), open=Opening("another", None, 1))
     both = (Write(session, drafts=drafts()), Write(session, drafts=drafts()))
-    refused, written = opening(place, writers=1)._scribes[0].apply([(elsewhere,), both])
+    refused, written = opening(place, writers=1)._batch_writers[0].apply([(elsewhere,), both])
     assert isinstance(refused, Refused) and refused.why == "bound"
     assert isinstance(written, Written)
 
@@ -386,7 +386,7 @@ def test_an_erasure_among_others_takes_all_that_was_there_before_it(
         (Write(kept, drafts=drafts()),),
         (Write(gone, drafts=drafts()),),
     ]
-    *written, refused = opening(place, writers=1)._scribes[0].apply(commits)
+    *written, refused = opening(place, writers=1)._batch_writers[0].apply(commits)
     assert written == [Written(2), Written(2), Written(4), Written(3)]
     assert isinstance(refused, Refused) and refused.why == "ended"
     assert [entry.body for entry in engine.entries(gone)] == [b""] * 4
@@ -426,9 +426,9 @@ def test_nobody_reads_or_writes_on_a_connection_to_a_server_that_was_replaced(
     place: str, opening: Open
 ) -> None:
     """It was fine when it was made; meanwhile another connection has met the server's successor."""
-    engine = opening(place, writers=1, patience_s=0.0)
+    engine = opening(place, writers=1, retry_s=0.0)
     session = opened(engine, 1)
-    line = engine._scribes[0]._line
+    line = engine._batch_writers[0]._line
     assert line is not None and line.identity is not None
     engine._readers._address.primary.admit(
         line.identity._replace(timeline=line.identity.timeline + 1)

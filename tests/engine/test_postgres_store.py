@@ -261,7 +261,7 @@ def test_a_password_is_never_shown() -> None:
         "postgresql://me:secret@127.0.0.1:1/x?bad=%%",
     ):
         with pytest.raises(StoreUnavailable) as told:
-            PostgresEngine(dsn, durability="power", tick=Ticks(), chance=os.urandom, patience_s=0.0)
+            PostgresEngine(dsn, durability="power", tick=Ticks(), chance=os.urandom, retry_s=0.0)
         assert "secret" not in str(told.value)
         assert "127.0.0.1" in str(told.value)
 

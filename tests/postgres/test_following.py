@@ -128,8 +128,8 @@ def test_a_writer_knows_its_own_stamps(databases: Callable[..., str], opening: O
         tell(writer, session)
         with psycopg.connect(place) as connection:
             [[stamp]] = connection.execute("SELECT stamp FROM session").fetchall()
-        assert any(scribe.wrote(stamp) for scribe in writer._scribes)
-        assert not any(scribe.wrote(stamp) for scribe in stranger._scribes)
+        assert any(scribe.wrote(stamp) for scribe in writer._batch_writers)
+        assert not any(scribe.wrote(stamp) for scribe in stranger._batch_writers)
 
 
 # Another process.

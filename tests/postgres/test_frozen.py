@@ -152,14 +152,14 @@ def test_a_row_that_somebody_holds_does_not_hold_up_its_lane(database: str, know
 
         with held(database, stuck.id):
             if not known:
-                store._work.engine._scribes[0]._ledger.sessions.clear()  # type: ignore[attr-defined]
+                store._work.engine._batch_writers[0]._state.sessions.clear()  # type: ignore[attr-defined]
             waits = threading.Thread(target=append, args=("first",), daemon=True)
             waits.start()
             for round in range(3):
                 for other in others:
                     other.append(f"{round}")
             began = time.monotonic()
-            while not store._work.engine._sidings.busy:  # type: ignore[attr-defined]
+            while not store._work.engine._blocked.busy:  # type: ignore[attr-defined]
                 others[0].append("more")
                 assert time.monotonic() < began + LIMIT_S
             tickets = [

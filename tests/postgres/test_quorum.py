@@ -173,7 +173,7 @@ def test_a_reader_is_not_told_of_what_waits(cluster, alone, replicated, pool):
     assert follower == ["before", "meanwhile"]
 
 
-def opening(dsn: str, *, patience_s: float = 0.6) -> "closing[PostgresEngine]":
+def opening(dsn: str, *, retry_s: float = 0.6) -> "closing[PostgresEngine]":
     """An engine with one writer, that does not wait long for an answer."""
     world = RealWorld()
     return closing(
@@ -184,7 +184,7 @@ def opening(dsn: str, *, patience_s: float = 0.6) -> "closing[PostgresEngine]":
             chance=world.chance,
             writers=1,
             answer_s=0.3,
-            patience_s=patience_s,
+            retry_s=retry_s,
         )
     )
 
@@ -267,7 +267,7 @@ def test_a_process_that_starts_while_others_wait_in_vain_adds_no_wait(cluster, r
 @pytest.mark.slow
 def test_a_commit_goes_on_by_itself_when_the_quorum_is_back(cluster, replicated):
     """I-2, I-3: long after its connection was given up."""
-    with opening(replicated, patience_s=LIMIT_S) as engine:
+    with opening(replicated, retry_s=LIMIT_S) as engine:
         session = opened(engine, 1)
         given = drafts()
         cluster.mute()

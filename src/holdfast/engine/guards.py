@@ -43,31 +43,31 @@ class _New(NamedTuple):
 
 def judge(
     write: Write,
-    known: GuardedSession | None,
+    session: GuardedSession | None,
     accepted: Accepted | None = None,
     waiting: Collection[bytes] = (),
     owed: bool = False,
     claim: bytes | None = None,
     position: int | None = None,
 ) -> Judgement:
-    """A write to the session `known`. `accepted` is where its event was, `waiting` what is in the
-    inbox, `owed` whether the reply that it pays or claims is, `claim` the token of the sender that
-    has that reply now, `position` that of the last chunk.
+    """A write to this session; None when there is none. `accepted` is where its event was,
+    `waiting` what is in the inbox, `owed` whether the reply that it pays or claims is, `claim` the
+    token of the sender that has that reply now, `position` that of the last chunk.
     """
-    if known is None:
+    if session is None:
         return "missing", None
     if accepted is not None:
         return "accepted", accepted
-    if known.ended and (
-        not write.ended_too or known.ended == ERASED and write.erase is None and write.lay is None
+    if session.ended and (
+        not write.ended_too or session.ended == ERASED and write.erase is None and write.lay is None
     ):
         return "ended", None
-    if write.fence is not None and (known.turn is None or known.fence != write.fence):
+    if write.fence is not None and (session.turn is None or session.fence != write.fence):
         return "superseded", None
-    if write.idle and known.turn is not None:
-        return "busy", known.turn
-    if write.head is not None and known.head != write.head:
-        return "moved", known.head
+    if write.idle and session.turn is not None:
+        return "busy", session.turn
+    if write.head is not None and session.head != write.head:
+        return "moved", session.head
     if write.position is not None and position != write.position:
         return "moved", position
     if write.takes and not set(write.takes).issubset(waiting):

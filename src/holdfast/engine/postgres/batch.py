@@ -1,10 +1,10 @@
-"""The ledger: what guards are judged by, and what a batch comes to.
+"""The state of a batch: what guards are judged by, and what the batch comes to.
 
-A batch is judged in memory. What guards need is given to the ledger first: sessions, either loaded
+A batch is judged in memory. What guards need is given to it first: sessions, either loaded
 and locked or remembered from the last time, and for the batch alone inboxes, events, debts,
 bindings and blobs. A commit is judged whole before any of its effects happens: a refused one leaves
-no trace. Effects are gathered as rows, those of all commits together; `rows` turns them into the
-arrays that a statement takes.
+no trace. Effects are gathered as rows, those of all commits together; `batch_sql` turns them into
+the arrays that a statement takes.
 
 What is remembered may have been changed by another machine meanwhile. Every row of a session
 carries the stamp of the transaction that wrote it last, and the batch is written only if the stamps
@@ -19,7 +19,7 @@ from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING
 from holdfast.engine.blobs import PART_BYTES_MIN, split
 from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
-from holdfast.engine.postgres.restore_state import lay
+from holdfast.engine.postgres.restore_state import restore
 from holdfast.engine.postgres.server.text_as_bytes import name, raw, text
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
@@ -35,7 +35,7 @@ from holdfast.engine.session_row import advance, advances
 
 
 class SessionRow:
-    """A session as the ledger remembers it; changed in place as commits are applied. `lease_s` is
+    """A session as it is remembered; changed in place as commits are applied. `lease_s` is
     how much is to be left of its lease from the end of the batch on, if that changes; `was_unread`
     what `unread` is in the database.
     """
@@ -123,13 +123,13 @@ class SessionRow:
 
 
 class Batch:
-    """What one batch has been told and what it comes to. Net effects: a row that comes and goes is
+    """What was read for one batch, and what it comes to. Net effects: a row that comes and goes is
     not there.
     """
 
     def __init__(self, stamp: int) -> None:
         self.stamp = stamp
-        # Told, for the guards; kept up to date as commits are applied.
+        # Read, for the guards; kept up to date as commits are applied.
         self.events: dict[bytes, Accepted] = {}
         self.inboxes: dict[str, dict[bytes, int]] = {}
         self.debts: set[tuple[str, bytes]] = set()
@@ -152,7 +152,7 @@ class Batch:
         self.blobs: list[tuple[Any, ...]] = []
         self.swept: dict[str, tuple[bytes, int]] = {}
         self.parted = False
-        self.laid = False
+        self.restored = False
 
     @property
     def is_plain(self) -> bool:
@@ -217,8 +217,8 @@ class BatchState:
 
     def settle(self) -> None:
         """The batch was written: its sessions carry its stamp."""
-        for known in (*self.batch.moved.values(), *self.batch.opened.values()):
-            known.stamp, known.lease_s, known.was_unread = self.batch.stamp, None, known.unread
+        for row in (*self.batch.moved.values(), *self.batch.opened.values()):
+            row.stamp, row.lease_s, row.was_unread = self.batch.stamp, None, row.unread
         if len(self.sessions) > self.SESSIONS_MAX:
             self.sessions.clear()
 
@@ -234,11 +234,11 @@ class BatchState:
         return outcome
 
     def _judge(self, write: Write) -> Judgement:
-        known, batch = self.sessions.get(write.session), self.batch
+        row, batch = self.sessions.get(write.session), self.batch
         accepted = None if write.event is None else batch.events.get(event_name(*write.event))
         opening = write.open
         if opening is not None:
-            exists = known is not None or write.session in batch.elsewhere
+            exists = row is not None or write.session in batch.elsewhere
             current = None
             if opening.key is not None:
                 current = batch.bindings.get(
@@ -246,71 +246,69 @@ class BatchState:
                 )
             return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
         reply = reply_of(write)
-        if known is None or not (write.takes or reply is not None):
-            return judge(
-                write, known, accepted, position=known.position if known is not None else None
-            )
-        debt = (known.id, reply or b"")
-        owed, claim = debt in batch.debts, batch.claims.get(debt)
-        waiting, position = self._inbox(known), known.position
-        return judge(write, known, accepted, waiting, owed=owed, claim=claim, position=position)
+        if row is None or not (write.takes or reply is not None):
+            return judge(write, row, accepted, position=row.position if row is not None else None)
+        reply_key = (row.id, reply or b"")
+        owed, claim = reply_key in batch.debts, batch.claims.get(reply_key)
+        waiting, position = self._inbox(row), row.position
+        return judge(write, row, accepted, waiting, owed=owed, claim=claim, position=position)
 
-    def _inbox(self, known: SessionRow) -> dict[bytes, int]:
+    def _inbox(self, row: SessionRow) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
-        return self.batch.inboxes.setdefault(known.id, {})
+        return self.batch.inboxes.setdefault(row.id, {})
 
     def _effect(self, write: Write) -> Written:
         batch = self.batch
-        known = self._open(write) if write.open is not None else self.sessions[write.session]
-        if write.open is None and known.id not in batch.opened:
-            batch.moved[known.id] = known
-        first = known.head + 1
+        row = self._open(write) if write.open is not None else self.sessions[write.session]
+        if write.open is None and row.id not in batch.opened:
+            batch.moved[row.id] = row
+        first = row.head + 1
         if advances(write):
-            self._advance(known, write)
+            self._advance(row, write)
         if write.forget_events:
             batch.events = {
-                name: event for name, event in batch.events.items() if event.session != known.id
+                name: event for name, event in batch.events.items() if event.session != row.id
             }
         if write.lay is not None:
-            lay(batch, known, write.lay)
+            restore(batch, row, write.lay)
         for draft in write.drafts:
-            self._add(known, draft)
+            self._add(row, draft)
         if write.event is not None:
-            self._accept(known, write, first)
+            self._accept(row, write, first)
         if write.admits or write.takes:
-            self._shift_inbox(known, write, first)
+            self._shift_inbox(row, write, first)
         if write.owes or reply_of(write) is not None:
-            self._shift_outbox(known, write)
+            self._shift_outbox(row, write)
         if write.chunk is not None:
-            known.position += 1
+            row.position += 1
             chunk = write.chunk
-            row = (
-                known.tenant,
-                known.id,
-                known.position,
-                known.turn or 0,
+            chunk_row = (
+                row.tenant,
+                row.id,
+                row.position,
+                row.turn or 0,
                 chunk.message,
                 chunk.index,
                 chunk.body,
             )
-            batch.chunks.append(row)
+            batch.chunks.append(chunk_row)
         return Written(
             first if write.drafts else 0,
-            known.fence if write.start is not None else 0,
-            known.position if write.chunk is not None else 0,
+            row.fence if write.start is not None else 0,
+            row.position if write.chunk is not None else 0,
         )
 
-    def _add(self, known: SessionRow, draft: Any) -> None:
-        known.head += 1
-        turn = known.turn if draft.turn == STARTING else draft.turn
-        body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(known, draft.body)
+    def _add(self, row: SessionRow, draft: Any) -> None:
+        row.head += 1
+        turn = row.turn if draft.turn == STARTING else draft.turn
+        body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(row, draft.body)
         parted = body is not draft.body
         self.batch.parted |= parted
         self.batch.entries.append(
             (
-                known.tenant,
-                known.id,
-                known.head,
+                row.tenant,
+                row.id,
+                row.head,
                 draft.kind,
                 turn or 0,
                 draft.id,
@@ -320,29 +318,25 @@ class BatchState:
                 parted,
             )
         )
-        known.last_at = draft.at
-        if draft.at >= known.active_at + ACTIVE_STEP_MS and draft.kind == "message":
-            known.active_at = draft.at
-            self.batch.listed[known.id] = known
-        if not known.unread:
-            known.unread = True
-            self.batch.listed[known.id] = known
+        row.last_at = draft.at
+        if draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message":
+            row.active_at = draft.at
+            self.batch.listed[row.id] = row
+        if not row.unread:
+            row.unread = True
+            self.batch.listed[row.id] = row
 
-    def _parted(self, known: SessionRow, body: bytes) -> bytes:
+    def _parted(self, row: SessionRow, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for this session."""
         skeleton, parts = split(body)
         digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
-        known_ones = self.batch.digests
-        if any(
-            known_ones.get((known.id, name), digest) != digest for name, digest in digests.items()
-        ):
+        stored = self.batch.digests
+        if any(stored.get((row.id, name), digest) != digest for name, digest in digests.items()):
             return body  # another part has this name, against all odds: then none is cut out
         for part_name, part in parts.items():
-            if (known.id, part_name) not in known_ones:
-                known_ones[known.id, part_name] = digests[part_name]
-                self.batch.blobs.append(
-                    (known.tenant, known.id, part_name, digests[part_name], part)
-                )
+            if (row.id, part_name) not in stored:
+                stored[row.id, part_name] = digests[part_name]
+                self.batch.blobs.append((row.tenant, row.id, part_name, digests[part_name], part))
         return skeleton if parts else body
 
     def _open(self, write: Write) -> SessionRow:
@@ -351,7 +345,7 @@ class BatchState:
         at = write.drafts[0].at
         tenant = name(opening.tenant, "tenant")
         key = None if opening.key is None else name(opening.key, "key")
-        known = SessionRow(
+        row = SessionRow(
             (
                 tenant,
                 write.session,
@@ -375,74 +369,74 @@ class BatchState:
         )
         self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[
             write.session
-        ] = known
+        ] = row
         if key is not None:
             self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (
                 write.session,
                 opening.epoch,
             )
-        return known
+        return row
 
-    def _advance(self, known: SessionRow, write: Write) -> None:
+    def _advance(self, row: SessionRow, write: Write) -> None:
         """The turn and the session's own state."""
         batch = self.batch
-        batch.turned.add(known.id)
+        batch.turned.add(row.id)
         if write.start is not None or write.finish or write.close or write.lay is not None:
             # whether a turn runs in it, and when it was active, shows in lists
-            batch.listed[known.id] = known
-        after = advance(known, write, known.position)
-        known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
-        known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
+            batch.listed[row.id] = row
+        after = advance(row, write, row.position)
+        row.ended, row.turn, row.fence = after.ended, after.turn, after.fence
+        row.base, row.journal, row.active_at = after.base, after.journal, after.active_at
         if after.left:
-            known.holder = known.lease_s = None
+            row.holder = row.lease_s = None
             # what the turn said is not needed any more
-            batch.swept[known.id] = (known.tenant, known.position)
+            batch.swept[row.id] = (row.tenant, row.position)
         if write.start is not None and after.turn is not None:
-            known.holder = raw(write.start.holder)
+            row.holder = raw(write.start.holder)
         if after.leased_s is not None:
-            known.lease_s = after.leased_s
+            row.lease_s = after.leased_s
 
-    def _accept(self, known: SessionRow, write: Write, first: int) -> None:
+    def _accept(self, row: SessionRow, write: Write, first: int) -> None:
         assert write.event is not None
         seq, message = first + write.event_draft, write.drafts[write.event_draft].id
         known_as = event_name(*write.event)
-        self.batch.events[known_as] = Accepted(known.id, seq, message)
-        self.batch.accepted.append((known_as, known.id, seq, message))
+        self.batch.events[known_as] = Accepted(row.id, seq, message)
+        self.batch.accepted.append((known_as, row.id, seq, message))
 
-    def _shift_inbox(self, known: SessionRow, write: Write, first: int) -> None:
-        inbox, waiting = self._inbox(known), self.batch.waiting
+    def _shift_inbox(self, row: SessionRow, write: Write, first: int) -> None:
+        inbox, waiting = self._inbox(row), self.batch.waiting
         for message in write.takes:
-            waiting[known.id, inbox.pop(message)] = None
+            waiting[row.id, inbox.pop(message)] = None
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for admitted in write.admits:
             seq = admitted.seq or seq_of[admitted.message]
             inbox[admitted.message] = seq
             waiter = None if admitted.waiter is None else raw(admitted.waiter)
-            waiting[known.id, seq] = (
-                known.tenant,
-                known.id,
+            waiting[row.id, seq] = (
+                row.tenant,
+                row.id,
                 seq,
                 admitted.message,
                 waiter,
                 admitted.lease_s,
             )
 
-    def _shift_outbox(self, known: SessionRow, write: Write) -> None:
+    def _shift_outbox(self, row: SessionRow, write: Write) -> None:
         if write.pays is not None:
-            self.batch.debts.discard((known.id, write.pays))
-            self.batch.owed[known.id, write.pays] = None
+            self.batch.debts.discard((row.id, write.pays))
+            self.batch.owed[row.id, write.pays] = None
         if write.claim is not None:
             claim = write.claim
-            self.batch.claims[known.id, claim.id] = claim.token if claim.seconds > 0 else None
-            self.batch.claimed[known.id, claim.id] = (
-                known.tenant,
-                known.id,
+            self.batch.claims[row.id, claim.id] = claim.token if claim.seconds > 0 else None
+            self.batch.claimed[row.id, claim.id] = (
+                row.tenant,
+                row.id,
                 claim.id,
                 claim.token,
                 claim.seconds,
             )
         for owing in write.owes:
             last = write.drafts[-1]
-            self.batch.debts.add((known.id, owing.id))
-            row = (known.tenant, known.id, owing.id, last.turn or 0, raw(owing.reply_to), last.at)
-            self.batch.owed[known.id, owing.id] = row
+            self.batch.debts.add((row.id, owing.id))
+            debt = (row.tenant, row.id, owing.id, last.turn or 0, raw(owing.reply_to), last.at)
+            self.batch.owed[row.id, owing.id] = debt

@@ -98,12 +98,12 @@ def effects(
         found.append(("save_turn", columns(TURN, map(_turn, turned)) | stamp))
     found += erased
     if batch.opened:
-        rows = [tuple(getattr(known, name) for name in SESSION) for known in batch.opened.values()]
+        rows = [tuple(getattr(row, name) for name in SESSION) for row in batch.opened.values()]
         found.append(("add_session", columns(SESSION, rows) | stamp))
     if batch.bound:
         bound = [(*key, *current) for key, current in batch.bound.items()]
         found.append(("bind", columns(BINDING, bound)))
-    listed = [known.listed for known in batch.listed.values()]
+    listed = [row.listed for row in batch.listed.values()]
     for name, rows, names in (
         ("list_sessions", listed, LISTED),
         ("add_event", batch.accepted, EVENT),
@@ -128,9 +128,7 @@ def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
         statement = statement.replace("append", "append_one")
-    moved = [
-        (known.tenant, known.id, known.active_at, known.unread) for known in batch.listed.values()
-    ]
+    moved = [(row.tenant, row.id, row.active_at, row.unread) for row in batch.listed.values()]
     values |= columns(_MOVED, moved) if moved else {name: kind() for name, kind in _MOVED.items()}
     return statement, values | columns(names, rows)
 
@@ -161,20 +159,20 @@ def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement
         yield "claim_debt", columns(CLAIM, batch.claimed.values())
 
 
-def _activity(known: SessionRow) -> tuple[Any, ...]:
+def _activity(row: SessionRow) -> tuple[Any, ...]:
     return (
-        known.tenant,
-        known.id,
-        known.stamp,
-        known.head,
-        known.position,
-        known.active_at,
-        known.last_at,
-        known.was_unread,
-        known.unread,
+        row.tenant,
+        row.id,
+        row.stamp,
+        row.head,
+        row.position,
+        row.active_at,
+        row.last_at,
+        row.was_unread,
+        row.unread,
     )
 
 
-def _turn(known: SessionRow) -> tuple[Any, ...]:
-    turn = (known.fence, known.turn, known.holder, known.lease_s)
-    return *_activity(known), known.ended, *turn, known.journal, known.base
+def _turn(row: SessionRow) -> tuple[Any, ...]:
+    turn = (row.fence, row.turn, row.holder, row.lease_s)
+    return *_activity(row), row.ended, *turn, row.journal, row.base

@@ -1,5 +1,5 @@
-"""The scribe: carries one writer's batches through, each as one transaction, whatever happens on
-the way.
+"""The batch writer: carries one writer's batches through, each as one transaction, whatever happens
+on the way.
 
     swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
               the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
@@ -7,13 +7,14 @@ the way.
               no lock is held while the server waits for us. Only if others were quicker several times, rows are
               locked first, for a short time that the server limits.
 
-A transaction that was rolled back is tried again. A row that somebody else holds is waited for in a
-siding. A transaction whose answer was lost is *in doubt*, never "failed": the next try locks the
-same rows for a moment, which waits for whatever the lost one still does, and then looks for its
-stamp, or for one entry that only it could have put there. If that is found, all of the batch was
-done, and its answers are given after one more commit, which waits until the servers that must know
-of it do. A batch is answered once all of that is over, or when patience is. While standbys that
-must know of commits are away, no more than one of a scribe's waits for them.
+A transaction that was rolled back is tried again. A row that somebody else holds is waited for
+aside (`blocked_commits`). A transaction whose answer was lost is *in doubt*, never "failed": the
+next try locks the same rows for a moment, which waits for whatever the lost one still does, and
+then looks for its stamp, or for one entry that only it could have put there. If that is found, all
+of the batch was done, and its answers are given after one more commit, which waits until the
+servers that must know of it do. A batch is answered once all of that is over, or when it was tried
+for too long. While standbys that must know of commits are away, no more than one commit of a batch
+writer waits for them.
 """
 
 import contextlib
@@ -79,19 +80,23 @@ class BatchWriter:
         acknowledged: AcknowledgedHeads,
         *,
         lasting: bool,
-        patience: Callable[[], Retry],
+        retry: Callable[[], Retry],
         chance: Callable[[int], bytes],
-        sidings: BlockedCommits | None = None,
+        blocked: BlockedCommits | None = None,
     ) -> None:
-        self._address, self._watchdog, self._tenants = address, watchdog, tenants
-        self._lasting, self._patience, self._acknowledged = lasting, patience, acknowledged
-        self._ledger = BatchState()
+        self._address = address
+        self._watchdog = watchdog
+        self._tenants = tenants
+        self._acknowledged = acknowledged
+        self._lasting = lasting
+        self._retry = retry
+        self._state = BatchState()
         self._line: ServerConnection | None = None
         self._swift: PreparedAppend | None = None
         self._attempt: Attempt | None = None
         self._stamp = self._first_stamp = int.from_bytes(chance(8), "big") & _STAMPS
         self._prepared = True
-        self._sidings = sidings
+        self._blocked = blocked
         self._sure = False
         """Whether commits on this connection are answered, as far as is known."""
 
@@ -119,20 +124,20 @@ class BatchWriter:
         """Answers every commit of a batch; what concerns a session that waits aside is answered
         later.
         """
-        if self._sidings is not None and self._sidings.busy:
+        if self._blocked is not None and self._blocked.busy:
             return self._apply_beside(commits)
         return self._apply(commits)
 
     def _apply_beside(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Any]:
-        assert self._sidings is not None
-        aside = self._sidings.divert(commits, stuck)
+        assert self._blocked is not None
+        aside = self._blocked.divert(commits, stuck)
         going = [commit for commit, later in zip(commits, aside, strict=True) if later is None]
         answers = iter(self._apply(going) if going else ())
         return [next(answers) if later is None else later for later in aside]
 
     def _apply(self, commits: Sequence[Commit]) -> list[Any]:
         """Erasures are batches of their own: they blank what was there before them."""
-        if self._ledger.knows(commits):
+        if self._state.knows(commits):
             return self._answers(commits, swiftly=True)
         return [answer for some in apart(commits) for answer in self._answers(some)]
 
@@ -146,39 +151,38 @@ class BatchWriter:
         except Exception as error:
             if len(commits) > 1:  # a commit that makes no sense fails alone
                 return [self._answers([commit])[0] for commit in commits]
-            return [
-                translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error
-            ]
+            if isinstance(error, psycopg.Error):
+                return [translate(error, self._address.shown)]
+            return [error]
 
     def _carry(self, commits: Sequence[Commit], swiftly: bool) -> list[Any]:
-        """Tries until the batch is done or there is no more patience."""
+        """Tries until the batch is done or its time is over."""
         doubts: list[Attempt] = []
-        patience: Retry | None = None
+        retry: Retry | None = None
         tries = 0
         while True:
             self._attempt = None
             tries += 1
             try:
                 self._make_sure()
-                done = (
-                    self._swiftly(commits)
-                    if swiftly
-                    else self._surely(commits, doubts, locked=tries > OPENLY_MAX)
-                )
+                if swiftly:
+                    done = self._swiftly(commits)
+                else:
+                    done = self._surely(commits, doubts, locked=tries > OPENLY_MAX)
                 if done is not None:
-                    if patience is not None:
-                        patience.over()
+                    if retry is not None:
+                        retry.over()
                     return done
             except psycopg.Error as error:
                 self._recover(commits, error, doubts)
                 if (
                     isinstance(error, psycopg.errors.LockNotAvailable)
-                    and self._sidings is not None
+                    and self._blocked is not None
                     and not doubts
                 ):
                     self._step_aside(commits)
-                patience = patience or self._patience()
-                patience.pause(error, in_doubt=bool(doubts))
+                retry = retry or self._retry()
+                retry.pause(error, in_doubt=bool(doubts))
             except BaseException:
                 self._clear(commits)
                 raise
@@ -192,8 +196,10 @@ class BatchWriter:
         places = [
             (tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None
         ]
-        free = self.connect().run("free_sessions", columns(SESSION_PLACE, places)) if places else []
-        stuck = {id for _, id in places} - {id for (id,) in free}
+        stuck = {id for _, id in places}
+        if places:
+            for (id,) in self.connect().run("free_sessions", columns(SESSION_PLACE, places)):
+                stuck.discard(id)
         if stuck or len(commits) == 1:
             raise Stuck(stuck or sessions)
 
@@ -232,7 +238,7 @@ class BatchWriter:
             raise error
 
     def _clear(self, commits: Sequence[Commit]) -> None:
-        self._ledger.forget(commits)
+        self._state.forget(commits)
         if self._line is not None:
             try:
                 with self._line.asking() as connection:
@@ -249,10 +255,10 @@ class BatchWriter:
 
     def _swiftly(self, commits: Sequence[Commit]) -> list[Outcome] | None:
         """None when what is remembered does not let everything pass: that has to be looked at."""
-        batch = self._ledger.begin(self._next_stamp())
-        outcomes = list(map(self._ledger.apply, commits))
+        batch = self._state.begin(self._next_stamp())
+        outcomes = list(map(self._state.apply, commits))
         if any(type(outcome) is Refused for outcome in outcomes):
-            self._ledger.forget(commits)
+            self._state.forget(commits)
             return None
         if not batch.moved:
             return outcomes
@@ -269,7 +275,7 @@ class BatchWriter:
             self.connect().run_all(
                 [
                     *self._beginning(lasting),
-                    *effects(batch, self._ledger.sessions),
+                    *effects(batch, self._state.sessions),
                     ("commit", None),
                 ]
             )
@@ -282,32 +288,34 @@ class BatchWriter:
         self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool
     ) -> list[Outcome]:
         self.connect()
-        self._ledger.forget(commits)
+        self._state.forget(commits)
         writes = [write for commit in commits for write in commit]
         places = self._places(writes)
-        batch = self._ledger.begin(self._next_stamp())
+        batch = self._state.begin(self._next_stamp())
         lasting = self._is_lasting(commits)
         if doubts and places and not locked:  # waits for whatever a lost one still does
             given = columns(SESSION_PLACE, session_places(places))
             self.connect().run_all([("lock_sessions", given)], harmless=True)
-        self._load(writes, places, self._beginning(lasting) if locked else [])
+        beginning: list[Statement] = []
+        if locked:  # the transaction that reads goes on with the writing
+            self._load(writes, places, self._beginning(lasting))
+        else:
+            self._load(writes, places, [])
+            beginning = self._beginning(lasting)
         for doubt in doubts:
             if self._was_done(doubt):
-                return self._confirm(doubt, [] if locked else self._beginning(lasting))
-        outcomes = [self._ledger.apply(commit) for commit in commits]
-        done = [
-            commit
-            for commit, outcome in zip(commits, outcomes, strict=True)
-            if isinstance(outcome, Written)
-        ]
-        erased = erasures((write for commit in done for write in commit), self._ledger.sessions)
-        work = effects(batch, self._ledger.sessions, erased)
+                return self._confirm(doubt, beginning)
+        outcomes = [self._state.apply(commit) for commit in commits]
+        done: list[Write] = []
+        for commit, outcome in zip(commits, outcomes, strict=True):
+            if isinstance(outcome, Written):
+                done += commit
+        erased = erasures(done, self._state.sessions)
+        work = effects(batch, self._state.sessions, erased)
         if work:
             self._note_attempt(outcomes)
         if work or locked:
-            self.connect().run_all(
-                [*([] if locked else self._beginning(lasting)), *work, ("commit", None)]
-            )
+            self.connect().run_all([*beginning, *work, ("commit", None)])
         self._written()
         return outcomes
 
@@ -346,7 +354,7 @@ class BatchWriter:
         asked = questions(writes, places, locked=bool(beginning))
         answers = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
         for (statement, _), rows in zip(asked, answers, strict=True):
-            learn(self._ledger, statement, rows)
+            learn(self._state, statement, rows)
 
     # Doubt.
 
@@ -354,7 +362,7 @@ class BatchWriter:
         """Whether a batch in doubt was done after all. The sessions of it that are there are
         locked.
         """
-        known = [self._ledger.sessions[id] for id in doubt.sessions if id in self._ledger.sessions]
+        known = [self._state.sessions[id] for id in doubt.sessions if id in self._state.sessions]
         if any(session.stamp == doubt.stamp for session in known):
             return True
         line = self.connect()
@@ -376,9 +384,7 @@ class BatchWriter:
         too.
         """
         known = next(
-            self._ledger.sessions[id]
-            for id in sorted(doubt.sessions)
-            if id in self._ledger.sessions
+            self._state.sessions[id] for id in sorted(doubt.sessions) if id in self._state.sessions
         )
         touch = ("touch", {"tenant": known.tenant, "id": known.id})
         self.connect().run_all([*beginning, touch, ("commit", None)])
@@ -387,13 +393,14 @@ class BatchWriter:
 
     def _note_attempt(self, outcomes: list[Outcome]) -> None:
         """From now on, what becomes of this batch may be unknown."""
-        batch = self._ledger.batch
+        batch = self._state.batch
         sessions = frozenset(batch.moved) | frozenset(batch.opened)
-        # What is laid down, another copy may have laid down too: no entry tells, and the guards are
+        # What is restored, another copy may have restored too: no entry tells, and the guards are
         # asked again.
-        entry, chunk = (
-            rows[0] if rows and not batch.laid else None for rows in (batch.entries, batch.chunks)
-        )
+        entry = chunk = None
+        if not batch.restored:
+            entry = batch.entries[0] if batch.entries else None
+            chunk = batch.chunks[0] if batch.chunks else None
         self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
 
     def _check_replicated(self) -> None:
@@ -405,8 +412,8 @@ class BatchWriter:
     def _written(self) -> None:
         """The batch is durable."""
         self._check_replicated()
-        self._ledger.settle()
-        batch = self._ledger.batch
+        self._state.settle()
+        batch = self._state.batch
         for known in (*batch.moved.values(), *batch.opened.values()):
             self._acknowledged.note(known.id, known.head)
         self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
@@ -429,9 +436,9 @@ class BatchWriter:
         return self._lasting and not all(write.fleeting for commit in commits for write in commit)
 
     def _beginning(self, lasting: bool) -> list[Statement]:
-        limits = (
-            [("limits", LIMITS | {"once": True})]
-            if self._line is not None and self._line.pooled
-            else []
-        )
-        return [("begin", None), *limits, *([] if lasting else [("fleeting", None)])]
+        statements: list[Statement] = [("begin", None)]
+        if self._line is not None and self._line.pooled:
+            statements.append(("limits", LIMITS | {"once": True}))
+        if not lasting:
+            statements.append(("fleeting", None))
+        return statements

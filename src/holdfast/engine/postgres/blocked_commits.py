@@ -1,10 +1,10 @@
-"""Sidings: where a commit waits for a row that somebody holds, so that its lane goes on without it.
+"""Blocked commits: they wait aside for a row that somebody holds, and their writer goes on.
 
 A program that was frozen, or a person with a console, may hold the row of a session for minutes.
-The lane that meets it gives up soon, finds out whose row it is and puts the commits of that session
-aside; whatever else concerns the session goes there too, so that its order is kept. A siding has a
-thread and a connection of its own, is as patient as a lane, and is gone when its last commit is
-answered.
+The writer that meets it gives up soon, finds out whose row it is and puts the commits of that
+session aside; whatever else concerns the session goes there too, so that its order is kept. Those
+that wait for one row have a thread and a connection of their own, which tries for as long as a
+writer does, and is gone when the last of them is answered.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from holdfast.engine.protocol import Commit
 from holdfast.engine.writer import Later
 
-SIDINGS_MAX = 8
+THREADS_MAX = 8
 
 _log = logging.getLogger("holdfast")
 
@@ -36,8 +36,8 @@ class _RowWaiters:
 
 
 class BlockedCommits:
-    """The sidings of one engine, shared by its lanes. `make` gives what carries batches through
-    patiently.
+    """The blocked commits of one engine, shared by its writers. `make` gives a batch writer that waits
+    for rows.
     """
 
     def __init__(self, make: Callable[[], CommitRunner]) -> None:
@@ -66,54 +66,53 @@ class BlockedCommits:
 
     def _divert(self, commit: Commit, stuck: Collection[str]) -> Later | None:
         sessions = {write.session for write in commit}
-        siding = next((self._aside[id] for id in sessions if id in self._aside), None)
-        if siding is None:
+        waiters = next((self._aside[id] for id in sessions if id in self._aside), None)
+        if waiters is None:
             if not sessions.intersection(stuck):
                 return None
-            siding = self._opened()
+            waiters = self._opened()
             _log.warning(
                 "somebody holds the row of %s; its commits wait aside", ", ".join(sorted(sessions))
             )
         for id in sessions:  # the other sessions of the commit wait with it
-            self._aside.setdefault(id, siding)
+            self._aside.setdefault(id, waiters)
         later = Later()
-        siding.waiting.append((commit, later))
+        waiters.waiting.append((commit, later))
         return later
 
     def _opened(self) -> _RowWaiters:
-        if len(self._threads) >= SIDINGS_MAX:
+        if len(self._threads) >= THREADS_MAX:
             return next(iter(self._aside.values()))
         self._made += 1
-        siding = _RowWaiters(self._made)
+        waiters = _RowWaiters(self._made)
         thread = threading.Thread(
-            target=self._run, args=(siding,), name="holdfast-siding", daemon=True
+            target=self._run, args=(waiters,), name="holdfast-siding", daemon=True
         )
-        self._threads[siding.number] = thread
+        self._threads[waiters.number] = thread
         thread.start()
-        return siding
+        return waiters
 
-    def _run(self, siding: _RowWaiters) -> None:
-        carrier = self._make()
+    def _run(self, waiters: _RowWaiters) -> None:
+        runner = self._make()
         try:
-            while waiting := self._take(siding):
+            while waiting := self._take(waiters):
                 try:
-                    answers = carrier.apply([commit for commit, _ in waiting])
-                except (
-                    BaseException
-                ) as error:  # it must reach every caller, or they would wait for ever
+                    answers = runner.apply([commit for commit, _ in waiting])
+                except BaseException as error:
+                    # It must reach every caller, or they would wait for ever.
                     answers = [error] * len(waiting)
                 for (_, later), answer in zip(waiting, answers, strict=True):
                     later.answer(answer)
         finally:
-            carrier.finish()
+            runner.finish()
 
-    def _take(self, siding: _RowWaiters) -> list[tuple[Commit, Later]]:
-        """What waits; when nothing does, its sessions go by their lanes again."""
+    def _take(self, waiters: _RowWaiters) -> list[tuple[Commit, Later]]:
+        """What waits; when nothing does, its sessions go to their writers again."""
         with self._gate:
-            waiting, siding.waiting = siding.waiting, []
+            waiting, waiters.waiting = waiters.waiting, []
             if not waiting:
                 self._aside = {
-                    id: other for id, other in self._aside.items() if other is not siding
+                    id: other for id, other in self._aside.items() if other is not waiters
                 }
-                self._threads.pop(siding.number, None)
+                self._threads.pop(waiters.number, None)
         return waiting

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: writers in lanes, and readers beside them."""
+"""The PostgreSQL engine: a pool of writers, and readers beside them."""
 
 import os
 import warnings
@@ -56,13 +56,13 @@ from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated
 if TYPE_CHECKING:
     from holdfast.domain.search.query import Found, SearchScope
 
-PATIENCE_S, ANSWER_S = 30.0, 15.0
+RETRY_S, ANSWER_S = 30.0, 15.0
 _LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
 class PostgresEngine:
     """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's
-    clock: `tick` only says when patience is over.
+    clock: `tick` only says when to stop retrying.
     """
 
     look_s = 30.0
@@ -79,29 +79,27 @@ class PostgresEngine:
         writers: int = 2,
         spread_at: int = 64,
         readers: int = 4,
-        patience_s: float = PATIENCE_S,
+        retry_s: float = RETRY_S,
         answer_s: float = ANSWER_S,
         read_only: bool = False,
     ) -> None:
         address = Address(dsn, tick=tick, read_only=read_only)
         self.read_only = read_only
         self.where = address.shown
-        self._patience = partial(Retry, self.where, patience_s, tick=tick, chance=chance)
+        self._retry = partial(Retry, self.where, retry_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
         self._watchers = Watchers()
         self._tenants = TenantCache()
         self._acknowledged = AcknowledgedHeads()
         self._forked = False
         self._lasting = durability == "power"
-        self._readers = PostgresReaders(
-            address, self._watchdog, size=readers, patience=self._patience
-        )
+        self._readers = PostgresReaders(address, self._watchdog, size=readers, retry=self._retry)
         self._searching = PostgresSearch(
             address,
             self._watchdog,
             read=self._read_slowly,
             words_of=words_of,
-            patience=self._patience,
+            retry=self._retry,
             read_only=read_only,
         )
         make_batch_writer = partial(
@@ -111,13 +109,13 @@ class PostgresEngine:
             self._tenants,
             self._acknowledged,
             lasting=self._lasting,
-            patience=self._patience,
+            retry=self._retry,
             chance=chance,
         )
-        self._sidings = BlockedCommits(make_batch_writer)
-        self._scribes: list[BatchWriter] = []
+        self._blocked = BlockedCommits(make_batch_writer)
+        self._batch_writers: list[BatchWriter] = []
         if not read_only:
-            self._scribes = [make_batch_writer(sidings=self._sidings) for _ in range(writers)]
+            self._batch_writers = [make_batch_writer(blocked=self._blocked) for _ in range(writers)]
         self._start_background(address)
         try:
             self._prepare()
@@ -125,27 +123,29 @@ class PostgresEngine:
             self._let_go()
             raise
         if not read_only:
-            applies = [scribe.apply for scribe in self._scribes]
-            self._lanes = WriterPool(self.where, applies, self._make_writer, spread_at=spread_at)
+            applies = [batch_writer.apply for batch_writer in self._batch_writers]
+            self._writer_pool = WriterPool(
+                self.where, applies, self._make_writer, spread_at=spread_at
+            )
         _open.add(self)
 
     def _start_background(self, address: Address) -> None:
         self._indexer = PostgresIndexer(self._searching.advance)
-        scribes, once = self._scribes, self._readers.once
+        batch_writers, once = self._batch_writers, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
         self._poller = Poller(
             address,
             self._watchdog,
             self._tenants,
             watchers=self._watchers,
-            is_ours=lambda stamp: any(scribe.wrote(stamp) for scribe in scribes),
+            is_ours=lambda stamp: any(batch_writer.wrote(stamp) for batch_writer in batch_writers),
         )
 
     def _prepare(self) -> None:
         if self.read_only:
             migrate.refuse_other(self._readers.read, self.where)
             return
-        migrate.prepare(self._scribes[0].connect, self.where, self._patience())
+        migrate.prepare(self._batch_writers[0].connect, self.where, self._retry())
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
             warnings.warn(WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2)
@@ -154,21 +154,23 @@ class PostgresEngine:
         """What the cluster says of itself."""
         return Replication(*self._readers.read("sync_state", {})[0])
 
-    def _make_writer(self, lane: int, apply: Apply) -> Writer:
-        scribe = self._scribes[lane]
+    def _make_writer(self, number: int, apply: Apply) -> Writer:
+        batch_writer = self._batch_writers[number]
         tellers = (self._watchers.wake, self._notifier.note, self._indexer.note)
 
         def wake(commits: Sequence[Commit]) -> None:
             for tell in tellers:
                 tell(commits)
 
-        return Writer(self.where, apply=apply, wake=wake, tidy=scribe.tidy, finish=scribe.finish)
+        return Writer(
+            self.where, apply=apply, wake=wake, tidy=batch_writer.tidy, finish=batch_writer.finish
+        )
 
     # Writing: on the writers' threads.
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        lanes = self._checked()
-        return [ticket.result() for ticket in [lanes.submit(commit) for commit in commits]]
+        pool = self._checked()
+        return [ticket.result() for ticket in [pool.submit(commit) for commit in commits]]
 
     def submit(self, commit: Commit) -> WriterTicket:
         return self._checked().submit(commit)
@@ -181,20 +183,20 @@ class PostgresEngine:
             )
         if self.read_only:
             raise ReadOnlyStore(where=self.where)
-        return self._lanes
+        return self._writer_pool
 
     def close(self) -> None:
         if not self._forked:
             if not self.read_only:
-                self._lanes.close()
-                self._sidings.close()
+                self._writer_pool.close()
+                self._blocked.close()
             self._let_go()
 
     def _let_go(self) -> None:
         self._poller.close()
         self._notifier.close()
-        for scribe in self._scribes:
-            scribe.close()
+        for batch_writer in self._batch_writers:
+            batch_writer.close()
         self._searching.close()
         self._readers.close()
         self._indexer.close()
@@ -217,10 +219,10 @@ class PostgresEngine:
             self._check_head(row[1], row[5], until)
 
     def _check_head(self, session: str, head: int, until: int) -> None:
-        known = self._acknowledged.head(session, until)
-        if head < known:
+        acknowledged = self._acknowledged.head(session, until)
+        if head < acknowledged:
             raise Outdated(
-                f"it has {head} of the {known} entries of session {session} that were acknowledged"
+                f"it has {head} of the {acknowledged} entries of session {session} that were acknowledged"
             )
 
     def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
@@ -235,17 +237,17 @@ class PostgresEngine:
 
     def _places(self, sessions: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The tenants and ids of those of these sessions that are there."""
-        known = {id: self._tenants.get(id) for id in sessions}
-        unknown = [id for id, tenant in known.items() if tenant is None and is_id(id)]
+        tenants = {id: self._tenants.get(id) for id in sessions}
+        unknown = [id for id, tenant in tenants.items() if tenant is None and is_id(id)]
         if unknown:
             found = self._read("tenants", id=Ids(unknown))
             self._tenants.learn(found)
-            known |= dict(found)
-        return {
-            id: {"tenant": tenant, "session": id}
-            for id, tenant in known.items()
-            if tenant is not None
-        }
+            tenants.update(found)
+        places: dict[str, dict[str, Any]] = {}
+        for id, tenant in tenants.items():
+            if tenant is not None:
+                places[id] = {"tenant": tenant, "session": id}
+        return places
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         until = self._acknowledged.count
@@ -254,9 +256,9 @@ class PostgresEngine:
         return [SessionRow(row[:-3]).state(*row[-3:]) for row in rows]
 
     def state(self, session: str) -> SessionState | None:
-        return (
-            next(iter(self._states("session_by_id", id=session)), None) if is_id(session) else None
-        )
+        if not is_id(session):
+            return None
+        return next(iter(self._states("session_by_id", id=session)), None)
 
     def current(self, tenant: str, key: str) -> SessionState | None:
         return next(iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None)
@@ -335,9 +337,9 @@ class PostgresEngine:
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         place = self._place(session)
-        return (
-            [] if place is None else self._whole(place, self._read("labels", **place, after=after))
-        )
+        if place is None:
+            return []
+        return self._whole(place, self._read("labels", **place, after=after))
 
     def _whole(self, place: dict[str, Any], rows: Sequence[Sequence[Any]]) -> list[Entry]:
         """Entries with their large parts put back; the page ends early when it grows large."""
@@ -367,13 +369,10 @@ class PostgresEngine:
 
     def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         place = self._place(session)
-        return (
-            []
-            if place is None
-            else [
-                JournalRow(*row) for row in self._read("journal", **place, after=after, limit=limit)
-            ]
-        )
+        if place is None:
+            return []
+        rows = self._read("journal", **place, after=after, limit=limit)
+        return [JournalRow(*row) for row in rows]
 
     def outbox(
         self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
@@ -462,26 +461,26 @@ def bring_up(
     *,
     tick: Callable[[], float],
     chance: Callable[[int], bytes],
-    patience_s: float = PATIENCE_S,
+    retry_s: float = RETRY_S,
 ) -> tuple[int, int]:
     """The format that a store had, and the one it has now; 0 when there was none. Safe to run
     twice, and from two machines at once.
     """
     address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
-    patience = partial(Retry, address.shown, patience_s, tick=tick, chance=chance)
-    scribe = BatchWriter(
+    retry = partial(Retry, address.shown, retry_s, tick=tick, chance=chance)
+    batch_writer = BatchWriter(
         address,
         watchdog,
         TenantCache(),
         AcknowledgedHeads(),
         lasting=True,
-        patience=patience,
+        retry=retry,
         chance=chance,
     )
     try:
-        found = migrate.prepare(scribe.connect, address.shown, patience())
+        found = migrate.prepare(batch_writer.connect, address.shown, retry())
     finally:
-        scribe.close()
+        batch_writer.close()
         watchdog.close()
     return found or 0, migrate.SCHEMA_VERSION
 

@@ -12,7 +12,7 @@ from holdfast.engine.blobs import PART_BYTES_MIN, split
 from holdfast.engine.guards import reply_of
 from holdfast.engine.postgres.batch import BatchState
 from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, columns
-from holdfast.engine.postgres.restore_state import laid_events, laid_places
+from holdfast.engine.postgres.restore_state import restored_events, restored_places
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.server.text_as_bytes import name
 from holdfast.engine.protocol import Accepted, Write
@@ -26,7 +26,7 @@ def questions(writes: Sequence[Write], places: Places, *, locked: bool) -> list[
     """All that these writes ask about, as statements; `locked` keeps others from the sessions until
     the end of the transaction.
     """
-    restored = laid_places(writes, places)
+    restored = restored_places(writes, places)
     takers = {write.session for write in writes if write.takes} & places.keys()
     inboxes = [(places[id], id) for id in takers] + restored
     asked: list[tuple[str, Columns, Rows]] = [
@@ -116,7 +116,7 @@ def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
 def _events(writes: Sequence[Write]) -> list[bytes]:
     """Events that may have been accepted already."""
     events = [event_name(*write.event) for write in writes if write.event is not None]
-    return events + laid_events(writes)
+    return events + restored_events(writes)
 
 
 def _replies(writes: Sequence[Write], places: Places) -> list[tuple[bytes, str, bytes]]:

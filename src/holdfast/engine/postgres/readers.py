@@ -1,7 +1,7 @@
 """Reading beside the writers: a few connections, lent to whoever reads.
 
 Reads are single statements, so each is of one moment, and one whose connection was lost is asked
-again on another, for as long as patience lasts: a fail-over is a pause to a reader.
+again on another, until the time to retry is over: a fail-over is a pause to a reader.
 """
 
 import threading
@@ -23,9 +23,9 @@ class PostgresReaders:
     """The reading connections of one engine."""
 
     def __init__(
-        self, address: Address, watchdog: Watchdog, *, size: int, patience: Callable[[], Retry]
+        self, address: Address, watchdog: Watchdog, *, size: int, retry: Callable[[], Retry]
     ) -> None:
-        self._address, self._watchdog, self._patience = address, watchdog, patience
+        self._address, self._watchdog, self._retry = address, watchdog, retry
         self._idle: list[ServerConnection] = []
         self._free = threading.Semaphore(size)
         self._prepared = True
@@ -37,20 +37,20 @@ class PostgresReaders:
         """All rows of a query. One that is slow by nature may take its time. If `check` raises that
         the server knows too little, another is looked for.
         """
-        patience: Retry | None = None
+        retry: Retry | None = None
         while True:
             try:
                 rows = self.once(name, values, slow=slow, check=check)
-                if patience is not None:
-                    patience.over()
+                if retry is not None:
+                    retry.over()
                 return rows
             except psycopg.Error as error:
                 if error.sqlstate in UNPREPARED:
                     self._prepared = False
                 if verdict(error) == "senseless" or self._closed:
                     raise translate(error, self._address.shown) from error
-                patience = patience or self._patience()
-                patience.pause(error)
+                retry = retry or self._retry()
+                retry.pause(error)
 
     def once(
         self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None

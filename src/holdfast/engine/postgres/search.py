@@ -56,11 +56,11 @@ class PostgresSearch:
         *,
         read: Read,
         words_of: WordsOf | None,
-        patience: Callable[[], Retry],
+        retry: Callable[[], Retry],
         read_only: bool = False,
     ) -> None:
         self._address, self._watchdog = address, watchdog
-        self._read, self._patience = read, patience
+        self._read, self._retry = read, retry
         self._words_of = words_of or (lambda *entry: None)
         self._can_read = words_of is not None and not read_only
         self._closed = False
@@ -158,7 +158,7 @@ class PostgresSearch:
         return behind
 
     def _insist(self, behind: list[tuple[Any, ...]]) -> bool:
-        patience = self._patience()
+        retry = self._retry()
         while True:
             with self._gate:
                 if self._closed:
@@ -172,7 +172,7 @@ class PostgresSearch:
                     if verdict(error) == "senseless":
                         raise translate(error, self._address.shown) from error
                     trouble = error
-            patience.pause(trouble)
+            retry.pause(trouble)
 
     def _step(self, behind: list[tuple[Any, ...]]) -> bool:
         """Reads a little of each of these logs; False when there was nothing to do. No lock is held
@@ -208,8 +208,10 @@ class PostgresSearch:
             work.append(
                 ("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found))
             )
-        told = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
-        *_, settled, _ = line.run_all([*_BEGIN, *work, ("note_read", told), ("commit", None)])
+        read_so_far = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
+        *_, settled, _ = line.run_all(
+            [*_BEGIN, *work, ("note_read", read_so_far), ("commit", None)]
+        )
         return bool(read or settled[0][0])
 
     def _drop(self) -> None:

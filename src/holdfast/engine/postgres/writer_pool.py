@@ -1,17 +1,17 @@
-"""Lanes: several writers side by side, and still the order in which one caller submits.
+"""The writer pool: several writers side by side, and still the order in which one caller submits.
 
-A session has a lane for good, so commits to one session stand in one queue. A commit that concerns
-several lanes (of two sessions, or with a key or an event that a commit in another lane is just
-about to settle) is a *meeting*: the other lanes come to the same point of their queues and wait
-there until it is done. Meetings are queued in all their lanes at once, so they are in the same
-order everywhere and no two wait for each other.
+A session has one writer for good, so commits to one session stand in one queue. A commit that
+concerns several writers (of two sessions, or with a key or an event that a commit of another writer
+is just about to settle) is a *meeting*: the other writers come to the same point of their queues
+and wait there until it is done. Meetings are queued at all their writers at once, so they are in
+the same order everywhere and no two wait for each other.
 
-    lane 0   ──a──b──────●(hold)──e──►
-    lane 1   ──c──────d──●(commit)──f──►        a, b, c and d are done before it, e and f after
+    writer 0   ──a──b──────●(hold)──e──►
+    writer 1   ──c──────d──●(commit)──f──►        a, b, c and d are done before it, e and f after
 
-As long as few commits wait, all go by the first lane: one sync then serves all of them, while of
-two lanes each would wait for the sync of the other. When many wait, the server's work is worth
-dividing, and the lanes *spread*, for good.
+As long as few commits wait, all go to the first writer: one sync then serves all of them, while of
+two writers each would wait for the sync of the other. When many wait, the server's work is worth
+dividing, and sessions *spread* over all writers, for good.
 """
 
 import threading
@@ -27,7 +27,7 @@ Self = TypeVar("Self", bound="_Met")
 
 
 class Meeting:
-    """Where lanes wait for each other."""
+    """Where writers wait for each other."""
 
     def __init__(self, others: int) -> None:
         self._arrived = threading.Semaphore(0)
@@ -81,13 +81,13 @@ class WriterPool:
         self._gate = threading.Lock()
         self._closed = False
         self._last: dict[object, tuple[int, int]] = {}
-        self._writers = [make(lane, self._meeting(apply)) for lane, apply in enumerate(applies)]
+        self._writers = [make(number, self._meeting(apply)) for number, apply in enumerate(applies)]
 
     def submit(self, commit: Commit) -> WriterTicket:
         if len(commit) == 1 and commit[0].event is None and commit[0].open is None:
             if self._is_spread:
                 return self._writers[self._home(commit[0].session)].submit(commit)
-            with self._gate:  # a session must not change lanes between the choice and the queue
+            with self._gate:  # a session must not change writers between the choice and the queue
                 self._spread_if_due()
                 return self._writers[self._home(commit[0].session)].submit(commit)
         return self._submit_tied(commit)
@@ -103,8 +103,8 @@ class WriterPool:
         return hash(session) % len(self._writers) if self._is_spread else 0
 
     def _spread_if_due(self) -> None:
-        """From now on each session has the lane it will keep. What it has in the first one is done
-        before.
+        """From now on each session has the writer it will keep. What it has at the first one is
+        done before.
         """
         if self._closed or self._is_spread or self._writers[0].waiting < self._spread_at:
             return
@@ -124,14 +124,16 @@ class WriterPool:
             self._spread_if_due()
             homes = [self._home(write.session) for write in commit] or [0]
             owner = homes[0]
-            lanes = {*homes, *(self._last[name][0] for name in names if name in self._last)}
+            concerned = set(homes)
             for name in names:
-                self._last[name] = (owner, self._last.get(name, (0, 0))[1] + 1)
-            if lanes == {owner}:
+                last, count = self._last.get(name, (owner, 0))
+                concerned.add(last)
+                self._last[name] = (owner, count + 1)
+            if concerned == {owner}:
                 return self._writers[owner].submit(commit)
-            meeting = Meeting(len(lanes) - 1)
-            for lane in lanes - {owner}:
-                self._writers[lane].submit(_Hold.at(meeting, ()))
+            meeting = Meeting(len(concerned) - 1)
+            for number in concerned - {owner}:
+                self._writers[number].submit(_Hold.at(meeting, ()))
             return self._writers[owner].submit(_Met.at(meeting, commit))
 
     def _meeting(self, apply: Apply) -> Apply:
@@ -161,9 +163,9 @@ class WriterPool:
         if names:
             with self._gate:
                 for name in names:
-                    lane, count = self._last.pop(name)
+                    number, count = self._last.pop(name)
                     if count > 1:
-                        self._last[name] = (lane, count - 1)
+                        self._last[name] = (number, count - 1)
 
 
 def _meet(commit: _Met, apply: Apply) -> list[Any]:

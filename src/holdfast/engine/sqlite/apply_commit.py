@@ -1,4 +1,4 @@
-"""The ledger: what guards are judged by, inside the transaction.
+"""Applying commits inside the writer's transaction: guards are judged, then effects happen.
 
 It remembers the sessions it has met (head, fence, running turn), so that a plain append asks SQLite
 nothing; the engine empties it when another process has written or a transaction has failed. A
@@ -29,7 +29,7 @@ from holdfast.engine.session_row import advance, advances
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import blank, blank_some, owe_scrubbing, take_out
 from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.engine.sqlite.restore_state import lay
+from holdfast.engine.sqlite.restore_state import restore
 from holdfast.engine.sqlite.row_codec import packed
 
 FAR_FUTURE = 1 << 62
@@ -37,7 +37,7 @@ NO_CLAIM = (None, None, None)
 
 
 class KnownSession:
-    """A session as the ledger remembers it; changed in place as commits are applied."""
+    """A session as it is remembered between batches; changed in place as commits are applied."""
 
     __slots__ = (
         "active_at",
@@ -178,8 +178,8 @@ class CommitApplier:
             self._chunks.clear()
         if self._events:
             rows = [
-                (name, known.n, seq, message)
-                for name, (known, seq, message) in self._events.items()
+                (name, session.n, seq, message)
+                for name, (session, seq, message) in self._events.items()
             ]
             self._run_many(QUERIES["add_event"], rows)
             self._events.clear()
@@ -208,53 +208,55 @@ class CommitApplier:
 
     def trim(self) -> None:
         """Between transactions: remembers no more than it should. Within one, what is gathered
-        depends on what is known.
+        depends on what is session.
         """
         if len(self._sessions) > self.SESSIONS_MAX:
             self._sessions.clear()
 
     def session(self, id: str) -> KnownSession | None:
-        known = self._sessions.get(id)
-        if known is None:
+        session = self._sessions.get(id)
+        if session is None:
             row = self._run(QUERIES["session_by_id"], (id,)).fetchone()
             if row is None:
                 return None
-            known = self._sessions[id] = KnownSession(row)
-        return known
+            session = self._sessions[id] = KnownSession(row)
+        return session
 
     def _judge(self, write: Write) -> Judgement:
         """Looks up what the write asks about; a plain append asks nothing."""
-        known = self.session(write.session)
+        session = self.session(write.session)
         accepted = None if write.event is None else self.accepted(*write.event)
         if write.open is not None:
-            exists, current = known is not None, self._current(write.open)
+            exists, current = session is not None, self._current(write.open)
             return judge_opening(
                 write, write.open, exists=exists, current=current, accepted=accepted
             )
-        position = None if known is None or write.position is None else self._spoken(known)
-        if known is None or not (write.takes or write.pays is not None or write.claim is not None):
-            return judge(write, known, accepted, position=position)  # as of nearly all
+        position = None if session is None or write.position is None else self._spoken(session)
+        if session is None or not (
+            write.takes or write.pays is not None or write.claim is not None
+        ):
+            return judge(write, session, accepted, position=position)  # as of nearly all
         reply = reply_of(write)
-        waiting = self._inbox(known) if write.takes else ()
+        waiting = self._inbox(session) if write.takes else ()
         debt = None
         if reply is not None:
             clock, tick, _ = self._clock()
-            debt = self._run(QUERIES["debt"], (known.n, reply, tick, clock)).fetchone()
+            debt = self._run(QUERIES["debt"], (session.n, reply, tick, clock)).fetchone()
         claim = debt[0] if debt else None
         return judge(
-            write, known, accepted, waiting, owed=debt is not None, claim=claim, position=position
+            write, session, accepted, waiting, owed=debt is not None, claim=claim, position=position
         )
 
-    def _spoken(self, known: KnownSession) -> int:
+    def _spoken(self, session: KnownSession) -> int:
         """The position of the last chunk of the running turn; the one it began at when there is
         none.
         """
-        rows = self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
-        last: int = known.journal
+        rows = self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
+        last: int = session.journal
         for row in rows:
             last = max(last, row[0])
         for row in self._chunks:
-            if row[1] == known.n:
+            if row[1] == session.n:
                 last = max(last, row[0])
         return last
 
@@ -265,10 +267,10 @@ class CommitApplier:
         row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
         return (row[1], row[4]) if row else None
 
-    def _inbox(self, known: KnownSession) -> dict[bytes, int]:
+    def _inbox(self, session: KnownSession) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
         self._flush_inbox()
-        return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (known.n,))}
+        return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (session.n,))}
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         gathered = self._events.get(event_name(scope, event))
@@ -284,7 +286,7 @@ class CommitApplier:
         outcome = None
         for write in commit:
             if write.lay is not None:
-                # another copy may have laid the same entries: its guards tell, not their ids
+                # another copy may have restored the same entries: its guards tell, not their ids
                 return None
             if write.drafts or write.chunk is not None:
                 outcome = self._found(write)
@@ -293,15 +295,15 @@ class CommitApplier:
         return outcome
 
     def _found(self, write: Write) -> Written | None:
-        known = self.session(write.session)
-        if known is None:
+        session = self.session(write.session)
+        if session is None:
             return None
         entries: list[Any] = [
-            self._run(QUERIES["entry_by_id"], (known.n, draft.id)).fetchone()
+            self._run(QUERIES["entry_by_id"], (session.n, draft.id)).fetchone()
             for draft in write.drafts
         ]
         rows = (
-            self._run(QUERIES["journal"], (known.journal, known.n, FAR_FUTURE))
+            self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
             if write.chunk is not None
             else ()
         )
@@ -325,61 +327,65 @@ class CommitApplier:
         )
 
     def _effect(self, write: Write) -> Written:
-        known = self._open(write) if write.open is not None else self._sessions[write.session]
-        first = known.head + 1
+        session = self._open(write) if write.open is not None else self._sessions[write.session]
+        first = session.head + 1
         if advances(write):
-            self._advance(known, write)
+            self._advance(session, write)
         if write.erase is not None or write.blank:
-            self._erase(known, write)
+            self._erase(session, write)
         if write.lay is not None:
             self.flush()  # what this batch has added before is there already
-            self._take_out()  # and what is laid down stays
-            lay(self._connection, known.n, known.tenant, write.lay)
+            self._take_out()  # and what is restored stays
+            restore(self._connection, session.n, session.tenant, write.lay)
         for draft in write.drafts:
-            self._add(known, draft)
+            self._add(session, draft)
         if write.event is not None:
             place = write.event_draft
-            self._events[event_name(*write.event)] = (known, first + place, write.drafts[place].id)
+            self._events[event_name(*write.event)] = (
+                session,
+                first + place,
+                write.drafts[place].id,
+            )
         if write.admits or write.takes:
-            self._shift_inbox(known, write, first)
+            self._shift_inbox(session, write, first)
         if write.owes or reply_of(write) is not None:
-            self._shift_outbox(known, write)
+            self._shift_outbox(session, write)
         if write.chunk is not None:
             self.position += 1
             chunk = write.chunk
             self._chunks.append(
-                (self.position, known.n, known.turn, chunk.message, chunk.index, chunk.body)
+                (self.position, session.n, session.turn, chunk.message, chunk.index, chunk.body)
             )
         return Written(
             first if write.drafts else 0,
-            known.fence if write.start is not None else 0,
+            session.fence if write.start is not None else 0,
             self.position if write.chunk is not None else 0,
         )
 
-    def _add(self, known: KnownSession, draft: Draft) -> None:
-        known.head += 1
-        turn = known.turn if draft.turn == STARTING else draft.turn
+    def _add(self, session: KnownSession, draft: Draft) -> None:
+        session.head += 1
+        turn = session.turn if draft.turn == STARTING else draft.turn
         body = draft.body
         if len(body) >= PART_BYTES_MIN:
-            body = self._parted(known, body)
+            body = self._parted(session, body)
         kind, note, kept = packed(draft, body)
-        self._entries.append((known.n, known.head, kind, turn, draft.id, draft.at, note, kept))
+        self._entries.append((session.n, session.head, kind, turn, draft.id, draft.at, note, kept))
         # Not with every message: the row of the session would be written as often as the log.
-        if draft.at >= known.active_at + ACTIVE_STEP_MS and kind == "":
-            known.active_at = draft.at
-            self._run(QUERIES["save_activity"], (draft.at, known.n))
+        if draft.at >= session.active_at + ACTIVE_STEP_MS and kind == "":
+            session.active_at = draft.at
+            self._run(QUERIES["save_activity"], (draft.at, session.n))
 
-    def _erase(self, known: KnownSession, write: Write) -> None:
+    def _erase(self, session: KnownSession, write: Write) -> None:
         self.flush()  # what this batch has added before goes too
         if write.erase is not None:
-            blank(self._connection, known.n, write.erase, forget_events=write.forget_events)
-            self._erased.add(known.n)
-            self._untaken.add(known.n)
+            blank(self._connection, session.n, write.erase, forget_events=write.forget_events)
+            self._erased.add(session.n)
+            self._untaken.add(session.n)
         if write.blank:
-            blank_some(self._connection, known.n, write.blank)
-            self._blanked.add(known.n)
+            blank_some(self._connection, session.n, write.blank)
+            self._blanked.add(session.n)
 
-    def _parted(self, known: KnownSession, body: bytes) -> bytes:
+    def _parted(self, session: KnownSession, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for all sessions."""
         skeleton, parts = split(body)
         for name, part in parts.items():
@@ -389,7 +395,7 @@ class CommitApplier:
                 return body
             if same is None:
                 self._run(QUERIES["add_blob"], (name, part))
-            self._run(QUERIES["add_blob_use"], (known.n, name))
+            self._run(QUERIES["add_blob_use"], (session.n, name))
         return skeleton
 
     def _open(self, write: Write) -> KnownSession:
@@ -402,47 +408,66 @@ class CommitApplier:
         )
         n = self._connection.last_insert_rowid()
         idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
-        known = KnownSession((n, *names, *idle, at, at, opening.parent, opening.head, at))
-        self._sessions[write.session] = known
-        return known
+        session = KnownSession((n, *names, *idle, at, at, opening.parent, opening.head, at))
+        self._sessions[write.session] = session
+        return session
 
-    def _advance(self, known: KnownSession, write: Write) -> None:
+    def _advance(self, session: KnownSession, write: Write) -> None:
         """The turn and the session's own state, kept here and saved."""
-        after = advance(known, write, self.position)
-        known.ended, known.turn, known.fence = after.ended, after.turn, after.fence
-        known.base, known.journal, known.active_at = after.base, after.journal, after.active_at
+        after = advance(session, write, self.position)
+        session.ended, session.turn, session.fence = after.ended, after.turn, after.fence
+        session.base, session.journal, session.active_at = (
+            after.base,
+            after.journal,
+            after.active_at,
+        )
         if after.left:
-            known.holder, known.lease = None, NO_LEASE
+            session.holder, session.lease = None, NO_LEASE
         if write.start is not None and after.turn is not None:
-            known.holder = write.start.holder
+            session.holder = write.start.holder
         if after.leased_s is not None:
-            known.lease = given(after.leased_s, self._clock())
-        turn = (known.turn, known.holder, *known.lease)
-        row = (known.ended, known.fence, *turn, known.journal, known.base, known.active_at, known.n)
+            session.lease = given(after.leased_s, self._clock())
+        turn = (session.turn, session.holder, *session.lease)
+        row = (
+            session.ended,
+            session.fence,
+            *turn,
+            session.journal,
+            session.base,
+            session.active_at,
+            session.n,
+        )
         self._run(QUERIES["save_turn"], row)
 
-    def _shift_inbox(self, known: KnownSession, write: Write, first: int) -> None:
+    def _shift_inbox(self, session: KnownSession, write: Write, first: int) -> None:
         if write.takes:
-            seqs = self._inbox(known)
+            seqs = self._inbox(session)
             self._run_many(
-                QUERIES["remove_waiting"], [(known.n, seqs[message]) for message in write.takes]
+                QUERIES["remove_waiting"], [(session.n, seqs[message]) for message in write.takes]
             )
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
             lease = NO_LEASE if waiting.lease_s is None else given(waiting.lease_s, self._clock())
             self._waiting.append(
-                (known.n, seq, waiting.message, waiting.waiter, known.tenant, *lease)
+                (session.n, seq, waiting.message, waiting.waiter, session.tenant, *lease)
             )
 
-    def _shift_outbox(self, known: KnownSession, write: Write) -> None:
+    def _shift_outbox(self, session: KnownSession, write: Write) -> None:
         for owing in write.owes:
             last = write.drafts[-1]
-            debt = (known.n, owing.id, last.turn, address(owing.reply_to), last.at, known.tenant)
+            debt = (
+                session.n,
+                owing.id,
+                last.turn,
+                address(owing.reply_to),
+                last.at,
+                session.tenant,
+            )
             self._run(QUERIES["add_debt"], (*debt, *NO_CLAIM))
         if write.claim is not None:
             clock, tick, _ = self._clock()
             claim = (write.claim.token, tick + write.claim.seconds, clock)
-            self._run(QUERIES["claim_debt"], (*claim, known.n, write.claim.id))
+            self._run(QUERIES["claim_debt"], (*claim, session.n, write.claim.id))
         if write.pays is not None:
-            self._run(QUERIES["remove_debt"], (known.n, write.pays))
+            self._run(QUERIES["remove_debt"], (session.n, write.pays))

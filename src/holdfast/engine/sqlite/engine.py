@@ -109,7 +109,7 @@ class SqliteEngine(SqliteReads):
             # the log is opened now, not later
             self._connection.execute("PRAGMA user_version").fetchall()
             self._files = self._readers.files = FileIdentity(self.where, self._tick)
-            self._ledger = CommitApplier(self._connection, self._clock)
+            self._applier = CommitApplier(self._connection, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
         except apsw.Error as error:
@@ -141,14 +141,14 @@ class SqliteEngine(SqliteReads):
         is judged stays so.
         """
         self._stand(commits)
-        connection, ledger = self._connection, self._ledger
+        connection, applier = self._connection, self._applier
         connection.execute("BEGIN IMMEDIATE")
         try:
             if connection.data_version() != self._version:
                 connecting.check_version(connection, self.where)
-                ledger.forget()
-            outcomes = [ledger.apply(commit) for commit in commits]
-            ledger.finish()
+                applier.forget()
+            outcomes = [applier.apply(commit) for commit in commits]
+            applier.finish()
             connection.execute("COMMIT")
         except BaseException:
             self._version = -1
@@ -156,7 +156,7 @@ class SqliteEngine(SqliteReads):
                 connection.execute("ROLLBACK")
             raise
         self._version = connection.data_version()
-        ledger.trim()
+        applier.trim()
         return outcomes
 
     def _stand(self, commits: Sequence[Commit]) -> None:
@@ -238,7 +238,7 @@ class SqliteEngine(SqliteReads):
             return error
 
     def _find_or_do(self, commit: Commit) -> Outcome:
-        return self._ledger.find(commit) or self._transact([commit])[0]
+        return self._applier.find(commit) or self._transact([commit])[0]
 
     # Housekeeping: on the writer thread, after the answers.
 
@@ -247,8 +247,8 @@ class SqliteEngine(SqliteReads):
         try:
             with self._inside.lock():
                 self._checkpoint()
-            if self._ledger.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
-                self._chunks_since_tidy = self._ledger.position
+            if self._applier.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
+                self._chunks_since_tidy = self._applier.position
                 self._locked(self._turn_over)
         except (apsw.Error, HoldfastError):
             pass  # nothing depends on it now; the next batch tries again
@@ -270,22 +270,22 @@ class SqliteEngine(SqliteReads):
         falls.
         """
         self._stand(())
-        connection, ledger = self._connection, self._ledger
+        connection, applier = self._connection, self._applier
         connection.execute("BEGIN IMMEDIATE")
         try:
-            ledger.forget()
+            applier.forget()
             needed = connection.execute(QUERIES["journal_needed"]).get
             first_a, last_a, first_b, last_b = connection.execute(QUERIES["journal_spans"]).get
             spans = {"a": (first_a, last_a), "b": (first_b, last_b)}
-            other = "b" if ledger.generation == "a" else "a"
-            ledger.state_fact("journal", ledger.position)
-            for name in (other, ledger.generation) if all_of_it or needed is None else (other,):
+            other = "b" if applier.generation == "a" else "a"
+            applier.state_fact("journal", applier.position)
+            for name in (other, applier.generation) if all_of_it or needed is None else (other,):
                 last = spans[name][1]
                 if last is not None and (needed is None or last <= needed):
                     connection.execute(f"DELETE FROM journal_{name}")
                     spans[name] = (None, None)
-            if spans[other] == (None, None) and spans[ledger.generation] != (None, None):
-                ledger.state_fact("generation", int(other == "b"))
+            if spans[other] == (None, None) and spans[applier.generation] != (None, None):
+                applier.state_fact("generation", int(other == "b"))
             connection.execute("COMMIT")
         finally:
             self._version = -1

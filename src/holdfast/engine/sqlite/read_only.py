@@ -30,7 +30,7 @@ from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
-from holdfast.engine.sqlite.maintenance.damage import told
+from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.readers import forsake
@@ -87,7 +87,7 @@ class ReadOnlyReaders:
             except apsw.Error as error:
                 if self._changed(seen):
                     continue
-                raise told(error, self._path, reader, name, values) from error
+                raise damage_error(error, self._path, reader, name, values) from error
             if not self._changed(seen):
                 return rows
         raise StoreUnavailable(where=self._path, problem="it keeps changing", remedy="Try again")

@@ -16,7 +16,7 @@ from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
-from holdfast.engine.sqlite.maintenance.damage import told
+from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.errors import InvalidMessage, StoreUnavailable
 
@@ -60,7 +60,7 @@ class SqliteReaders:
                 where=self._path, problem="it was closed", remedy="Open it again"
             ) from None
         except apsw.Error as error:
-            raise told(error, self._path, reader, name, values) from error
+            raise damage_error(error, self._path, reader, name, values) from error
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:

@@ -10,21 +10,24 @@ from holdfast.engine.sqlite.lease_clock import NO_LEASE
 from holdfast.engine.sqlite.queries import QUERIES
 
 
-def lay(connection: apsw.Connection, session: int, tenant: str, laid: Laid) -> None:
+def restore(connection: apsw.Connection, session: int, tenant: str, restored: Laid) -> None:
     """Inbox and outbox hold this and nothing else; events that are known stay as they are known."""
     run, run_many = connection.execute, connection.executemany
     run(QUERIES["remove_all_waiting"], (session,))
     run_many(
         QUERIES["add_waiting"],
-        [(session, each.seq, each.message, each.waiter, tenant, *NO_LEASE) for each in laid.inbox],
+        [
+            (session, each.seq, each.message, each.waiter, tenant, *NO_LEASE)
+            for each in restored.inbox
+        ],
     )
     run(QUERIES["remove_all_debts"], (session,))
     debts = [
         (session, debt.id, debt.turn, address(debt.reply_to), debt.at, tenant, None, None, None)
-        for debt in laid.outbox
+        for debt in restored.outbox
     ]
     run_many(QUERIES["add_debt"], debts)
     run_many(
         QUERIES["lay_event"],
-        [(event.name, session, event.seq, event.message) for event in laid.events],
+        [(event.name, session, event.seq, event.message) for event in restored.events],
     )

@@ -1,9 +1,8 @@
-"""A duty: something that is done about sessions that have moved, off the path of those who move
-them.
+"""A background thread for sessions changed by recent commits; writers never wait for it.
 
-It has a thread of its own, made when there is something to do. Writers tell it of commits that were
-acknowledged, which costs them next to nothing; sessions that move while it works are gathered for
-its next round.
+The thread is made when there is something to do. Writers name the sessions of commits that were
+acknowledged, which costs them next to nothing; those that come while it works are gathered for its
+next round.
 """
 
 import threading
@@ -11,8 +10,8 @@ from collections.abc import Iterable
 
 
 class BackgroundWorker:
-    """One duty of one engine. Whoever derives from it says in `_run` what is done, until `_closed`
-    is set.
+    """One background thread of one engine. A subclass says in `_run` what is done, until `_closed` is
+    set.
     """
 
     name: str

@@ -36,7 +36,7 @@ _RACES = (
 )
 
 
-def prepare(connect: Callable[[], ServerConnection], where: str, patience: Retry) -> int | None:
+def prepare(connect: Callable[[], ServerConnection], where: str, retry: Retry) -> int | None:
     """Makes the store if there is none, migrates an older one, refuses a newer one; the version
     that was there. A server that is not there yet, or only reads, is waited for: a fail-over may be
     under way.
@@ -47,7 +47,7 @@ def prepare(connect: Callable[[], ServerConnection], where: str, patience: Retry
         except psycopg.Error as error:
             if verdict(error) == "senseless" or refusal(error):
                 raise translate(error, where) from error
-            patience.pause(error)
+            retry.pause(error)
 
 
 def _prepare(line: ServerConnection, where: str) -> int | None:

@@ -185,8 +185,8 @@ def refusal(error: psycopg.Error) -> str:
 
 def _attempts(text: str) -> list[tuple[str, str]]:
     """Which server was asked, and what came of it."""
-    _, *told = _ATTEMPT.split(text)
-    return list(zip(told[::2], told[1::2], strict=True)) or [("", text)]
+    _, *parts = _ATTEMPT.split(text)
+    return list(zip(parts[::2], parts[1::2], strict=True)) or [("", text)]
 
 
 def translate(error: psycopg.Error, where: str) -> HoldfastError:

@@ -1,4 +1,4 @@
-"""Patience: how long to try again, and how long to wait in between."""
+"""Retrying: how long to try again, and how long to wait in between."""
 
 import logging
 import threading
@@ -14,8 +14,8 @@ from holdfast.engine.postgres.server.driver_errors import (
 )
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
-TOLD_AT = 4
-"""The first tries are everyday life; from this one on it is told."""
+LOGGED_AT = 4
+"""The first tries are everyday life; this one is logged."""
 
 _log = logging.getLogger("holdfast")
 
@@ -45,7 +45,7 @@ class Retry:
         waited_s = max(self._tick() - self._since, self._slept)
         if waited_s >= self._limit_s:
             raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
-        if self._tries == TOLD_AT:
+        if self._tries == LOGGED_AT:
             # Writers that meet are everyday life, however often; a server that can't be reached is
             # not.
             level = logging.INFO if is_meeting(error) else logging.WARNING
@@ -58,5 +58,5 @@ class Retry:
 
     def over(self) -> None:
         """It was done."""
-        if self._tries >= TOLD_AT:
+        if self._tries >= LOGGED_AT:
             _log.info("%s: it goes on, after %d tries", self._where, self._tries)

@@ -17,7 +17,7 @@ from holdfast.errors import Damaged, HoldfastError
 PROBES_MAX = 2000
 
 
-def told(
+def damage_error(
     error: apsw.Error, where: str, reader: apsw.Connection, name: str, values: tuple[Any, ...]
 ) -> HoldfastError:
     """What a driver's error in a query means to a person, with the place if it is damage."""
