@@ -218,7 +218,9 @@ class BatchState:
     def settle(self) -> None:
         """The batch was written: its sessions carry its stamp."""
         for row in (*self.batch.moved.values(), *self.batch.opened.values()):
-            row.stamp, row.lease_s, row.was_unread = self.batch.stamp, None, row.unread
+            row.stamp = self.batch.stamp
+            row.lease_s = None
+            row.was_unread = row.unread
         if len(self.sessions) > self.SESSIONS_MAX:
             self.sessions.clear()
 
@@ -367,14 +369,13 @@ class BatchState:
                 opening.parent,
             )
         )
-        self.sessions[write.session] = self.batch.opened[write.session] = self.batch.listed[
-            write.session
-        ] = row
+        self.sessions[row.id] = row
+        self.batch.opened[row.id] = row
+        self.batch.listed[row.id] = row
         if key is not None:
-            self.batch.bindings[tenant, key] = self.batch.bound[tenant, key] = (
-                write.session,
-                opening.epoch,
-            )
+            binding = (row.id, opening.epoch)
+            self.batch.bindings[tenant, key] = binding
+            self.batch.bound[tenant, key] = binding
         return row
 
     def _advance(self, row: SessionRow, write: Write) -> None:

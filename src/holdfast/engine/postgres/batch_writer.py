@@ -193,9 +193,11 @@ class BatchWriter:
         something that belongs to a commit, which then waits by itself.
         """
         sessions = {write.session for commit in commits for write in commit}
-        places = [
-            (tenant, id) for id in sorted(sessions) if (tenant := self._tenants.get(id)) is not None
-        ]
+        places: list[tuple[bytes, str]] = []
+        for id in sorted(sessions):
+            tenant = self._tenants.get(id)
+            if tenant is not None:
+                places.append((tenant, id))
         stuck = {id for _, id in places}
         if places:
             for (id,) in self.connect().run("free_sessions", columns(SESSION_PLACE, places)):
@@ -362,9 +364,9 @@ class BatchWriter:
         """Whether a batch in doubt was done after all. The sessions of it that are there are
         locked.
         """
-        known = [self._state.sessions[id] for id in doubt.sessions if id in self._state.sessions]
-        if any(session.stamp == doubt.stamp for session in known):
-            return True
+        for id in doubt.sessions & self._state.sessions.keys():
+            if self._state.sessions[id].stamp == doubt.stamp:
+                return True
         line = self.connect()
         if doubt.entry is not None:
             tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
@@ -383,10 +385,9 @@ class BatchWriter:
         """It was done, on this server at least. A commit that comes after it waits for the others
         too.
         """
-        known = next(
-            self._state.sessions[id] for id in sorted(doubt.sessions) if id in self._state.sessions
-        )
-        touch = ("touch", {"tenant": known.tenant, "id": known.id})
+        there = sorted(doubt.sessions & self._state.sessions.keys())
+        row = self._state.sessions[there[0]]
+        touch = ("touch", {"tenant": row.tenant, "id": row.id})
         self.connect().run_all([*beginning, touch, ("commit", None)])
         self._check_replicated()
         return doubt.outcomes
@@ -414,9 +415,9 @@ class BatchWriter:
         self._check_replicated()
         self._state.settle()
         batch = self._state.batch
-        for known in (*batch.moved.values(), *batch.opened.values()):
-            self._acknowledged.note(known.id, known.head)
-        self._tenants.learn((id, known.tenant) for id, known in batch.opened.items())
+        for row in (*batch.moved.values(), *batch.opened.values()):
+            self._acknowledged.note(row.id, row.head)
+        self._tenants.learn((id, row.tenant) for id, row in batch.opened.items())
 
     def tidy(self) -> None:
         """Nothing is left to do after the answers."""

@@ -36,8 +36,8 @@ class _RowWaiters:
 
 
 class BlockedCommits:
-    """The blocked commits of one engine, shared by its writers. `make` gives a batch writer that waits
-    for rows.
+    """The blocked commits of one engine, shared by its writers. `make` gives a batch writer that
+    waits for rows.
     """
 
     def __init__(self, make: Callable[[], CommitRunner]) -> None:

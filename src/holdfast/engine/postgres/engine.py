@@ -219,10 +219,10 @@ class PostgresEngine:
             self._check_head(row[1], row[5], until)
 
     def _check_head(self, session: str, head: int, until: int) -> None:
-        acknowledged = self._acknowledged.head(session, until)
-        if head < acknowledged:
+        least = self._acknowledged.head(session, until)
+        if head < least:
             raise Outdated(
-                f"it has {head} of the {acknowledged} entries of session {session} that were acknowledged"
+                f"it has {head} of the {least} entries of session {session} that were acknowledged"
             )
 
     def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:

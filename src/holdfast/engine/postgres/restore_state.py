@@ -1,8 +1,8 @@
-"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that
+"""Restoring what belongs to a session beside its log: the inbox, the outbox and the events that
 another store has.
 
-A batch holds what is there now, loaded for it, and what is to be there; what is restored down is one
-more change to both.
+A batch holds what is there now, loaded for it, and what is to be there; what is restored is one more
+change to both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ class RestoredRows(Protocol):
 
 
 def restore(batch: RestoredRows, row: Any, restored: Laid) -> None:
-    """Inbox and outbox hold this and nothing else; events that are row stay as they are row."""
+    """Inbox and outbox hold this and nothing else; events that are known stay as they are."""
     batch.restored = True
     place = row.tenant, row.id
     for seq in batch.inboxes.get(row.id, {}).values():
@@ -47,10 +47,12 @@ def restore(batch: RestoredRows, row: Any, restored: Laid) -> None:
 
 
 def restored_events(writes: Iterable[Write]) -> list[bytes]:
-    """The names of events that are to be row."""
-    return list(
-        {event.name for write in writes if write.lay is not None for event in write.lay.events}
-    )
+    """The names of events that are to be known."""
+    names: set[bytes] = set()
+    for write in writes:
+        if write.lay is not None:
+            names.update(event.name for event in write.lay.events)
+    return list(names)
 
 
 def restored_places(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str]]:

@@ -17,6 +17,7 @@ from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, repl
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
+    Chunk,
     Commit,
     Opening,
     Outcome,
@@ -208,7 +209,7 @@ class CommitApplier:
 
     def trim(self) -> None:
         """Between transactions: remembers no more than it should. Within one, what is gathered
-        depends on what is session.
+        depends on what is known.
         """
         if len(self._sessions) > self.SESSIONS_MAX:
             self._sessions.clear()
@@ -298,33 +299,28 @@ class CommitApplier:
         session = self.session(write.session)
         if session is None:
             return None
-        entries: list[Any] = [
-            self._run(QUERIES["entry_by_id"], (session.n, draft.id)).fetchone()
-            for draft in write.drafts
-        ]
-        rows = (
-            self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
-            if write.chunk is not None
-            else ()
-        )
-        chunk = write.chunk
-        positions = [
-            row[0]
-            for row in rows
-            if chunk is not None and (row[2], row[3]) == (chunk.message, chunk.index)
-        ]
-        if not all(entries) or (chunk is not None and not positions):
-            return None
-        started = [
-            found[1]
-            for found, draft in zip(entries, write.drafts, strict=True)
-            if draft.turn == STARTING
-        ]
-        return Written(
-            entries[0][0] if entries else 0,
-            started[0] if started else 0,
-            positions[0] if positions else 0,
-        )
+        first = started = position = 0
+        for draft in write.drafts:
+            row = self._run(QUERIES["entry_by_id"], (session.n, draft.id)).fetchone()
+            if row is None:
+                return None
+            first = first or row[0]
+            if draft.turn == STARTING:
+                started = started or row[1]
+        if write.chunk is not None:
+            position = self._position_of(session, write.chunk)
+            if not position:
+                return None
+        return Written(first, started, position)
+
+    def _position_of(self, session: KnownSession, chunk: Chunk) -> int:
+        """Where this chunk of the running turn is in the journal; 0 when it is not there."""
+        rows: Any = self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
+        for position, _turn, message, index, _body in rows:
+            if (message, index) == (chunk.message, chunk.index):
+                found: int = position
+                return found
+        return 0
 
     def _effect(self, write: Write) -> Written:
         session = self._open(write) if write.open is not None else self._sessions[write.session]

@@ -1,4 +1,4 @@
-"""Laying down what belongs to a session beside its log: the inbox, the outbox and the events that
+"""Restoring what belongs to a session beside its log: the inbox, the outbox and the events that
 another store has.
 """
 

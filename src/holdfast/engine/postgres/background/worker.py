@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 
 class BackgroundWorker:
-    """One background thread of one engine. A subclass says in `_run` what is done, until `_closed` is
-    set.
+    """One background thread of one engine. A subclass says in `_run` what is done, until `_closed`
+    is set.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Which server is followed: the one that leads now, not one that led before and has come back.
 
 Every promotion begins a new timeline. A server that was the primary, died, and comes back without
-having been attempts_made takes writes as before: in an address with several servers it may even be the
+having been told takes writes as before: in an address with several servers it may even be the
 first. So all of them are asked, the newest timeline of the same database wins, and one that is
 older than any that was seen is refused from then on, also on connections that are there already.
 
@@ -43,7 +43,7 @@ class Outdated(psycopg.OperationalError):
 
 
 def identity_of(connection: psycopg.Connection[Any]) -> Identity | None:
-    """None where it can't be attempts_made: another database that speaks the same language, or one that only
+    """None where it can't be known: another database that speaks the same language, or one that only
     reads.
     """
     try:
@@ -188,10 +188,8 @@ def _failure(servers: Sequence[str], refusals: dict[int, Exception]) -> Exceptio
     for error in refusals.values():
         if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
             return error
-    attempts_made: list[str] = []
+    tried: list[str] = []
     for number, error in sorted(refusals.items()):
         attempts = [line for line in str(error).splitlines() if line.startswith("- host: ")]
-        attempts_made += attempts or [f"- host: {servers[number]}, hostaddr: '': {error}"]
-    return psycopg.OperationalError(
-        "\n".join(["no server of several can be written:", *attempts_made])
-    )
+        tried += attempts or [f"- host: {servers[number]}, hostaddr: '': {error}"]
+    return psycopg.OperationalError("\n".join(["no server of several can be written:", *tried]))
