@@ -97,19 +97,18 @@ def painted(pieces: Sequence[Piece], *, colour: bool) -> str:
     for piece in pieces:
         text, style = (piece, "") if isinstance(piece, str) else piece
         text = harmless(text)
-        out.append(
-            f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style and text.strip() else text
-        )
+        if colour and style and text.strip():
+            text = f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+        out.append(text)
     return "".join(out)
 
 
 def _flat(piece: Piece) -> Piece:
     """Nothing that was stored begins a line that could pass for one of ours."""
-    return (
-        piece.replace("\n", BREAK)
-        if isinstance(piece, str)
-        else (piece[0].replace("\n", BREAK), piece[1])
-    )
+    if isinstance(piece, str):
+        return piece.replace("\n", BREAK)
+    text, style = piece
+    return text.replace("\n", BREAK), style
 
 
 def _is_terminal(stream: TextIO) -> bool:

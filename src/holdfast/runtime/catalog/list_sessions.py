@@ -55,7 +55,8 @@ class Page(Generic[T]):
     next: str | None
 
     def __init__(self, items: list[T], next: str | None) -> None:
-        self.items, self.next = items, next
+        self.items = items
+        self.next = next
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -67,7 +68,8 @@ class Page(Generic[T]):
         return self.items[index]
 
     def __repr__(self) -> str:
-        return f"<Page of {len(self.items)}{', more follow' if self.next else ''}>"
+        more = ", more follow" if self.next else ""
+        return f"<Page of {len(self.items)}{more}>"
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -103,7 +105,8 @@ def _page(
     matching: set[str] | None,
 ) -> Page[Listed]:
     found: list[SessionState] = []
-    before, more = asked.before, True
+    before = asked.before
+    more = True
     while more and len(found) <= asked.limit:
         size = asked.limit + 1 if matching is None else LIMIT_MAX
         states = engine.sessions(

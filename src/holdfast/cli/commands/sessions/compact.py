@@ -57,13 +57,10 @@ def run(options: Any, out: Output) -> int:
             return not_done(out, told)
         done = session.compact(summary, keep_turns=options.keep_turns)
     if out.is_json:
-        out.json(
-            {
-                "done": True,
-                **told,
-                **({"seq": done.seq, "covered": done.covered} if done is not None else {}),
-            }
-        )
+        if done is not None:
+            told["covered"] = done.covered
+            told["seq"] = done.seq
+        out.json({"done": True, **told})
     else:
         out.say("Done.")
     return DONE
@@ -104,9 +101,8 @@ def _read(path: str) -> str:
 
 def _line(options: Any, session_id: str) -> list[str]:
     line = again(options, "sessions", "compact", session_id)
-    given = (
-        ["--summary-file", options.summary_file]
-        if options.summary is None
-        else ["--summary", options.summary]
-    )
-    return [*line, *given, "--keep-turns", str(options.keep_turns)]
+    if options.summary is None:
+        line += ["--summary-file", options.summary_file]
+    else:
+        line += ["--summary", options.summary]
+    return [*line, "--keep-turns", str(options.keep_turns)]

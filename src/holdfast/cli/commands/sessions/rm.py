@@ -11,7 +11,7 @@ from holdfast.cli.parser import Parser
 from holdfast.cli.targets import SHORT, opened, session_of
 from holdfast.exporters import units
 
-TOLD_MAX = 20
+SHOWN_MAX = 20
 
 
 def options(parser: Parser) -> None:
@@ -39,10 +39,8 @@ def run(options: Any, out: Output) -> int:
         running = False
         if options.session is not None:
             session = session_of(store, options.session)
-            found, running = (
-                [store.erase(session.id, preview=True)],
-                session.info().running is not None,
-            )
+            found = [store.erase(session.id, preview=True)]
+            running = session.info().running is not None
             line = again(options, "sessions", "rm", session.id)
         else:
             found = store.retain(options.idle_days, preview=True)
@@ -52,10 +50,9 @@ def run(options: Any, out: Output) -> int:
             if out.is_json:
                 out.json({"done": False, "erasures": []})
             return DONE
-        plan = [
-            *_plan(found),
-            *(["A turn is running in it, which will be stopped."] if running else []),
-        ]
+        plan = _plan(found)
+        if running:
+            plan.append("A turn is running in it, which will be stopped.")
         if not agreed(options, out, plan, line=line):
             return not_done(out, {"erasures": found})
         if options.session is not None:
@@ -70,33 +67,39 @@ def run(options: Any, out: Output) -> int:
 
 
 def _plan(found: Sequence[Any]) -> list[str]:
-    """What would go, told session by session, and what forks and earlier sessions would lose."""
+    """What would go, session by session, and what forks and earlier sessions would lose."""
     lines = [f"{units.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
-    for each in found[:TOLD_MAX]:
+    for each in found[:SHOWN_MAX]:
         key = f"{each.key} · " if each.key else ""
         active = f"{key}last active {units.moment(each.active_at)}"
         lines.append(f"  {each.session_id[:SHORT]}  {active} · {_amount([each])}")
-    if len(found) > TOLD_MAX:
-        lines.append(f"  and {len(found) - TOLD_MAX:,} more")
-    forks = sorted(
-        {fork for each in found for fork in each.forks} - {each.session_id for each in found}
-    )
+    if len(found) > SHOWN_MAX:
+        lines.append(f"  and {len(found) - SHOWN_MAX:,} more")
+    forks: set[str] = set()
+    copies: set[str] = set()
+    for each in found:
+        forks.update(each.forks)
+        copies.update(each.copies)
+    erased = {each.session_id for each in found}
+    forks -= erased
+    copies -= erased
     if forks:
-        named = ", ".join(fork[:SHORT] for fork in forks[:TOLD_MAX])
+        named = _short_ids(forks)
         lines.append(
             f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}"
         )
-    copies = sorted(
-        {copy for each in found for copy in each.copies} - {each.session_id for each in found}
-    )
     if copies:
-        named = ", ".join(copy[:SHORT] for copy in copies[:TOLD_MAX])
+        named = _short_ids(copies)
         losing = (
             f"{units.many(len(copies), 'earlier session')} will lose messages that a reset "
             "carried on"
         )
         lines.append(f"{losing}: {named}")
     return lines
+
+
+def _short_ids(ids: set[str]) -> str:
+    return ", ".join(id[:SHORT] for id in sorted(ids)[:SHOWN_MAX])
 
 
 def _amount(found: Sequence[Any]) -> str:

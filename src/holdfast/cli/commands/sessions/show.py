@@ -41,16 +41,17 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         session = session_of(store, options.session)
-        info, outline = session.info(), outline_of(session)
+        info = session.info()
+        outline = outline_of(session)
         sections = outline.sections
+        last = options.last
         if out.is_json:
-            out.json(
-                session_json(
-                    session, info, outline, sections[_first(outline, sections, options.last) :]
-                )
-            )
+            wanted = sections[_first(outline, sections, last) :]
+            out.json(session_json(session, info, outline, wanted))
             return DONE
-        first = _first(outline, sections, options.last or (None if options.full else LAST))
+        if last is None and not options.full:
+            last = LAST
+        first = _first(outline, sections, last)
         for line in _lines(
             session, info, outline, sections, first=first, full=options.full, out=out
         ):
@@ -62,12 +63,10 @@ def _first(outline: Outline, sections: list[Section], last: int | None) -> int:
     """Where the last so many turns begin. A message outside a turn counts as one; a summary does
     not count.
     """
-    counted = [
-        at
-        for at, section in enumerate(sections)
-        if section.turn is not None or not _is_summary(outline, section)
-    ]
-    return counted[-last] if last is not None and last < len(counted) else 0
+    counted = [at for at, each in enumerate(sections) if not _is_summary(outline, each)]
+    if last is None or last >= len(counted):
+        return 0
+    return counted[-last]
 
 
 def _is_summary(outline: Outline, section: Section) -> bool:
@@ -84,7 +83,8 @@ def _lines(
     full: bool,
     out: Output,
 ) -> Iterator[Line]:
-    before, sections, pending = sections[:first], sections[first:], outline.pending
+    before = sections[:first]
+    pending = outline.pending
     spent = {turn.number: turn.usage for turn in session.turns()}
     printer = Printer(outline, spent=spent, width=out.width, full=full)
     yield from _header(info, outline, full=full, width=out.width)
@@ -96,7 +96,7 @@ def _lines(
     if outline.erased:
         yield ()
         yield ((f"{units.many(outline.erased, 'message')} of it were erased", "bad"),)
-    for section, messages in read_sections(session, outline, sections):
+    for section, messages in read_sections(session, outline, sections[first:]):
         if section.turn is not None or _is_summary(outline, section):
             yield ()
         yield from printer.section(section, messages)
@@ -136,10 +136,11 @@ def _header(
         if text:
             yield (f"{fact:<9}", "quiet"), text
     if outline.instructions:
-        text = (
-            harmless(outline.instructions)
-            if full
-            else cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
-        )
-        for at, line in enumerate(wrapped(text, None if width is None else width - 9)):
-            yield (f"{'' if at else 'system':<9}", "quiet"), line
+        if full:
+            text = harmless(outline.instructions)
+        else:
+            text = cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
+        name = "system"
+        for line in wrapped(text, None if width is None else width - 9):
+            yield (f"{name:<9}", "quiet"), line
+            name = ""
