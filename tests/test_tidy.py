@@ -30,10 +30,6 @@ EXCEPTIONS: dict[str, str] = {
         "domain/record/matching.py",
         "domain/search/tokenize.py",
         "engine/postgres/server/driver_errors.py",
-        "formats/merging.py",
-        "importers/claude/branches.py",
-        "importers/claude/reader.py",
-        "importers/goose/database.py",
     )
 }
 
