@@ -68,7 +68,7 @@ class Telling:
 
     def compact(self, keep: int) -> int:
         log = self.log()
-        covered = log.order[: cut(log.order, keep_turns=keep)]
+        covered = log.visible[: cut(log.visible, keep_turns=keep)]
         if all(seen.note.origin == "summary" for seen in covered):
             return 0
         note = covering(log, [seen.id for seen in covered])
@@ -103,7 +103,7 @@ def name(seq: int) -> str:
 
 
 def order(log: Log) -> list[int]:
-    return [message.seq for message in log.order]
+    return [message.seq for message in log.visible]
 
 
 # Laws
@@ -216,10 +216,10 @@ def test_edits_reword_the_view_until_they_are_restored() -> None:
     seq = told.message("long output")
     short = Edit(MessageNote(), {"role": "user", "content": "short"})
     told.add("view", Shape(((seq, seq),), {seq: short}))
-    assert [thaw(message.body)["content"] for message in told.log().order] == ["short"]
-    assert [thaw(message.body)["content"] for message in told.log().standing] == ["long output"]
+    assert [thaw(message.body)["content"] for message in told.log().visible] == ["short"]
+    assert [thaw(message.body)["content"] for message in told.log().natural] == ["long output"]
     told.add("view", Shape(((seq, seq),), {}, (seq,)))
-    assert [thaw(message.body)["content"] for message in told.log().order] == ["long output"]
+    assert [thaw(message.body)["content"] for message in told.log().visible] == ["long output"]
 
 
 def test_labels_and_retractions_hide_and_labels_can_show_again() -> None:
@@ -233,7 +233,7 @@ def test_labels_and_retractions_hide_and_labels_can_show_again() -> None:
     log = told.log()
     assert order(log) == [one]
     assert log.labels[name(one)] == {"visible_to_model": True, "colour": "red"}
-    assert len(log.messages) == 2
+    assert len(log.by_seq) == 2
 
 
 def test_instructions_are_the_last_that_were_given() -> None:
@@ -354,7 +354,7 @@ def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
     taken: list[int] = []
     for _ in range(draw(st.integers(0, 25))):
         step = draw(st.sampled_from(deeds))
-        said = [seen.seq for seen in told.log().standing if seen.note.origin != "summary"]
+        said = [seen.seq for seen in told.log().natural if seen.note.origin != "summary"]
         if step == "say":
             told.message(turn=running, role="assistant" if running else "user")
         elif step == "late" and told.turn:
@@ -378,7 +378,7 @@ def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
             edits = {
                 seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]
             }
-            told.add("view", Shape(ranges(told.log().standing, shown), edits))
+            told.add("view", Shape(ranges(told.log().natural, shown), edits))
         elif step == "hide" and said:
             told.label(draw(st.sampled_from(said)), draw(st.booleans()))
         elif step == "retract" and said:
@@ -387,7 +387,7 @@ def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
             told.add("instructions", body=freeze(draw(st.sampled_from(["a", "b"]))))
         elif step == "rewind" and said and running is None:
             told.rewind(draw(st.sampled_from(said)))
-        elif step == "compact" and told.log().order and running is None:
+        elif step == "compact" and told.log().visible and running is None:
             told.compact(draw(st.integers(0, 3)))
     if running is None and draw(st.booleans()):
         told.add("closed", Closed("done"))
@@ -411,7 +411,7 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(entries)], strict=True):
         grown.add(entries[start:end])
         if looks:
-            assert grown.order is not None
+            assert grown.visible is not None
     for seen in (
         "order",
         "standing",
@@ -462,9 +462,9 @@ def test_every_message_stands_once_or_waits(entries: list[Entry]) -> None:
     log = Log()
     log.add(entries)
     told = [entry.seq for entry in entries if entry.kind == "message"]
-    assert [message.seq for message in log.messages] == told
-    assert len(set(order(log))) == len(log.order)
-    assert set(order(log)) <= {message.seq for message in log.standing}
+    assert [message.seq for message in log.by_seq] == told
+    assert len(set(order(log))) == len(log.visible)
+    assert set(order(log)) <= {message.seq for message in log.natural}
 
 
 @given(entries=logs())
@@ -484,13 +484,13 @@ def test_what_was_said_or_taken_after_the_last_shape_is_shown_unless_hidden_or_g
             if entry.kind == "end"
             for id in note_of("end", entry.note).returns
         }
-        stood = {message.id for message in before.standing} - back
+        stood = {message.id for message in before.natural} - back
         joined = (
-            {message.id for message in log.standing if message.seq not in log.gone}
+            {message.id for message in log.natural if message.seq not in log.gone}
             - stood
             - log.hidden
         )
-        assert joined <= {message.id for message in log.order}
+        assert joined <= {message.id for message in log.visible}
 
 
 @given(entries=logs())
@@ -507,8 +507,8 @@ def test_what_the_view_went_back_from_stays_away_until_it_goes_there_again(
         log.add([entry])
         if entry.kind == "rewind":
             assert (
-                order(log)[-1:] == [seen.seq for seen in log.placed][-1:]
-                or log.placed[-1].id in log.hidden
+                order(log)[-1:] == [seen.seq for seen in log.in_view][-1:]
+                or log.in_view[-1].id in log.hidden
             )
         elif entry.kind == "message":
             late = entry.turn is not None and log.rewinds and begun[entry.turn] < log.rewinds[-1][0]
@@ -527,9 +527,9 @@ def test_every_message_is_shown_hidden_gone_or_covered_by_one_shown_summary(told
     """I-11: as long as no list has dropped anything."""
     log = told.log()
     gone = log.gone
-    out = {seen.id for seen in log.standing if seen.seq in gone} | log.hidden
-    shown = {seen.id for seen in log.order}
-    for seen in log.standing:
+    out = {seen.id for seen in log.natural if seen.seq in gone} | log.hidden
+    shown = {seen.id for seen in log.visible}
+    for seen in log.natural:
         if seen.note.origin != "summary":
             assert (seen.id in shown) + (seen.id in out) or log.summary_of(
                 seen.id, shown | out
@@ -573,9 +573,9 @@ def test_late_words_stand_in_their_turn_though_somebody_has_looked_before_they_c
     second = told.start(told.message(inbox=True))
     told.message(turn=second, role="assistant")
     log = told.log()
-    assert len(log.standing) == 3
+    assert len(log.natural) == 3
     count = len(told.entries)
     late = told.message(turn=first, role="assistant", late=True)
     log.add(told.entries[count:])
-    assert [seen.seq for seen in log.standing] == [seen.seq for seen in told.log().standing]
-    assert [seen.seq for seen in log.standing][1] == late
+    assert [seen.seq for seen in log.natural] == [seen.seq for seen in told.log().natural]
+    assert [seen.seq for seen in log.natural][1] == late

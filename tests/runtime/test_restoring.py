@@ -191,7 +191,7 @@ def test_a_log_is_arranged_once_however_many_pages_it_has(
     arrange = Log._arrange
 
     def counted(log: Log) -> Any:
-        arranged.append(len(log.standing))
+        arranged.append(len(log.natural))
         return arrange(log)
 
     monkeypatch.setattr(restoring, "PAGE", 5)

@@ -137,19 +137,19 @@ class Views(RuleBasedStateMachine):
         message = self.message(handle, where)
         if message is None:
             return
-        before = [seen.id for seen in handle._log.history().order]
+        before = [seen.id for seen in handle._log.history().visible]
         handle.rewind(message.id)
         self.gone.pop(handle.id, None)
         log = handle._log.history()
-        assert log.placed[-1].id == message.id
+        assert log.in_view[-1].id == message.id
         if message.id in before:
-            assert [seen.id for seen in log.order] == before[: before.index(message.id) + 1]
+            assert [seen.id for seen in log.visible] == before[: before.index(message.id) + 1]
 
     @rule(which=which, session=where, where=where)
     def rewind_and_go_back_again(self, which: int, session: float, where: float) -> None:
         """What was rewound can be brought back, as long as its arrangement is there."""
         handle = self.handle(which, session)
-        shown = [seen.id for seen in handle._log.log().order]
+        shown = [seen.id for seen in handle._log.log().visible]
         if shown:
             before = list(handle.context())
             handle.rewind(shown[int(where * len(shown))])
@@ -219,12 +219,12 @@ class Views(RuleBasedStateMachine):
         for one, _ in self.held:
             log = Log()
             log.add(one.entries())
-            shown = {seen.id for seen in log.order}
-            away = {seen.id for seen in log.standing if seen.seq in log.gone}
+            shown = {seen.id for seen in log.visible}
+            away = {seen.id for seen in log.natural if seen.seq in log.gone}
             assert not shown & away
             assert self.gone.get(one.id, set()) <= away
             self.gone[one.id] = away
-            for seen in log.standing:
+            for seen in log.natural:
                 if seen.note.origin != "summary" and not self.dropped:
                     reasons = [seen.id in shown, seen.id in log.hidden, seen.id in away]
                     assert any(reasons) or log.summary_of(seen.id, shown | log.hidden | away), seen

@@ -57,13 +57,13 @@ def summaries_cover_once(entries: Sequence[Entry]) -> Broken:
         if entry.kind == "message" and note_of("message", entry.note).erased:
             return
         if entry.kind == "compaction":
-            natural = [seen.seq for seen in log.standing]
+            natural = [seen.seq for seen in log.natural]
             for first, last in note_of("compaction", entry.note).covers:
                 covered.update(natural[natural.index(first) : natural.index(last) + 1])
         log.add([entry])
         hidden |= log.hidden
-    placed = Counter(seen.seq for seen in log.placed)
-    for seen in log.standing:
+    placed = Counter(seen.seq for seen in log.in_view)
+    for seen in log.natural:
         times = placed[seen.seq] + covered[seen.seq]
         if times != 1 and seen.id not in hidden:
             yield (

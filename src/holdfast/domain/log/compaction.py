@@ -32,7 +32,7 @@ def cut_inside(log: Log, running: int, *, keep_turns: int) -> int:
     inside it, wherever a cut may: not after its first open call, and not before it has used what it
     was asked.
     """
-    order = log.order
+    order = log.visible
     end = _first_open(order, running)
     turn = log.turns.get(running)
     # if it dies now, it gives back what it took: that must not be summed up
@@ -110,7 +110,7 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
     What is hidden among them is set aside: the summariser was not told of it. What is gone from the
     view stays out.
     """
-    order, placed, standing = log.order, log.placed, log.standing
+    order, placed, standing = log.visible, log.in_view, log.natural
     covered = frozenset(covered)
     if sum(seen.id in covered for seen in order) != len(covered):
         return None
@@ -135,7 +135,7 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
 def _earliest(log: Log, kept: Iterable[StoredMessage]) -> int:
     """The first entry that these messages, or those in the inbox, depend on."""
     waiting = log.waiting
-    seqs = [log.head + 1, *(seen.seq for seen in log.messages if seen.id in waiting)]
+    seqs = [log.head + 1, *(seen.seq for seen in log.by_seq if seen.id in waiting)]
     if log.running is not None and log.running in log.turns:  # more will come of it
         seqs += [log.turns[log.running].seq, *(message.seq for message in log.of_turn(log.running))]
     looked_at: set[int] = set()

@@ -38,7 +38,7 @@ class Outline:
         self._by_id: dict[str, StoredMessage] = {}
         self._log.add(map(self._noted, entries))
         self.calls = self._calls()
-        self._shown = {seen.id for seen in self._log.order}
+        self._shown = {seen.id for seen in self._log.visible}
         self._gone = self._log.gone
 
     def _noted(self, entry: Entry) -> Entry:
@@ -61,7 +61,7 @@ class Outline:
 
     def _calls(self) -> dict[str, list[ToolCall]]:
         found: dict[str, list[ToolCall]] = {}
-        for call in tool_calls(self._log.standing, running=self._log.running, asks=self._log.asks):
+        for call in tool_calls(self._log.natural, running=self._log.running, asks=self._log.asks):
             found.setdefault(call.message, []).append(call)
         return found
 
@@ -82,14 +82,14 @@ class Outline:
     def pending(self) -> list[StoredMessage]:
         """What waits in the inbox."""
         waiting = self._log.waiting
-        return [seen for seen in self._log.messages if seen.id in waiting]
+        return [seen for seen in self._log.by_seq if seen.id in waiting]
 
     @property
     def sections(self) -> list[Section]:
         """All that happened, in order."""
         found: list[Section] = []
         told = set()
-        for seen in self._log.standing:
+        for seen in self._log.natural:
             turn = self._log.turns.get(seen.turn) if seen.turn is not None else None
             if turn is None or turn.number not in told:
                 found.append(Section(turn, []))
@@ -133,16 +133,16 @@ class Outline:
         back. The outline goes on as if it had been done.
         """
         note = back_to(self._log, message_id)
-        before = dict.fromkeys(seen.id for seen in self._log.order)
+        before = dict.fromkeys(seen.id for seen in self._log.visible)
         if note is not None:
             self._log.add([Entry(self._log.head + 1, "rewind", None, b"", 0, noted(note), b"")])
-        after = dict.fromkeys(seen.id for seen in self._log.order)
+        after = dict.fromkeys(seen.id for seen in self._log.visible)
         return [id for id in before if id not in after], [id for id in after if id not in before]
 
     def found(self, id: str) -> StoredMessage:
         """The message with this id."""
         if not self._by_id:
-            self._by_id = {seen.id: seen for seen in self._log.standing}
+            self._by_id = {seen.id: seen for seen in self._log.natural}
         return self._by_id[id]
 
     def labels(self, id: str) -> dict[str, Any]:

@@ -1,12 +1,21 @@
 """The fold: from entries to what a session is (I-9).
 
-A `Log` takes entries in order and knows at every moment the messages in the order the model should
-see them, the turns and their ends, and the instructions. Every process that folds the same entries
-gets the same.
+A `Log` takes entries in order and knows at every moment the messages, the turns and their ends, and
+the instructions. Every process that folds the same entries gets the same. It has its messages in
+six orders:
 
-Turns stand in the order in which they started, a message outside a turn where it was said; late
+    order      has                                                 without               used by
+    natural    all messages that are in a turn or outside one      inbox                 shapes, rewind
+    history    natural, each summary before what it kept           inbox                 record
+    arranged   natural, as the last shape or summary orders it     what a shape dropped  rewind
+    in_view    arranged, edits applied                             what a rewind took    laws
+    visible    in_view                                             what labels or        contexts
+                                                                   retractions hide
+    by_seq     natural and inbox, by seq                           summaries             transcript
+
+In the natural order, turns stand as they started, a message outside a turn where it was said; late
 messages stand in their own turn. A message in the inbox stands nowhere until a turn takes it.
-`order` only grows at its end while `revision` stays the same, so what was computed from its
+`visible` only grows at its end while `revision` stays the same, so what was computed from its
 beginning can be kept.
 
 Three things lie on top of each other: how the messages are arranged (a shape, a summary in front),
@@ -102,17 +111,17 @@ class Log:
         self._inbox: dict[str, StoredMessage] = {}
         self._taken_by: dict[str, int] = {}
         self.elsewhere: set[str] = set()  # told here, answered in another session
-        self._order: list[StoredMessage] = []
+        self._visible: list[StoredMessage] = []
         self._stale = False
 
     @property
-    def order(self) -> list[StoredMessage]:
+    def visible(self) -> list[StoredMessage]:
         """The messages the model should see, in order. Not to be changed by the reader."""
         if self._stale:
-            self._order = self._arrange()
+            self._visible = self._arrange()
             self._stale = False
             self.revision += 1
-        return self._order
+        return self._visible
 
     @property
     def lost(self) -> bool:
@@ -122,33 +131,34 @@ class Log:
         return self._shows_lost or self._goes_on_lost
 
     @property
-    def standing(self) -> list[StoredMessage]:
+    def natural(self) -> list[StoredMessage]:
         """All messages that stand somewhere, shown or not, in the natural order."""
         return self._natural.of(self._units).copy()
 
     @property
-    def told(self) -> list[StoredMessage]:
+    def history(self) -> list[StoredMessage]:
         """All messages that stand somewhere, and each summary in front of what was kept when it was
         made.
         """
-        standing = self.standing
-        stands = {seen.seq for seen in standing}
-        front = {seq: first for seq, first in self._fronts.items() if first in stands}
+        natural = self.natural
+        present = {seen.seq for seen in natural}
+        # A summary whose first kept message is not here (a load began later) stands where it is.
+        front = {seq: first for seq, first in self._fronts.items() if first in present}
         before: dict[int, list[StoredMessage]] = {}
-        for seen in standing:
+        for seen in natural:
             if seen.seq in front:
                 before.setdefault(front[seen.seq], []).append(seen)
-        return [
-            seen
-            for kept in standing
-            if kept.seq not in front
-            for seen in (*before.get(kept.seq, ()), kept)
-        ]
+        history: list[StoredMessage] = []
+        for seen in natural:
+            if seen.seq not in front:
+                history += before.get(seen.seq, ())
+                history.append(seen)
+        return history
 
     @property
-    def messages(self) -> list[StoredMessage]:
+    def by_seq(self) -> list[StoredMessage]:
         """All messages, those in the inbox too, by seq."""
-        said = [seen for seen in self.standing if seen.note.origin != "summary"]
+        said = [seen for seen in self.natural if seen.note.origin != "summary"]
         return sorted([*said, *self._inbox.values()], key=lambda message: message.seq)
 
     @property
@@ -200,7 +210,7 @@ class Log:
                 self._inbox[seen.id] = seen
             elif entry.turn is None and not self._stale:
                 self._units.append(seen)
-                self._order.append(seen)
+                self._visible.append(seen)
             else:
                 self._place(seen)
 
@@ -222,7 +232,7 @@ class Log:
             and seen.id not in self.hidden
             and not self._may_be_gone(seen)
         ):
-            self._order.append(seen)
+            self._visible.append(seen)
         else:
             self._stale = True
 
@@ -243,19 +253,17 @@ class Log:
         return unit
 
     def _arrange(self) -> list[StoredMessage]:
-        placed = self.placed
-        return (
-            [message for message in placed if message.id not in self.hidden]
-            if self.hidden
-            else placed
-        )
+        in_view = self.in_view
+        if not self.hidden:
+            return in_view
+        return [message for message in in_view if message.id not in self.hidden]
 
     @property
     def arranged(self) -> list[StoredMessage]:
         """The messages as the last shape or summary arranges them; those too that are gone or
         hidden, for they may be brought back.
         """
-        natural = self.standing
+        natural = self.natural
         if self.shape is None:
             return natural
         order = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
@@ -272,10 +280,10 @@ class Log:
     def gone_after(self, place: int) -> set[int]:
         """What was gone after the rewind at this place; of what has come since, what would be."""
         made, note = self.rewinds[place]
-        return away(note, self.standing, made=made, born=self.born)
+        return away(note, self.natural, made=made, born=self.born)
 
     @property
-    def placed(self) -> list[StoredMessage]:
+    def in_view(self) -> list[StoredMessage]:
         """The messages of the view in order, those too that a label or a retraction hides: it may
         be lifted.
         """
@@ -299,7 +307,7 @@ class Log:
         since: dict[int, int] = {}
         for place, (made, _) in enumerate(self.rewinds):
             since = {seq: since.get(seq, made) for seq in self.gone_after(place)}
-        return {seen.id: since[seen.seq] for seen in self.standing if seen.seq in since}
+        return {seen.id: since[seen.seq] for seen in self.natural if seen.seq in since}
 
     def asks_of(self, call_id: str) -> list[Ask]:
         """What was asked about this id, oldest first, but for what the view has gone back from."""
@@ -315,7 +323,7 @@ class Log:
 
     def _gone_ids(self) -> set[str]:
         gone = self.gone
-        return {seen.id for seen in self.standing if seen.seq in gone} if gone else set()
+        return {seen.id for seen in self.natural if seen.seq in gone} if gone else set()
 
     def since_turn(self, number: int) -> list[StoredMessage]:
         """The messages of a turn and all that stands after it: what may answer its calls."""
@@ -334,10 +342,8 @@ class Log:
         marks: dict[str, dict[str, tuple[str, ...]]] = {}
         for ask in self.asks.values():
             if ask.is_open or (ask.started_in is not None and ask.started_in == self.running):
-                mark, mine = (
-                    "waiting" if ask.is_open else "started",
-                    marks.setdefault(ask.message, {}),
-                )
+                mark = "waiting" if ask.is_open else "started"
+                mine = marks.setdefault(ask.message, {})
                 mine[mark] = (*mine.get(mark, ()), ask.call_id)
         return [
             msgspec.structs.replace(message, **marks[message.id])
@@ -409,19 +415,17 @@ class Log:
         turn = self.turns.setdefault(entry.turn or 0, TurnRecord(entry.turn or 0))
         if turn.end is not None:
             return
-        turn.end, turn.reason, turn.error, turn.ended_at = (
-            note.end,
-            note.reason,
-            note.error,
-            entry.at,
-        )
+        turn.end = note.end
+        turn.reason = note.reason
+        turn.error = note.error
+        turn.ended_at = entry.at
         if self.running == turn.number:
             self.running = None
         self._stale |= turn.number in self._started_asks
         unit = self._unit_of_turn.get(turn.number, [])
         if self.shape is not None and note.returns:
             back = {message.seq for message in unit if message.id in note.returns}
-            self.shape = without(self.standing, self.shape, back)
+            self.shape = without(self.natural, self.shape, back)
         returned = set(note.returns)
         given = {message.id: message for message in unit if message.id in returned}
         if not given:
@@ -459,10 +463,8 @@ class Log:
         self._inbox.clear()
 
     def _instructed(self, entry: Entry) -> None:
-        self.instructions, self.instructions_seq = (
-            thaw(entry.body) if entry.body else None,
-            entry.seq,
-        )
+        self.instructions = thaw(entry.body) if entry.body else None
+        self.instructions_seq = entry.seq
 
     def _compacted(self, entry: Entry) -> None:
         note = note_of("compaction", entry.note)
@@ -504,9 +506,10 @@ class Log:
         note = note_of("label", entry.note)
         self.labels.setdefault(note.message, {}).update(note.labels)
         if "visible_to_model" in note.labels:
-            (self.hidden.discard if note.labels["visible_to_model"] else self.hidden.add)(
-                note.message
-            )
+            if note.labels["visible_to_model"]:
+                self.hidden.discard(note.message)
+            else:
+                self.hidden.add(note.message)
             self._shows_lost |= (
                 note.seq < self.since and note.seq in self.aside and note.message not in self.hidden
             )

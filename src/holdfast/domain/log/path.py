@@ -19,7 +19,7 @@ def back_to(log: Log, id: str) -> Rewound | None:
     """The rewind to this message, in a log that was folded from its first entry; None unless it
     stands somewhere.
     """
-    standing = log.standing
+    standing = log.natural
     said = [seen for seen in standing if seen.note.origin != "summary"]
     order = next(
         (order for order in (_shown(log), said) if any(seen.id == id for seen in order)), None
@@ -33,7 +33,7 @@ def back_to(log: Log, id: str) -> Rewound | None:
     dead, cut = _turns(log, order[at], left, gone, before)
     return Rewound(
         to=id,
-        gone=spans(gone, among=[seen.seq for seen in (*log.messages, *standing)]),
+        gone=spans(gone, among=[seen.seq for seen in (*log.by_seq, *standing)]),
         turns=spans(dead, among=[turn.seq for turn in log.turns.values()]),
         cut=tuple(sorted(cut)),
         ranges=ranges(standing, [seen.seq for seen in said]) if order is said else (),
@@ -72,7 +72,7 @@ def _later(log: Log, order: list[StoredMessage], to: StoredMessage) -> set[int]:
     may have put it anywhere, and may show it again.
     """
     here, gone, until = {seen.id for seen in order}, log.gone, _said_at(log, to)
-    standing = log.standing
+    standing = log.natural
     after = standing[next(index for index, seen in enumerate(standing) if seen.id == to.id) :]
     return {
         seen.seq
@@ -88,7 +88,7 @@ def _turns(
 ) -> tuple[set[int], set[int]]:
     """The seqs of the turns of which nothing is left, and of those that are cut."""
     alive = {seen.turn for seen in left}
-    taken = {seen.turn for seen in log.standing if seen.seq in gone}
+    taken = {seen.turn for seen in log.natural if seen.seq in gone}
     until = _said_at(log, to)
     dead = {
         turn.seq

@@ -122,11 +122,11 @@ class Evidence:
     def _said_at(self) -> dict[str, int]:
         if not self._gone:
             return {}
-        return {seen.id: seen.seq for seen in self.log.standing}
+        return {seen.id: seen.seq for seen in self.log.natural}
 
     def _left_open(self, found: Reconciled) -> Open:
         log = self.log
-        if found.puzzles and (log.since > 1 or len(log.standing) > len(log.order)):
+        if found.puzzles and (log.since > 1 or len(log.natural) > len(log.visible)):
             return "history"
         if found.new and (self._gone - self._spent or log.head > self._aware_of):
             return "news"
@@ -139,12 +139,14 @@ class Evidence:
         log = self.log
         known = {id for _, ids in self._shown for id in ids}
         known.update(ref for entry in self._remembered for ref in entry.refs)
-        more = {seen.id for seen in log.standing if seen.seq > self._aware_of} - known
+        more = {seen.id for seen in log.natural if seen.seq > self._aware_of} - known
         more |= self._gone - self._spent
         if not more:
             return []
         more |= known
-        return [(thaw(log.worded(seen).body), (seen.id,)) for seen in log.told if seen.id in more]
+        return [
+            (thaw(log.worded(seen).body), (seen.id,)) for seen in log.history if seen.id in more
+        ]
 
     def past(self, history: Log, older: Mapping[int, Payload], echo: "Echo") -> list[Shown]:
         """All that was ever said and may be in the list, in the order of this history. `older`: by
@@ -152,11 +154,13 @@ class Evidence:
         """
         payloads = dict(older)
         unaware_of = self._gone - self._spent
-        for seen in self.log.standing:
+        for seen in self.log.natural:
             payload = thaw(self.log.worded(seen).body)
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
-        return [(payloads[seen.seq], (seen.id,)) for seen in history.told if seen.seq in payloads]
+        return [
+            (payloads[seen.seq], (seen.id,)) for seen in history.history if seen.seq in payloads
+        ]
 
 
 def _were_together(said: dict[str, int], away: dict[str, int], one: str, other: str) -> bool:
@@ -174,7 +178,7 @@ class _ViewWordings(Mapping[str, Payload]):
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
-        return {seen.id: self._log.worded(seen).body for seen in self._log.standing}
+        return {seen.id: self._log.worded(seen).body for seen in self._log.natural}
 
     def __getitem__(self, id: str) -> Payload:
         payload: Payload = thaw(self._bodies[id])

@@ -73,7 +73,7 @@ class ListShape:
         kept = _with_unseen(order, self._now, visible)
         if not edits and kept == [*self._now, *self._new]:
             return None
-        natural = whole.standing
+        natural = whole.natural
         seqs = {seen.id: seen.seq for seen in natural}
         shows_past = any(seqs[id] < self.log.loads_since for id in kept if id in seqs)
         for seq, id in enumerate(self._new, first):
@@ -89,8 +89,8 @@ class ListShape:
         if not gone and not self.names_the_past:
             return self._order
         here = {*self._now, *self._new}
-        away = {seen.id for seen in whole.standing if seen.seq in gone}
-        known = here.union(seen.id for seen in whole.standing)
+        away = {seen.id for seen in whole.natural if seen.seq in gone}
+        known = here.union(seen.id for seen in whole.natural)
         allowed: dict[str, None] = {}
         for id in self._order:
             shown = id
@@ -105,7 +105,7 @@ class ListShape:
         self, edits: Mapping[str, Payload], seqs: Mapping[str, int], speak: Callable[..., Spoken]
     ) -> tuple[dict[int, Edit], tuple[int, ...]]:
         """The edits by seq, and the seqs of messages that are shown in their own words again."""
-        bodies = {seen.id: seen.body for seen in self.log.standing} if edits else {}
+        bodies = {seen.id: seen.body for seen in self.log.natural} if edits else {}
         worded: dict[int, Edit] = {}
         restored: list[int] = []
         for id, payload in edits.items():

@@ -60,7 +60,7 @@ def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
     own = yield from _until_free(room)
     log = yield from read(room.log)
     with room.lock:
-        order = log.order
+        order = log.visible
         end = (
             cut(order, keep_turns=keep_turns)
             if own is None

@@ -167,7 +167,7 @@ class Contexts:
     def _split(
         self, log: Log, shape: Format, *, prefill: bool = False
     ) -> tuple["_Kept", list[Shaped]]:
-        order, running = log.order, log.running
+        order, running = log.visible, log.running
         kept = self._kept.get(shape.name)
         if kept is None or kept.revision != log.revision or kept.count > len(order):
             kept = self._kept[shape.name] = _Kept(log.revision)

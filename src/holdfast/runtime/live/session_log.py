@@ -254,14 +254,14 @@ class SessionLog:
         waiting = [w.message.hex() for w in self.engine.inbox(self.id)]
         log = self.log()
         with self.lock:
-            seen = {message.id: message for message in log.messages}
+            seen = {message.id: message for message in log.by_seq}
             return [Message(seen[id], turn=None, pending=True) for id in waiting if id in seen]
 
     def pick(self, ids: Sequence[str]) -> list[Message]:
         """These messages, in this order."""
         log = self.log()
         with self.lock:
-            seen = {message.id: message for message in log.messages}
+            seen = {message.id: message for message in log.by_seq}
             return [Message(seen[id], turn=self.turn_name(seen[id].turn)) for id in ids]
 
     def told(self, seen: StoredMessage) -> StoredMessage:
@@ -280,7 +280,7 @@ class SessionLog:
         """A message of this session, to be stored in the one that follows it; None when it no
         longer waits here.
         """
-        found = next((message for message in self.log().messages if message.id == id.hex()), None)
+        found = next((message for message in self.log().by_seq if message.id == id.hex()), None)
         return (
             None
             if found is None

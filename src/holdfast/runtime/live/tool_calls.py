@@ -15,7 +15,7 @@ def calls(room: SessionLog) -> list[ToolCall]:
     """
     log = room.history()
     with room.lock:
-        standing, running, asks = log.standing, log.running, log.asks
+        standing, running, asks = log.natural, log.running, log.asks
         callers = sorted((seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq)
         said = dict(_arguments(room, callers))
         return tool_calls(standing, running=running, asks=asks, said=said)

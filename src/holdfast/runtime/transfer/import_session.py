@@ -138,7 +138,7 @@ class SessionImport:
         with self._room.lock:
             covered = [
                 seen.id
-                for seen in log.order
+                for seen in log.visible
                 if self._came_over(seen) and seen.note.origin not in kept
             ]
             note = covering(log, covered) if covered else None
@@ -170,7 +170,7 @@ class SessionImport:
         """
         with self._room.lock:
             seqs = {
-                seen.note.origin: seen.seq for seen in log.standing if seen.note.origin is not None
+                seen.note.origin: seen.seq for seen in log.natural if seen.note.origin is not None
             }
         seqs[_origin(self._story.kind, summary.origin)] = self._head + 1
         shown = [seqs.get(_origin(self._story.kind, origin)) for origin in summary.shows]

@@ -172,7 +172,7 @@ def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
         "the log",
     )
     if is_last:
-        _read(lambda: log.order, "the log")
+        _read(lambda: log.visible, "the log")
 
 
 def _read(work: Callable[[], Any], what: str) -> Any:

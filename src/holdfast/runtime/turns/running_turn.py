@@ -309,9 +309,7 @@ class TurnWork(Speaking):
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
         log = yield from read(self.room.history)
         with self.room.lock:
-            return any(
-                call.id == call_id for message in log.messages for call in message.note.calls
-            )
+            return any(call.id == call_id for message in log.by_seq for call in message.note.calls)
 
     # Steering and taking back.
 

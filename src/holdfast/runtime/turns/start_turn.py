@@ -295,7 +295,7 @@ def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted
         for turn in log.turns.values():
             if id in turn.takes and any(message.id == id for message in log.of_turn(turn.number)):
                 number = turn.number
-        for message in log.messages:
+        for message in log.by_seq:
             if message.id == id and message.turn is not None:
                 number = message.turn
     taker = other.turn_name(number)
@@ -316,7 +316,7 @@ def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
     state = room.engine.current(room.tenant, room.key) if room.key is not None else None
     while state is not None and state.id != known.session:
         carried = room.other(state)
-        if any(message.id == known.message.hex() for message in carried.history().messages):
+        if any(message.id == known.message.hex() for message in carried.history().by_seq):
             return carried
         opened = next(
             (entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"),

@@ -146,7 +146,7 @@ def was_asked(room: SessionLog, call_id: str) -> bool:
 
 def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
     """The places of the calls of this id that have an outcome."""
-    standing = log.standing
+    standing = log.natural
     places = {
         (seen.id, index)
         for seen in standing
@@ -180,7 +180,7 @@ def to_run(room: SessionLog, number: int, begun: Iterable[tuple[str, int]]) -> l
             if p not in done and (p not in log.asks or log.asks[p].may_start)
         ]
         names = {id for id, _ in due}
-        makers = {seen.id: seen for seen in log.standing if seen.id in names}
+        makers = {seen.id: seen for seen in log.natural if seen.id in names}
         return [_to_run(room, makers[id], index) for id, index in due if id in makers]
 
 
