@@ -37,8 +37,8 @@ alone it is known in the list of a caller that was not told of the rewind; in th
 gone is from before; one with objects of the rest, but none of that, was cut. And if all that a list
 has of it is a question at its very end, though it had been answered, that is asked again.
 
-The passes after the walk live in `matching`; `fingerprint` reads payloads, `alignment` lays
-sequences side by side.
+The passes after the walk live in `matching`, over what `atoms` lays out; `fingerprint` reads
+payloads, `alignment` lays sequences side by side, `merged_texts` takes joined texts apart.
 
 What can't be told, and what is then chosen:
 
@@ -69,8 +69,9 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Payload
+from holdfast.domain.record.atoms import GLUE, Match, is_made, lay_base
 from holdfast.domain.record.fingerprint import fingerprint, is_same, snapshot, stamp_of, worded
-from holdfast.domain.record.matching import GLUE, Match, is_made, lay_base, match
+from holdfast.domain.record.matching import match
 
 Shown = tuple[Payload, tuple[str, ...]]
 """A payload, and the ids of the messages it shows: several when repair merged them, none when
