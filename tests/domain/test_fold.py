@@ -413,9 +413,9 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(
         if looks:
             assert grown.visible is not None
     for seen in (
-        "order",
-        "standing",
-        "messages",
+        "visible",
+        "natural",
+        "by_seq",
         "waiting",
         "running",
         "instructions",
@@ -437,7 +437,7 @@ def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_doe
     for turn in range(told.turn, max(0, told.turn - more), -1):
         told.message(turn=turn, role="assistant", late=True)
     loaded, whole = told.loaded(), told.log()
-    for seen in ("order", "waiting", "running", "instructions", "closed"):
+    for seen in ("visible", "waiting", "running", "instructions", "closed"):
         assert getattr(loaded, seen) == getattr(whole, seen)
 
 
