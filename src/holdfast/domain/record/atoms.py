@@ -161,11 +161,15 @@ def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], di
     fused: dict[int, Atom] = {}
     out: list[Atom | None] = list(own)
     for atom in view:
-        first = places.get(atom.refs[:1]) if len(atom.refs) > 1 and not atom.print.plain else None
-        parts = own[first : first + len(atom.refs)] if first is not None else []
+        if len(atom.refs) < 2 or atom.print.plain:
+            continue
+        first = places.get(atom.refs[:1])
+        if first is None:
+            continue
+        parts = own[first : first + len(atom.refs)]
         if parts and tuple(ref for part in parts for ref in part.refs) == atom.refs:
             fused |= {id(part): atom for part in parts}
-            out[first : first + len(parts)] = [atom, *[None] * (len(parts) - 1)]  # type: ignore[operator]
+            out[first : first + len(parts)] = [atom, *[None] * (len(parts) - 1)]
     return [atom for atom in out if atom is not None], fused
 
 

@@ -14,7 +14,7 @@ from holdfast.domain.record.alignment import align
 from holdfast.domain.record.atoms import GLUE, Atom, Base, Match, is_made, settle
 from holdfast.domain.record.edits import is_edit, is_shortened
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, is_same, stamp_of
-from holdfast.domain.record.merged_texts import Gap, Seams
+from holdfast.domain.record.merged_texts import MissingTexts, Seams
 
 EDITED_AHEAD = 8
 """Among so many messages that are left between two matched places, the one that was edited is
@@ -228,7 +228,7 @@ def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
         (index, claim.place) for index, claim in enumerate(claims) if claim.place is not None
     ]
     indexes = [index for index, _ in matched]
-    gaps: dict[tuple[int, int, str], Gap] = {}
+    gaps: dict[tuple[int, int, str], MissingTexts] = {}
     result: list[Match] = []
     reach = -1
     for index, claim in enumerate(claims):
@@ -246,7 +246,7 @@ def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
         end = matched[after][1] if after < len(matched) else len(base.atoms)
         where = (reach, end, claim.print.role)
         if where not in gaps:
-            gaps[where] = Gap(base, range(reach + 1, end), claim.print.role)
+            gaps[where] = MissingTexts(base, range(reach + 1, end), claim.print.role)
         result += gaps[where].cut(claim)
     return result
 

@@ -1,6 +1,6 @@
 """Merged texts: the messages that a caller has joined to one text, found again in it.
 
-`Seams` takes a text apart that is nothing but known messages, one after the other. `Gap` finds the
+`Seams` takes a text apart that is nothing but known messages, one after the other. `MissingTexts` finds the
 messages that are missing between two matched places in a text that may say more than those.
 """
 
@@ -40,7 +40,7 @@ class Seams:
         return [text] if least == 1 and (role, text) in self.starts else []
 
 
-class Gap:
+class MissingTexts:
     """The words of one role that are missing between two matched places."""
 
     def __init__(self, base: Base, places: range, role: str) -> None:
