@@ -17,10 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # shrinks.
 EXCEPTIONS: dict[str, str] = {
     f"{place} has ": "it has grown over the limit by being formatted at 100 columns; it is split next"
-    for place in (
-        "src/holdfast/runtime/aio.py",
-        "src/holdfast/runtime/store.py",
-    )
+    for place in ("src/holdfast/runtime/store.py",)
 } | {
     f"A line of src/holdfast/{place} is ": "its text is older than the limit; it is broken next"
     for place in (
@@ -159,11 +156,7 @@ def test_every_invariant_is_cited_where_it_is_proved():
     "face, module", [("Store", "store"), ("Session", "session"), ("Turn", "turn")]
 )
 def test_the_sync_and_the_async_face_are_the_same(face, module):
-    hold(
-        faces.twins(
-            need(f"holdfast.runtime.{module}", face), need("holdfast.runtime.aio", f"Async{face}")
-        )
-    )
+    hold(faces.twins(need(f"holdfast.runtime.{module}", face), need("holdfast", f"Async{face}")))
 
 
 def test_a_store_is_opened_the_same_way_on_both_faces():

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
         AsyncOwed,
         AsyncSession,
         AsyncStore,
-        AsyncTurn,
         OpeningStore,
-        StartingTurn,
         open_async,
     )
     from holdfast.runtime.catalog.list_sessions import Listed, Page
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.changes.record import Recorded
     from holdfast.runtime.transfer.copy_session import Difference
     from holdfast.runtime.transfer.copy_store import Copied, Progress, Salvaged, copy
+    from holdfast.runtime.turn_async import AsyncTurn, StartingTurn
     from holdfast.runtime.turns.delivery_async import AsyncDelivery
 
 __version__ = "0.1.0"
@@ -118,7 +117,7 @@ _LATER = {
     "AsyncOwed": "runtime.aio",
     "AsyncSession": "runtime.aio",
     "AsyncStore": "runtime.aio",
-    "AsyncTurn": "runtime.aio",
+    "AsyncTurn": "runtime.turn_async",
     "Backup": "engine.store_info",
     "Compaction": "runtime.changes.compact",
     "Copied": "runtime.transfer.copy_store",
@@ -133,7 +132,7 @@ _LATER = {
     "Progress": "runtime.transfer.copy_store",
     "Recorded": "runtime.changes.record",
     "Salvaged": "runtime.transfer.copy_store",
-    "StartingTurn": "runtime.aio",
+    "StartingTurn": "runtime.turn_async",
     "StoreInfo": "engine.store_info",
     "Summary": "runtime.changes.compact",
     "copy": "runtime.transfer.copy_store",

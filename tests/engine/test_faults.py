@@ -13,6 +13,7 @@ minutes.
 
 import errno
 import fcntl
+import gc
 import itertools
 import json
 import os
@@ -312,6 +313,7 @@ def test_opening_again_and_again_in_vain_holds_no_files(tmp_path: Path) -> None:
     """A program that waits for its disk to come back must not run out of files meanwhile."""
     place = tmp_path / "agent.db"
     holdfast.open(place).close()
+    gc.collect()  # what an error's traceback holds is let go of when it is collected
     before = len(os.listdir("/dev/fd"))
     for at in range(1, 60):
         with Faults(at=at, times=LASTING, verbs=WRITING | READING | LOCKING) as faults:
@@ -322,7 +324,8 @@ def test_opening_again_and_again_in_vain_holds_no_files(tmp_path: Path) -> None:
             else:
                 faults.heal()
                 store.close()
-    assert len(os.listdir("/dev/fd")) == before
+    gc.collect()
+    assert len(os.listdir("/dev/fd")) <= before
 
 
 # The seam itself

@@ -5,7 +5,7 @@ given before anything waits, and drives it on the event loop.
 """
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Generator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.reset_policy import Policy
-from holdfast.domain.turn import CallId, CallToRun, ToolCall
+from holdfast.domain.turn import ToolCall
 from holdfast.engine.address import shown
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
-from holdfast.errors import HoldfastError
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.catalog import read_session
 from holdfast.runtime.changes.append import append, append_all, instructions, label
@@ -30,14 +29,12 @@ from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
-from holdfast.runtime.plans.plan import News, Plan
+from holdfast.runtime.plans.plan import News
 from holdfast.runtime.plans.plan_asyncio import arun, insist_on_asyncio, obtained, seen_through
 from holdfast.runtime.store import StoreWork
-from holdfast.runtime.turns.delivery_async import AsyncDelivery
+from holdfast.runtime.turn_async import StartingTurn
 from holdfast.runtime.turns.outbox import Owed, Receipt
-from holdfast.runtime.turns.running_turn import TurnWork, words_of
 from holdfast.runtime.turns.start_turn import TurnRequest, start
-from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 from holdfast.runtime.turns.turn_owner import current_loop
 
 if TYPE_CHECKING:
@@ -48,157 +45,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.changes.compact import Compaction, Summary
     from holdfast.runtime.changes.erase import Erasure
     from holdfast.runtime.changes.record import Recorded
-
-
-@bordered
-class AsyncTurn:
-    """One piece of work, used in an `async with` block; see `Turn`."""
-
-    id: str
-
-    def __init__(self, work: TurnWork) -> None:
-        self._work = work
-        self.id = work.id
-        self._block: Any = None
-
-    def context(self, format: str | None = None, *, prefill: bool = False) -> Awaitable[Context]:
-        """What the model sees now, this turn's messages included. `prefill`: as in
-        `Session.context`.
-        """
-        return arun(self._work.context(format, prefill=prefill))
-
-    def deliver(
-        self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text"
-    ) -> AsyncDelivery:
-        """Stores a streamed answer and yields its text, each piece after it is durable."""
-        return AsyncDelivery(self._work, chunks, format)
-
-    def say(self, text: str) -> Awaitable[str]:
-        """Stores a text as a whole message of the agent and returns it, to be shown."""
-        return arun(self._work.say(text))
-
-    def add(self, message: Any, format: str | None = None) -> Awaitable[str]:
-        """Stores a finished message of the agent or of a tool and returns its id."""
-        return arun(self._work.add(message, format=format))
-
-    def add_all(self, messages: Sequence[Any], format: str | None = None) -> Awaitable[list[str]]:
-        """Stores several finished messages in one commit, all or none, and returns their ids."""
-        return arun(self._work.add_all(messages, format=format))
-
-    def call(
-        self,
-        name: str,
-        arguments: Any,
-        call_id: str | int | None = None,
-        needs_approval: bool = False,
-    ) -> Awaitable[CallId]:
-        """Stores that a tool is about to run and returns the call's id. Run the tool after this,
-        unless the id says `waiting`; see `Turn.call`.
-        """
-        return arun(
-            self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval)
-        )
-
-    def calls(self) -> Awaitable[list[CallToRun]]:
-        """The calls to be run now, in any format; see `Turn.calls`."""
-        return arun(self._work.calls())
-
-    def result(self, call_id: str | int, content: Any, error: bool = False) -> Awaitable[str]:
-        """Stores what a tool answered and returns the id of that message."""
-        return arun(self._work.result(call_id, content, error=error))
-
-    def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:
-        """Confirms that what this turn has said so far has arrived; see `Turn.sent`."""
-        return arun(self._work.sent(platform_id))
-
-    def inbox(self) -> Awaitable[list[Message]]:
-        """Takes the messages that came in meanwhile into this turn and returns them."""
-        return arun(self._work.inbox())
-
-    def retract(self, reason: str = "retried") -> Awaitable[None]:
-        """Takes what this turn has answered so far out of the model's view, to try again; the
-        transcript keeps it.
-        """
-        return arun(self._work.retract(reason))
-
-    def interrupt(self, reason: str = "interrupted") -> Awaitable[None]:
-        """Ends the turn as interrupted; what was delivered is kept."""
-        return arun(self._work.finish("interrupted", reason))
-
-    def fail(self, error: BaseException | str) -> Awaitable[None]:
-        """Ends the turn as failed; the error is recorded, and never said to the model or
-        the user.
-        """
-        return arun(self._work.finish("failed", error=words_of(error)))
-
-    @property
-    def stopped(self) -> Awaitable[bool]:
-        """Whether this turn is over: ended, stopped from outside, or taken over."""
-        return arun(self._work.stopped())
-
-    def __repr__(self) -> str:
-        return f"<AsyncTurn {self.id} {'ended' if self._work.ended else 'running'}>"
-
-    async def __aenter__(self) -> "AsyncTurn":
-        enter(self, self._work)
-        return self
-
-    async def _leave(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the turn."""
-        if self._work.is_cut_loose(error):
-            self._work.leave_later(error)
-            return
-        try:
-            await arun(self._work.leave_block(error))
-        except HoldfastError as trouble:
-            if error is None:
-                raise
-            error.add_note(f"The turn could not be ended either: {trouble}")
-        except BaseException:
-            self._work.hand_over()
-            raise
-
-    __aexit__ = Leaving(_leave, AsyncBlock)
-
-
-class StartingTurn:
-    """A turn about to start: await it, or enter it with `async with`."""
-
-    def __init__(self, plan: Plan[TurnWork]) -> None:
-        self._plan = plan
-        self._turn: AsyncTurn | None = None
-        self._block: Any = None
-
-    def __await__(self) -> Generator[Any, Any, AsyncTurn]:
-        return self._start().__await__()
-
-    def __repr__(self) -> str:
-        return "<StartingTurn: await it, or enter it with `async with`>"
-
-    async def _start(self) -> AsyncTurn:
-        return AsyncTurn(await arun(self._plan))
-
-    async def __aenter__(self) -> AsyncTurn:
-        self._turn = await self._start()
-        enter(self, self._turn._work)
-        return self._turn
-
-    async def _leave(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the turn."""
-        assert self._turn is not None
-        await self._turn._leave(kind, error, trace)
-
-    __aexit__ = Leaving(_leave, AsyncBlock)
 
 
 @bordered
