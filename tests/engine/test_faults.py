@@ -66,9 +66,9 @@ import json
 from pathlib import Path
 import holdfast
 from aftermath import wrong
-from holdfast.testing.faults.scripted_workload import Life
+from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 facts = json.load(open(sys.argv[2]))
-life = Life()
+life = ScriptedWorkload()
 life.tried, life.secrets = facts["tried"], facts["secrets"]
 for sentence in wrong(Path(sys.argv[1]), [tuple(act) for act in facts["told"]], life):
     say("wrong", sentence)

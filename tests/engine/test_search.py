@@ -83,7 +83,7 @@ WRITER = """
     path, number, tests = sys.argv[1:]
     sys.path.insert(0, tests)
     import test_search as telling
-    from holdfast.engine.sqlite import search
+    from holdfast.engine.sqlite.search import index as search
 
     search.BATCH = 7
     with telling.at(path) as engine:
@@ -515,7 +515,7 @@ FULL = """
     path, tests = sys.argv[1:]
     sys.path.insert(0, tests)
     import test_search as telling
-    from holdfast.engine.sqlite import search
+    from holdfast.engine.sqlite.search import index as search
 
     with telling.at(path) as engine:
         session = telling.opened(engine, 1)
@@ -565,7 +565,7 @@ CATCHING_UP = """
     path, tests = sys.argv[1:]
     sys.path.insert(0, tests)
     import test_search as telling
-    from holdfast.engine.sqlite import search
+    from holdfast.engine.sqlite.search import index as search
     from holdfast.runtime.catalog.search import words_of
 
     search.BATCH = 20
