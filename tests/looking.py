@@ -37,7 +37,7 @@ class Hasty(RealWorld):
 
 
 def patient(lock_s: float) -> Callable[..., Engine]:
-    """The real engine, with less patience, for `holdfast.runtime.store.open_engine`: `open` has no
+    """The real engine, with less patience, for `holdfast.runtime.open_store.open_engine`: `open` has no
     word for it.
     """
     return lambda where, **options: open_engine(where, **{**options, "lock_s": lock_s})

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.2))
 
 
 def told(session: Session) -> list[str]:

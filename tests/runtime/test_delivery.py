@@ -429,7 +429,7 @@ def test_a_store_that_cannot_write_hands_nothing_on(where, monkeypatch):
     """I-3, I-5, FAULTS A11, F8: the lock is held beyond all patience; the caller gets a typed
     error, not the text.
     """
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.2))
     shown = []
     with holdfast.open(where) as store, child(HOLDER, f"{where}-lock") as holder:
         session = store.session("k")

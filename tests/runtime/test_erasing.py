@@ -292,7 +292,7 @@ def test_a_blob_that_two_sessions_said_goes_with_the_second(store, path):
 
 @pytest.mark.slow
 def test_a_reader_that_holds_old_pages_is_said_to_be_in_the_way(path, monkeypatch):
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.2))
     with holdfast.open(path, durability="process") as store:
         session = told_everywhere(store)
         reader = apsw.Connection(str(path))

@@ -323,7 +323,7 @@ def test_a_session_keeps_its_store_open_after_the_store_was_dropped(path: Path) 
 def test_refused_writes_leave_no_threads_behind(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.05))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.05))
     script = """
         import fcntl, os
         file = os.open(sys.argv[1] + "-lock", os.O_RDWR)

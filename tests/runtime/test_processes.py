@@ -247,7 +247,7 @@ def test_a_lock_held_too_long_is_told_to_the_caller_and_nothing_is_lost(
     path: Path, holder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F8, A11: an error, never a silent loss; and all is well once the other program has let go."""
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.2))
     with holdfast.open(path, durability="process") as store:
         session = store.session("k")
         session.append("before")
@@ -292,7 +292,7 @@ def test_a_store_can_not_be_opened_while_another_program_holds_its_lock_for_long
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F8"""
-    monkeypatch.setattr("holdfast.runtime.store.open_engine", patient(0.2))
+    monkeypatch.setattr("holdfast.runtime.open_store.open_engine", patient(0.2))
     holdfast.open(path, durability="process").close()
     with procs.child(HOLDS_FILE, path) as other:
         other.wait_for("held")

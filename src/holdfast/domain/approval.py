@@ -50,7 +50,8 @@ def _canonical(arguments: str) -> str:
 
     try:
         return freeze(json.loads(arguments, object_pairs_hook=_unambiguous)).decode()
-    except Exception:  # not JSON, a key twice, numbers or depths that can't be frozen: then the text is what counts
+    except Exception:
+        # Not JSON, a key twice, numbers or depths that can't be frozen: then the text is what counts.
         return arguments
 
 

@@ -289,6 +289,30 @@ class SessionState(msgspec.Struct, frozen=True):
     """The session whose past it shares."""
 
 
+def state_after(session: str, opening: Opening) -> SessionState:
+    """A session as it is to be opened; its times are those of its first entry, which is not written
+    yet.
+    """
+    return SessionState(
+        id=session,
+        tenant=opening.tenant,
+        key=opening.key,
+        epoch=opening.epoch,
+        ended=False,
+        head=opening.head,
+        fence=opening.fence,
+        turn=None,
+        holder=None,
+        lease_left_s=None,
+        opened_at=0,
+        active_at=0,
+        last_at=0,
+        journal=0,
+        origin=opening.head,
+        parent=opening.parent,
+    )
+
+
 class Ticket(Protocol):
     """A commit under way."""
 

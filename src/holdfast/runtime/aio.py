@@ -29,9 +29,9 @@ from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.plans.plan_asyncio import arun, insist_on_asyncio, obtained, seen_through
-from holdfast.runtime.store import StoreWork
 from holdfast.runtime.turn_async import StartingTurn
 from holdfast.runtime.turns.outbox import Owed, Receipt
 from holdfast.runtime.turns.start_turn import TurnRequest, start
@@ -255,7 +255,7 @@ class AsyncStore:
 
     tenant: str
 
-    def __init__(self, work: StoreWork) -> None:
+    def __init__(self, work: OpenStore) -> None:
         self._work = work
         self.tenant = work.tenant
         self._loop: Any = None
@@ -448,7 +448,7 @@ class OpeningStore:
     async def _open(self) -> AsyncStore:
         insist_on_asyncio()
         work = await obtained(
-            lambda: StoreWork(self._where, **self._options), let_go=StoreWork.close
+            lambda: OpenStore(self._where, **self._options), let_go=OpenStore.close
         )
         return AsyncStore(work)
 

@@ -22,10 +22,14 @@ encoded bytes.
 # Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le, New Tai Lue, Tai Tham, Balinese, Hangul, kana,
 # Bopomofo, Han, Yi, Tangut.
 _SPACELESS = (
-    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1100-\u11ff"
-    "\u1780-\u17d3\u1950-\u1974\u1980-\u19c9\u1a20-\u1a7c\u1b00-\u1b4b\u3005-\u3007\u3021-\u3029\u3031-\u3035"
-    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\ua000-\ua48c\ua960-\ua97c\ua980-\ua9c0\ua9e0-\ua9fe\uaa60-\uaadf\uac00-\ud7fb\uf900-\ufaff"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf"
+    "\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1100-\u11ff"
+    "\u1780-\u17d3\u1950-\u1974\u1980-\u19c9\u1a20-\u1a7c"
+    "\u1b00-\u1b4b\u3005-\u3007\u3021-\u3029\u3031-\u3035"
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f"
+    "\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\ua000-\ua48c\ua960-\ua97c\ua980-\ua9c0"
+    "\ua9e0-\ua9fe\uaa60-\uaadf\uac00-\ud7fb\uf900-\ufaff"
     "\uff66-\uffdc\U00017000-\U00018d08\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 _SYLLABLE = "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # a Korean character spelled out
@@ -33,7 +37,8 @@ _KANA = "[\u3041-\u30ff\uff66-\uff9d][\u3099\u309a\uff9e\uff9f]"  # a voiced one
 _JOINERS = "\u00ad\u200c\u200d\u2060"
 # Currencies, arrows, mathematics, pictures; not the boxes that programs draw around their output.
 _SYMBOLS = (
-    "\u00a2-\u00a9\u00ac\u00ae-\u00b1\u00d7\u00f7\u20a0-\u20cf\u2100-\u214f\u2190-\u24ff\u25a0-\u2bff\u3200-\u33ff"
+    "\u00a2-\u00a9\u00ac\u00ae-\u00b1\u00d7\u00f7"
+    "\u20a0-\u20cf\u2100-\u214f\u2190-\u24ff\u25a0-\u2bff\u3200-\u33ff"
     "\U0001f000-\U0001faff"
 )
 _MARKED = (

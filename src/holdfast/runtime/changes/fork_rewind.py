@@ -10,7 +10,7 @@ from functools import partial
 from holdfast.domain.entry import Opened, Rewound, note_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
-from holdfast.engine.protocol import Opening, Refused, SessionState, Write
+from holdfast.engine.protocol import Opening, Refused, Write, state_after
 from holdfast.errors import Conflict, NotFound, SessionBusy
 from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
@@ -92,28 +92,10 @@ def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLo
             problem=f"the key `{key}` is bound to it; end it first, or fork without a key",
         )
     epoch = taken.epoch + 1 if taken is not None else 1
-    new = SessionState(
-        id=mint_session(room.world),
-        tenant=room.tenant,
-        key=key,
-        epoch=epoch,
-        ended=False,
-        head=head,
-        fence=state.fence,
-        turn=None,
-        holder=None,
-        lease_left_s=None,
-        opened_at=0,
-        active_at=0,
-        last_at=0,
-        journal=0,
-        origin=head,
-        parent=room.id,
-    )
-    branch = room.other(new)
-    opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
     opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id)
-    outcome = yield from wait_for(room.engine.submit((Write(new.id, (opened,), open=opening),)))
+    branch = room.other(state_after(mint_session(room.world), opening))
+    opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
+    outcome = yield from wait_for(room.engine.submit((Write(branch.id, (opened,), open=opening),)))
     if isinstance(outcome, Refused):
         problem = (
             f"the key `{key}` was bound to another session meanwhile; use another key, or none"

@@ -17,8 +17,8 @@ from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, run
-from holdfast.runtime.store import StoreWork
 from holdfast.runtime.transfer.compare_logs import summed
 from holdfast.runtime.transfer.copy_events import bring_events
 from holdfast.runtime.transfer.copy_order import Order
@@ -101,7 +101,7 @@ def copy(
     with ExitStack() as stack:
         here, there = (
             stack.enter_context(
-                closing(StoreWork(where, durability="power", tenant=whose, world=None))
+                closing(OpenStore(where, durability="power", tenant=whose, world=None))
             )
             for where in (source, target)
         )
@@ -122,7 +122,7 @@ class _Copy:
     """One copy under way."""
 
     def __init__(
-        self, here: StoreWork, there: Engine, tenants: list[str], tell: Callable[[Progress], None]
+        self, here: OpenStore, there: Engine, tenants: list[str], tell: Callable[[Progress], None]
     ) -> None:
         self._here, self._there, self._tenants, self._tell = here, there, set(tenants), tell
         self._order = Order(here.engine, tenants)

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.domain.entry import Closed, Draft, Entry, Opened, note_of, noted
 from holdfast.domain.origin import entry_name, session_name
-from holdfast.engine.protocol import Opening, SessionState, Write
+from holdfast.engine.protocol import Opening, SessionState, Write, state_after
 from holdfast.errors import Conflict, Damaged
 from holdfast.importers.foreign_session import ForeignSession
 from holdfast.runtime.live.session_log import SessionLog
@@ -142,32 +142,23 @@ class _StoreImport:
         parent, shared = self._parent(story)
         key, epoch, previous, before = self._key(story)
         head, fence = (shared, parent.state().fence) if parent is not None else (0, 0)
-        state = SessionState(
-            id=id,
-            tenant=self._work.tenant,
-            key=key,
-            epoch=epoch,
-            ended=False,
+        opening = Opening(
+            self._work.tenant,
+            key,
+            epoch,
             head=head,
             fence=fence,
-            turn=None,
-            holder=None,
-            lease_left_s=None,
-            opened_at=0,
-            active_at=0,
-            last_at=0,
-            journal=0,
-            origin=head,
             parent=parent.id if parent is not None else None,
         )
         past = {"parent": parent.id, "parent_seq": shared} if parent is not None else {}
         note = Opened(key, epoch, previous=previous, **past)  # type: ignore[arg-type]
         opened = Draft("opened", None, entry_name(id, "opened", at), at, noted(note))
-        opening = Opening(
-            self._work.tenant, key, epoch, head=head, fence=fence, parent=state.parent
-        )
         return SessionImport(
-            self._work.room(state), story, opened=opened, opening=opening, before=before
+            self._work.room(state_after(id, opening)),
+            story,
+            opened=opened,
+            opening=opening,
+            before=before,
         )
 
     def _parent(self, story: ForeignSession) -> tuple[SessionLog | None, int]:

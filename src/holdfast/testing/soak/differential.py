@@ -27,8 +27,9 @@ from holdfast.runtime.catalog.search import words_of
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Await, Listen, Pause, Plan, Read
-from holdfast.runtime.store import Store, StoreWork
+from holdfast.runtime.store import Store
 from holdfast.runtime.turns.outbox import OwedWork
 from holdfast.runtime.turns.running_turn import TurnWork
 from holdfast.testing.reference import ReferenceEngine
@@ -54,7 +55,7 @@ class Side:
     def store(self) -> Store:
         """Another handle on this side's store."""
         engine = self._open(self.world)
-        work = StoreWork(
+        work = OpenStore(
             engine.where, durability="process", tenant=TENANT, world=self.world, engine=engine
         )
         work.keeper = HandKeeper(self.world.tick)

@@ -119,7 +119,8 @@ _STANDBYS = (
 
 _REFUSALS = {
     "28": r"authentication failed|pg_hba\.conf|not permitted to log in"
-    r"|role \"[^\"]*\" does not exist|no such user|no password supplied|certificate verify failed|does not support SSL",
+    r"|role \"[^\"]*\" does not exist|no such user|no password supplied"
+    r"|certificate verify failed|does not support SSL",
     "3D": r"database \"[^\"]*\" does not exist|no such database|permission denied for database",
     "nobody": r"Connection refused|could not translate host name|failed to resolve host",
     "pooler": r"unsupported startup parameter",
