@@ -84,7 +84,7 @@ class Ours:
         self._threaded = holdfast.open(dsn)
         runner.run(self._open(dsn, sessions))
         for store in (self._threaded, self._store):
-            for writer in store._work.engine._lanes._writers:
+            for writer in store._work.engine._writer_pool._writers:
                 writer._apply = self._counted(writer._apply)
 
     def _counted(self, apply: Any) -> Any:

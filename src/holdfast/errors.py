@@ -57,7 +57,9 @@ def _sentence(kind: type[_Coded], fields: dict[str, Any]) -> str:
         lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))),
         text,
     )
-    return told.encode("utf-8", "backslashreplace").decode()  # lone surrogates could not be printed
+    return told.encode(
+        "utf-8", "backslashreplace"
+    ).decode()  # lone surrogates could not be printed
 
 
 class HoldfastError(_Coded):

@@ -4,7 +4,16 @@ A payload is kept as its provider shaped it. Its parts are a reading of it that 
 formats, so that a program can look at any message with one `match`.
 """
 
-from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text, Thinking
+from holdfast.domain.message import (
+    Call,
+    Image,
+    Other,
+    Part,
+    Refusal,
+    Result,
+    Text,
+    Thinking,
+)
 
 __all__ = ["Call", "Image", "Other", "Part", "Refusal", "Result", "Text", "Thinking"]
 

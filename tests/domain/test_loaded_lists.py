@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.message import Payload
-from holdfast.domain.record.reconcile import Remembered, Shown, reconcile
+from holdfast.domain.record.reconcile import Remembered, reconcile
+from holdfast.domain.record.wordings import Shown
 
 IDS = [f"id{number}" for number in range(6)]
 

@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.domain.record import reconcile as module
-from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown
+from holdfast.domain.record.reconcile import Reconciled, Remembered
+from holdfast.domain.record.wordings import Shown
 
 WORDS = st.sampled_from(["yes", "no", "", "yes"])
 REFS = st.sampled_from([("a",), ("b",), ("b", "c"), ()])
@@ -48,7 +49,7 @@ def test_what_is_taken_in_one_step_is_what_walking_takes(
     assume(held and body[: len(held)] == [entry.snapshot for entry in held])
     strode, walked = (Reconciled(None, [], [], {}, []) for _ in range(2))
     count = module._stride(strode, body, held, shown, spent)
-    far = module._walk(walked, body, held, module._Wordings(shown, {}), spent)
+    far = module._walk(walked, body, held, module.Wordings(shown, {}), spent)
     assert count in (0, far)
     if count:
         assert (strode.order, strode.edits) == (walked.order, walked.edits)

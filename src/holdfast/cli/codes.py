@@ -4,7 +4,16 @@ from typing import Any
 
 from holdfast import errors
 
-DONE, WRONG, USAGE, NOT_FOUND, BUSY, OPERATOR, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+DONE, WRONG, USAGE, NOT_FOUND, BUSY, OPERATOR, DEFECT, INTERRUPTED = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    70,
+    130,
+)
 
 MEANINGS = {
     DONE: "done",

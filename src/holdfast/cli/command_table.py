@@ -19,7 +19,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "sessions list": Command("commands.sessions.list", "List sessions, newest activity first."),
+    "sessions list": Command(
+        "commands.sessions.list", "List sessions, newest activity first."
+    ),
     "sessions show": Command(
         "commands.sessions.show", "Show what happened in a session, for people."
     ),
@@ -31,7 +33,8 @@ COMMANDS = {
         "commands.sessions.fork", "Start a new session that shares the past of one."
     ),
     "sessions rewind": Command(
-        "commands.sessions.rewind", "Take the model's view back to a message, or forward again."
+        "commands.sessions.rewind",
+        "Take the model's view back to a message, or forward again.",
     ),
     "sessions compact": Command(
         "commands.sessions.compact", "Put a summary in the place of older turns."
@@ -40,9 +43,13 @@ COMMANDS = {
         "commands.sessions.export", "Write a session out, for programs or for people."
     ),
     "sessions rm": Command("commands.sessions.rm", "Erase sessions for good."),
-    "reset": Command("commands.reset", "End a key's current session and begin a new one."),
+    "reset": Command(
+        "commands.reset", "End a key's current session and begin a new one."
+    ),
     "copy": Command("commands.copy", "Copy the sessions of a store into another."),
-    "store info": Command("commands.store.info", "Show what is in a store and how large it is."),
+    "store info": Command(
+        "commands.store.info", "Show what is in a store and how large it is."
+    ),
     "store check": Command(
         "commands.store.check", "Look for damage and broken invariants; change nothing."
     ),
@@ -52,18 +59,25 @@ COMMANDS = {
     "store migrate": Command(
         "commands.store.migrate", "Bring a store of an older release up to date."
     ),
-    "store vacuum": Command("commands.store.vacuum", "Give back the room that erased words took."),
-    "doctor": Command(
-        "commands.doctor", "Find out what is wrong with a store, and write a healed copy."
+    "store vacuum": Command(
+        "commands.store.vacuum", "Give back the room that erased words took."
     ),
-    "import": Command("commands.import_stores", "Import the sessions of another program."),
+    "doctor": Command(
+        "commands.doctor",
+        "Find out what is wrong with a store, and write a healed copy.",
+    ),
+    "import": Command(
+        "commands.import_stores", "Import the sessions of another program."
+    ),
     "export": Command(
         "commands.sessions.export", "Write a session out, for programs or for people."
     ),
     "completion": Command(
         "commands.completion", "Print a script that completes commands in your shell."
     ),
-    "demo": Command("demo.command", "Kill an agent in the middle of a sentence; see what is kept."),
+    "demo": Command(
+        "demo.command", "Kill an agent in the middle of a sentence; see what is kept."
+    ),
 }
 
 
@@ -76,5 +90,7 @@ def below(group: str) -> dict[str, str]:
         words = name.split()
         if len(words) > bool(group) and (not group or words[0] == group):
             word = words[bool(group)]
-            found[word] = command.about if len(words) == 1 + bool(group) else GROUPS[word]
+            found[word] = (
+                command.about if len(words) == 1 + bool(group) else GROUPS[word]
+            )
     return found

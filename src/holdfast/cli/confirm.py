@@ -15,7 +15,9 @@ from holdfast.cli.output import Output
 from holdfast.engine.address import shown
 
 
-def agreed(options: Any, out: Output, plan: Sequence[str], *, line: Sequence[str]) -> bool:
+def agreed(
+    options: Any, out: Output, plan: Sequence[str], *, line: Sequence[str]
+) -> bool:
     """Tells the plan; whether it may be carried out. `line` is the command line that does so."""
     for sentence in plan:
         out.tell(sentence)
@@ -33,7 +35,9 @@ def _asked() -> bool:
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):
         return True
-    sys.stderr.write("Nothing was done.\n" if answer.endswith("\n") else "\nNothing was done.\n")
+    sys.stderr.write(
+        "Nothing was done.\n" if answer.endswith("\n") else "\nNothing was done.\n"
+    )
     return False
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 class EndRequested(BaseException):
@@ -47,5 +49,7 @@ def ending_in_order() -> Iterator[None]:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: what is being put away is put away
+    signal.signal(
+        number, signal.SIG_IGN
+    )  # once is enough: what is being put away is put away
     raise EndRequested(number)

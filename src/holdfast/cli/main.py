@@ -22,7 +22,8 @@ kept in a file, that
 survives interrupts and crashes. Start with `holdfast demo`."""
 
 INSTALL = (
-    "{missing} is not there, which this command needs. Install it with: pip install 'holdfast[cli]'"
+    "{missing} is not there, which this command needs. Install it with: pip install "
+    "'holdfast[cli]'"
 )
 SHARED = {"--store": 1, "--tenant": 1, "--json": 0}
 """Options that may stand before the command too, with the number of words that follow them."""
@@ -87,10 +88,16 @@ def _explained(error: Exception) -> tuple[int, str]:
         return error.code, str(error)
     if isinstance(error, HoldfastError):
         return codes.code_of(error), str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "").partition(".")[0] == "rich"
+    ):
         return codes.USAGE, INSTALL.format(missing="rich")
     if isinstance(error, OSError):
-        return codes.OPERATOR, f"{error.strerror or error}: {error.filename or 'the output'}."
+        return (
+            codes.OPERATOR,
+            f"{error.strerror or error}: {error.filename or 'the output'}.",
+        )
     return (
         codes.DEFECT,
         f"this is a defect ({type(error).__name__}: {error}); HOLDFAST_DEBUG=1 shows where.",
@@ -146,7 +153,9 @@ def _help(group: str) -> None:
     for word, about in below(group).items():
         parser.add_argument(f"_{word}", metavar=word, nargs="?", help=about)
     if not group:
-        parser.add_argument("--version", action="store_true", help="show the version and exit")
+        parser.add_argument(
+            "--version", action="store_true", help="show the version and exit"
+        )
         parser.epilog = codes.listed()
     sys.stdout.write(parser.format_help())
 
@@ -158,13 +167,23 @@ def _unknown(name: str, words: list[str]) -> str:
     wrong = name.removeprefix(group).strip() or words[1]
     prog = f"holdfast {group}".strip()
     kind = "option" if wrong.startswith("-") else "command"
-    if kind == "option" and not group and (near := get_close_matches(wrong, SHARED, n=1)):
+    if (
+        kind == "option"
+        and not group
+        and (near := get_close_matches(wrong, SHARED, n=1))
+    ):
         return f"`{prog}` has no option `{wrong}`; did you mean `{near[0]}`?"
     # `holdfast list` is meant for a command below a group; the group need not be known by heart.
     elsewhere = [known for known in COMMANDS if known.split()[-1] == wrong]
     known = below(group)
-    near = elsewhere or [f"{group} {word}".strip() for word in get_close_matches(wrong, known, n=1)]
-    hint = f"did you mean `holdfast {near[0]}`?" if near else f"there are {', '.join(known)}."
+    near = elsewhere or [
+        f"{group} {word}".strip() for word in get_close_matches(wrong, known, n=1)
+    ]
+    hint = (
+        f"did you mean `holdfast {near[0]}`?"
+        if near
+        else f"there are {', '.join(known)}."
+    )
     return f"`{prog}` has no {kind} `{wrong}`; {hint}"
 
 

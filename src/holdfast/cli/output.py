@@ -62,7 +62,9 @@ class Output:
 
     def tell(self, sentence: str) -> None:
         """A sentence of talk; on a terminal it is broken between words."""
-        for line in wrapped(harmless(sentence.replace("\n", BREAK)), _width(sys.stderr)):
+        for line in wrapped(
+            harmless(sentence.replace("\n", BREAK)), _width(sys.stderr)
+        ):
             self.say(line)
 
     def say(self, *pieces: Piece) -> None:
@@ -121,7 +123,9 @@ def _is_terminal(stream: TextIO) -> bool:
 def _width(stream: TextIO) -> int | None:
     if not _is_terminal(stream):
         return None
-    return min(max(os.get_terminal_size(stream.fileno()).columns or 80, WIDTH_MIN), WIDTH_MAX)
+    return min(
+        max(os.get_terminal_size(stream.fileno()).columns or 80, WIDTH_MIN), WIDTH_MAX
+    )
 
 
 def _wants_colour(stream: TextIO) -> bool:

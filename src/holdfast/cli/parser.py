@@ -49,7 +49,9 @@ class Parser(argparse.ArgumentParser):
         """What may have been meant by an option that there is not, else where to read on."""
         from difflib import get_close_matches
 
-        wrong = message.removeprefix("unrecognized arguments: ").split("=")[0].split(" ")[0]
+        wrong = (
+            message.removeprefix("unrecognized arguments: ").split("=")[0].split(" ")[0]
+        )
         near = (
             get_close_matches(wrong, self._option_string_actions, n=1)
             if wrong.startswith("-")
@@ -70,10 +72,16 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group("the store")
         help = f"the store's file (default: ${STORE_VARIABLE}, else {STORE})"
         group.add_argument(
-            "--store", metavar="PATH", default=os.environ.get(STORE_VARIABLE) or STORE, help=help
+            "--store",
+            metavar="PATH",
+            default=os.environ.get(STORE_VARIABLE) or STORE,
+            help=help,
         )
         group.add_argument(
-            "--tenant", metavar="NAME", default="default", help="the tenant (default: default)"
+            "--tenant",
+            metavar="NAME",
+            default="default",
+            help="the tenant (default: default)",
         )
         self.add_json()
 
@@ -88,7 +96,8 @@ class Parser(argparse.ArgumentParser):
     def add_yes(self) -> None:
         """The consent that a plan needs."""
         self.add_switch(
-            "--yes", "do it; without this, the plan is shown and, on a terminal, you are asked"
+            "--yes",
+            "do it; without this, the plan is shown and, on a terminal, you are asked",
         )
 
 
@@ -115,7 +124,8 @@ def _filled(text: str) -> str:
     first, _, rest = text.partition("\n")
     paragraphs = f"{first}\n{dedent(rest)}".strip().split("\n\n")
     return "\n\n".join(
-        paragraph if paragraph.startswith(" ") else _fill(paragraph) for paragraph in paragraphs
+        paragraph if paragraph.startswith(" ") else _fill(paragraph)
+        for paragraph in paragraphs
     )
 
 
@@ -123,7 +133,10 @@ def _fill(paragraph: str) -> str:
     from textwrap import fill
 
     return fill(
-        " ".join(paragraph.split()), help_width(), break_on_hyphens=False, break_long_words=False
+        " ".join(paragraph.split()),
+        help_width(),
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 

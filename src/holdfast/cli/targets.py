@@ -44,7 +44,9 @@ def is_address(given: str) -> bool:
         return True
 
 
-def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE") -> None:
+def insist(
+    where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE"
+) -> None:
     """Ends the command unless there is a store at this place."""
     if is_postgres(where):
         return
@@ -53,7 +55,8 @@ def insist(where: str, remedy: str = "name it with --store, or set HOLDFAST_STOR
         raise Stop(NOT_FOUND, f"There is no store at `{shown(path)}`; {remedy}.")
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         raise Stop(
-            NOT_FOUND, f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}."
+            NOT_FOUND,
+            f"The file `{shown(path)}` is empty, so there is no store in it; {remedy}.",
         )
 
 
@@ -69,7 +72,9 @@ def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
             return store.session(key, create=False)
         except NotFound:
             hint = "`holdfast sessions list` shows the keys there are."
-            raise Stop(NOT_FOUND, f"The key `{key}` has no session in this store; {hint}") from None
+            raise Stop(
+                NOT_FOUND, f"The key `{key}` has no session in this store; {hint}"
+            ) from None
     try:
         return store.get(name)
     except NotFound as error:
@@ -83,16 +88,27 @@ def _latest(store: holdfast.Store) -> holdfast.Session:
     """By the last activity, asked of the log itself (FAULTS C6)."""
     newest = list(store.sessions(limit=1))
     if not newest:
-        raise Stop(NOT_FOUND, "There is no session in this store yet, so none is the latest.")
+        raise Stop(
+            NOT_FOUND, "There is no session in this store yet, so none is the latest."
+        )
     return store.get(newest[0].id)
 
 
 def _unclear(store: holdfast.Store, name: str, candidates: Any) -> Stop:
     if not candidates:
         hint = "`holdfast sessions list` shows which there are."
-        return Stop(NOT_FOUND, f"No session has the id or the key `{name}` in this store; {hint}")
-    more = tuple(f"  {id}  {one_line(store.get(id).key or '')}".rstrip() for id in candidates)
-    return Stop(NOT_FOUND, f"Several sessions begin with `{name}`; give more of the id:", more=more)
+        return Stop(
+            NOT_FOUND,
+            f"No session has the id or the key `{name}` in this store; {hint}",
+        )
+    more = tuple(
+        f"  {id}  {one_line(store.get(id).key or '')}".rstrip() for id in candidates
+    )
+    return Stop(
+        NOT_FOUND,
+        f"Several sessions begin with `{name}`; give more of the id:",
+        more=more,
+    )
 
 
 def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
@@ -101,24 +117,41 @@ def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
 
     An id begins with a 0 for some centuries to come, a number never does.
     """
-    found = _by_number(session, int(name)) if _is_number(name) else _by_id(session, name.lower())
+    found = (
+        _by_number(session, int(name))
+        if _is_number(name)
+        else _by_id(session, name.lower())
+    )
     if len(found) == 1:
         return found[0]
     if found:
-        more = tuple(f"  {message.id}  {message.seq} {message.role}" for message in found)
+        more = tuple(
+            f"  {message.id}  {message.seq} {message.role}" for message in found
+        )
         raise Stop(
-            NOT_FOUND, f"Several messages begin with `{name}`; give more of the id:", more=more
+            NOT_FOUND,
+            f"Several messages begin with `{name}`; give more of the id:",
+            more=more,
         )
     hint = f"`holdfast sessions show {session.id[:SHORT]}` shows which there are."
     raise Stop(NOT_FOUND, f"There is no message `{name}` in this session; {hint}")
 
 
 def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and not name.startswith("0") and len(name) < 19
+    return (
+        name.isascii()
+        and name.isdigit()
+        and not name.startswith("0")
+        and len(name) < 19
+    )
 
 
 def _by_number(session: holdfast.Session, seq: int) -> list[holdfast.Message]:
-    return [message for message in session.transcript(after=seq - 1, limit=1) if message.seq == seq]
+    return [
+        message
+        for message in session.transcript(after=seq - 1, limit=1)
+        if message.seq == seq
+    ]
 
 
 def _by_id(session: holdfast.Session, beginning: str) -> list[holdfast.Message]:

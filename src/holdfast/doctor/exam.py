@@ -75,7 +75,9 @@ def examine(
     except NoRoom:
         raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
-        _add(report, Finding(_rule(kind, "unreadable-store"), "", path, str(error)), only)
+        _add(
+            report, Finding(_rule(kind, "unreadable-store"), "", path, str(error)), only
+        )
         return report
     try:
         for _ in _look(report, subject, only, session):
@@ -133,12 +135,17 @@ def _rule(kind: str, name: str) -> Rule:
 
 
 def _is_hopeless(rule: Rule) -> bool:
-    return rule.name == "holdfast/not-a-store" or rule.name.endswith("/unreadable-store")
+    return rule.name == "holdfast/not-a-store" or rule.name.endswith(
+        "/unreadable-store"
+    )
 
 
 def accepting(accepted: Collection[str]) -> Accepts:
     """Applies what needs no question, and what was accepted by name."""
     return lambda rule: (
         rule.policy in APPLIED
-        or (rule.policy == "ask" and any(fnmatch.fnmatchcase(rule.name, name) for name in accepted))
+        or (
+            rule.policy == "ask"
+            and any(fnmatch.fnmatchcase(rule.name, name) for name in accepted)
+        )
     )

@@ -51,7 +51,9 @@ def events_in(
 def _events_of(entry: Entry, scope: str, session: str) -> Iterator[AcceptedEvent]:
     if entry.kind == "ask":
         asked = note_of("ask", entry.note).call_id
-        yield AcceptedEvent(event_name(asking_scope(scope), asked), session, entry.seq, entry.id)
+        yield AcceptedEvent(
+            event_name(asking_scope(scope), asked), session, entry.seq, entry.id
+        )
     # Nearly all entries have none: they are told by their bytes, without a decoder.
     if b'"event"' in entry.note and entry.kind in ("message", "turn"):
         event = note_of(entry.kind, entry.note).event

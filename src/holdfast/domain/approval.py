@@ -91,11 +91,16 @@ def judge_call(
     if asks or was_asked:
         # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked
         # about as the first was.
-        return Verdict("ask") if is_made else Verdict("refuse", why=_why(asks, fitting, answered))
+        return (
+            Verdict("ask")
+            if is_made
+            else Verdict("refuse", why=_why(asks, fitting, answered))
+        )
     if here is None or is_made:
         return Verdict("start")
     return Verdict(
-        "refuse", why="it is done" if here == "done" else "it was started in this turn already"
+        "refuse",
+        why="it is done" if here == "done" else "it was started in this turn already",
     )
 
 
@@ -105,7 +110,9 @@ def _about_waiting(ask: Ask, digests: Collection[str]) -> Verdict:
     return Verdict("refuse", why="it waits for approval with other arguments")
 
 
-def _why(asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[tuple[str, int]]) -> str:
+def _why(
+    asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[tuple[str, int]]
+) -> str:
     if not asks:
         return "it was asked for before the session was reset or rewound"
     if not fitting:
@@ -113,4 +120,8 @@ def _why(asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[tuple
     last = fitting[-1]
     if last.approved is False:
         return "it was denied"
-    return "it is done" if (last.message, last.index) in answered else "its approval was used"
+    return (
+        "it is done"
+        if (last.message, last.index) in answered
+        else "its approval was used"
+    )

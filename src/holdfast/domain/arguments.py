@@ -44,7 +44,11 @@ def kind_of(value: Any) -> str:
         return repr(value)
     if issubclass(kind, int):
         number = int.__int__(value)
-        return str(number) if -(10**20) < number < 10**20 else "an integer of more than 20 digits"
+        return (
+            str(number)
+            if -(10**20) < number < 10**20
+            else "an integer of more than 20 digits"
+        )
     if issubclass(kind, float):
         return float.__repr__(value)
     if issubclass(kind, str):
@@ -132,7 +136,9 @@ def id(takes: str = "text or an integer", *, least: int = 1) -> Rule:
 
 def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
     """A whole number in these bounds."""
-    takes = f"a whole number from {least}" + (f" to {most:,}" if most < INTEGER_MAX else " on")
+    takes = f"a whole number from {least}" + (
+        f" to {most:,}" if most < INTEGER_MAX else " on"
+    )
 
     def check(parameter: str, value: Any) -> int:
         if (
@@ -148,12 +154,16 @@ def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
 
 def number(unit: str, *, most: float, above: float | None = None) -> Rule:
     """A finite number of seconds, hours or days; from 0, or more than `above`."""
-    takes = f"a number of {unit}, " + (f"more than {above:g}" if above is not None else "from 0")
+    takes = f"a number of {unit}, " + (
+        f"more than {above:g}" if above is not None else "from 0"
+    )
     takes += f" and at most {most:,}"
 
     def check(parameter: str, value: Any) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            bare = int.__int__(value) if isinstance(value, int) else float.__float__(value)
+            bare = (
+                int.__int__(value) if isinstance(value, int) else float.__float__(value)
+            )
             # which nan is not
             if (bare > above if above is not None else bare >= 0) and bare <= most:
                 return bare

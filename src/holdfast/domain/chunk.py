@@ -98,7 +98,9 @@ def raw(value: Any) -> Any:
     except Exception:
         try:
             return str.__str__(repr(value))
-        except Exception:  # an object of the caller's, and anything may be wrong with it
+        except (
+            Exception
+        ):  # an object of the caller's, and anything may be wrong with it
             return f"<{type(value).__name__}>"
 
 

@@ -42,7 +42,9 @@ def read(text: str, *, session_id: str, head: int) -> Cursor:
 
     def refuse(problem: str) -> CursorExpired:
         resume = "without a cursor to read all of it"
-        return CursorExpired(cursor=text, session_id=session_id, problem=problem, resume=resume)
+        return CursorExpired(
+            cursor=text, session_id=session_id, problem=problem, resume=resume
+        )
 
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)

@@ -275,7 +275,9 @@ def noted(note: msgspec.Struct) -> bytes:
     except UnicodeEncodeError:
         text = freeze(msgspec.to_builtins(note, str_keys=True))
     except TypeError as error:
-        raise InvalidMessage(problem=f"its note can't be written ({error})", place="note") from None
+        raise InvalidMessage(
+            problem=f"its note can't be written ({error})", place="note"
+        ) from None
     if text == b"{}":
         return b""
     try:
@@ -306,7 +308,9 @@ def note_of(kind: str, note: bytes) -> Any:
 def opened_of(entry: Entry) -> Opened:
     """The note of a session's first entry; one that says nothing where it can't be read (I-25)."""
     try:
-        note: Opened = note_of("opened", entry.note) if entry.kind == "opened" else Opened()
+        note: Opened = (
+            note_of("opened", entry.note) if entry.kind == "opened" else Opened()
+        )
     except Damaged:
         return Opened()
     return note

@@ -50,7 +50,8 @@ def carried_in(entries: Iterable[Entry]) -> set[str]:
     begins with. Of one that is erased, nothing tells any more whether it had to wait.
     """
     first = takewhile(
-        lambda entry: entry.kind == "message" and entry.turn is None, islice(entries, 1, None)
+        lambda entry: entry.kind == "message" and entry.turn is None,
+        islice(entries, 1, None),
     )
     return {
         entry.id.hex()
@@ -72,7 +73,12 @@ def telling(entries: Iterable[Entry], ids: Collection[str]) -> Iterator[Entry]:
     for entry in entries:
         if entry.kind == "message" and entry.id.hex() in ids:
             yield entry
-        elif entry.kind == "turn" and (note := _noted(entry)) is not None and note.takes and ids:
+        elif (
+            entry.kind == "turn"
+            and (note := _noted(entry)) is not None
+            and note.takes
+            and ids
+        ):
             if all(id in ids for id in note.takes):
                 yield entry
 
@@ -86,7 +92,9 @@ def _noted(entry: Entry) -> Any:
 
 
 def _message(note: MessageNote) -> MessageNote:
-    return MessageNote(role=note.role, plain=False, late=note.late, usage=note.usage, erased=True)
+    return MessageNote(
+        role=note.role, plain=False, late=note.late, usage=note.usage, erased=True
+    )
 
 
 _BLANK: dict[str, Any] = {

@@ -50,7 +50,9 @@ class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
     arguments: str
 
 
-class Result(msgspec.Struct, frozen=True, tag="result", tag_field="type", omit_defaults=True):
+class Result(
+    msgspec.Struct, frozen=True, tag="result", tag_field="type", omit_defaults=True
+):
     """What a tool answered to the call `call_id`."""
 
     call_id: str
@@ -58,7 +60,9 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="type", omit_d
     error: bool = False
 
 
-class Thinking(msgspec.Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
+class Thinking(
+    msgspec.Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True
+):
     """Reasoning the model shared. Replayable only by its own format, from the payload (I-14)."""
 
     text: str
@@ -164,7 +168,9 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
     ):  # lone surrogates; strings and numbers of somebody's own type
         import json  # for these alone: it takes longer to load than this package
 
-        return json.dumps(exact(payload), ensure_ascii=True, separators=(",", ":")).encode()
+        return json.dumps(
+            exact(payload), ensure_ascii=True, separators=(",", ":")
+        ).encode()
 
 
 def too_deep(place: str) -> InvalidMessage:
@@ -182,9 +188,13 @@ def thaw(body: bytes) -> Any:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Damaged(where="a payload", problem=f"it is no longer JSON ({error})") from error
+            raise Damaged(
+                where="a payload", problem=f"it is no longer JSON ({error})"
+            ) from error
     except RecursionError as error:
-        raise Damaged(where="a payload", problem="it is nested deeper than can be read") from error
+        raise Damaged(
+            where="a payload", problem="it is nested deeper than can be read"
+        ) from error
 
 
 def thaw_all(bodies: list[bytes]) -> list[Any]:
@@ -234,7 +244,8 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
     if issubclass(kind, int):
         if int.bit_length(value) > INTEGER_BITS_MAX:
             raise _refusal(
-                f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits", place
+                f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits",
+                place,
             )
     elif issubclass(kind, float):
         if not math.isfinite(value):
@@ -243,9 +254,15 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         for key, item in dict.items(value):
             if not issubclass(type(key), str):
                 raise _refusal(f"a key is a string, not {kind_of(key)}", place)
-            check(item, f"{place}.{str.__str__(key)}" if place else str.__str__(key), depth + 1)
+            check(
+                item,
+                f"{place}.{str.__str__(key)}" if place else str.__str__(key),
+                depth + 1,
+            )
     elif issubclass(kind, list | tuple):
-        for index, item in enumerate((list if issubclass(kind, list) else tuple).__iter__(value)):
+        for index, item in enumerate(
+            (list if issubclass(kind, list) else tuple).__iter__(value)
+        ):
             check(item, f"{place}[{index}]", depth + 1)
     else:
         raise _refusal(f"{kind_of(value)} is not JSON data", place)
@@ -267,7 +284,10 @@ def exact(value: Any) -> Any:
     if issubclass(kind, dict):
         return {_bare(key): exact(item) for key, item in dict.items(value)}
     if issubclass(kind, list | tuple):
-        return [exact(item) for item in (list if issubclass(kind, list) else tuple).__iter__(value)]
+        return [
+            exact(item)
+            for item in (list if issubclass(kind, list) else tuple).__iter__(value)
+        ]
     return _bare(value)
 
 

@@ -28,7 +28,13 @@ def is_drawn(kind: str, id: object) -> bool:
 
 
 def session_name(
-    tenant: str, kind: str, id: str, first: Sequence[str], *, source: str = "", number: int = 0
+    tenant: str,
+    kind: str,
+    id: str,
+    first: Sequence[str],
+    *,
+    source: str = "",
+    number: int = 0,
 ) -> str:
     """The id that the session `id` of a store of this kind gets when this tenant brings it over.
 
@@ -54,6 +60,8 @@ def entry_name(session: str, origin: str, at: int) -> bytes:
 def _digest(*parts: str | bytes) -> bytes:
     whole = hashlib.sha256()
     for part in parts:
-        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        data = (
+            part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        )
         whole.update(len(data).to_bytes(8, "big") + data)
     return whole.digest()

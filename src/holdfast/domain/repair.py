@@ -202,7 +202,9 @@ def _begin(index: int, message: StoredMessage, begun: dict[Any, list[_Place]]) -
         begun.setdefault(call.id, []).append((index, place))
 
 
-def _latest_open(stack: list[_Place] | None, pairs: dict[_Place, _Place]) -> _Place | None:
+def _latest_open(
+    stack: list[_Place] | None, pairs: dict[_Place, _Place]
+) -> _Place | None:
     while stack:
         place = stack.pop()
         if place not in pairs:
@@ -225,7 +227,9 @@ class _Arranging:
         self._pairs = pair(seen)
         self._steps: list[Step] = []
         self._due: list[_Place] = []
-        self._answered_at = len(seen)  # where the first result of those that are due stands
+        self._answered_at = len(
+            seen
+        )  # where the first result of those that are due stands
         self._held: list[Step] = []
 
     def steps(self) -> list[Step]:
@@ -272,7 +276,8 @@ class _Arranging:
                 self._steps.extend(
                     Step(held.role, held.source)
                     for held in self._held
-                    if held.source and (held.source.note.format, held.source.turn) == fitting
+                    if held.source
+                    and (held.source.note.format, held.source.turn) == fitting
                 )
             self._held.clear()
 
@@ -286,7 +291,11 @@ class _Arranging:
         """Calls said one by one, all before the first result, are one model response
         (FAULTS E6).
         """
-        if not self._due or self._held or self._seen[self._due[0][0]].turn != message.turn:
+        if (
+            not self._due
+            or self._held
+            or self._seen[self._due[0][0]].turn != message.turn
+        ):
             return False
         return self._answered_at > index
 
@@ -312,7 +321,9 @@ class _Arranging:
         whole = len(pieces) == len(read) and not note.partial
         if note.partial:
             pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
-        thinks = note.role == "assistant" and any(_is_signed(piece.part) for piece in pieces)
+        thinks = note.role == "assistant" and any(
+            _is_signed(piece.part) for piece in pieces
+        )
         if not thinks and not any(_says(piece.part) for piece in pieces):
             return None
         return (
@@ -321,7 +332,9 @@ class _Arranging:
             else Step(note.role, None, pieces, note.format, (message.id,))
         )
 
-    def _of_partial(self, pieces: Iterable[Piece], kept: Sequence[int]) -> Iterable[Piece]:
+    def _of_partial(
+        self, pieces: Iterable[Piece], kept: Sequence[int]
+    ) -> Iterable[Piece]:
         count = -1
         for piece in pieces:
             part = piece.part
@@ -329,7 +342,9 @@ class _Arranging:
                 count += 1
                 if count not in kept:
                     continue
-            elif isinstance(part, Other) or (isinstance(part, Thinking) and not part.signed):
+            elif isinstance(part, Other) or (
+                isinstance(part, Thinking) and not part.signed
+            ):
                 # A provider's own block may be cut in half as well, and nobody but the provider
                 # could tell.
                 continue
@@ -341,7 +356,12 @@ class _Arranging:
             return self._missing(place)
         message = self._seen[answer[0]]
         note = message.note
-        if note.role == "tool" and len(note.answers) == 1 and not note.partial and not note.calls:
+        if (
+            note.role == "tool"
+            and len(note.answers) == 1
+            and not note.partial
+            and not note.calls
+        ):
             return Step("tool", message)
         results = [
             piece
@@ -356,7 +376,11 @@ class _Arranging:
         if call_id in message.waiting:
             words = WAITING
         else:
-            words = RUNNING if message.running or call_id in message.started else INTERRUPTED
+            words = (
+                RUNNING
+                if message.running or call_id in message.started
+                else INTERRUPTED
+            )
         return Step("tool", None, (Piece(Result(call_id, words, error=True)),))
 
 

@@ -31,7 +31,9 @@ class Policy(msgspec.Struct, frozen=True):
         if not isinstance(other, Policy):
             given = type(other).__name__
             raise BadArgument(
-                parameter="a policy's other side of `|`", takes="another policy", given=f"a {given}"
+                parameter="a policy's other side of `|`",
+                takes="another policy",
+                given=f"a {given}",
             )
         return Either(self, other)
 
@@ -47,7 +49,11 @@ class Idle(Policy, frozen=True, kw_only=True):
         force_setattr(self, "minutes", kept(_minutes, "minutes", self.minutes))
 
     def due(self, *, active_at: int, now: int) -> str | None:
-        return "idle" if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000 else None
+        return (
+            "idle"
+            if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000
+            else None
+        )
 
 
 class Daily(Policy, frozen=True, kw_only=True):
@@ -104,9 +110,13 @@ def _name_of_zone(parameter: str, value: Any) -> str:
     try:
         said = text(parameter, value)
         _zone(said)
-    except Exception:  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError
+    except (
+        Exception
+    ):  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError
         takes = 'the name of a time zone, such as "Europe/Berlin"'
-        raise BadArgument(parameter=parameter, takes=takes, given=shown(value)) from None
+        raise BadArgument(
+            parameter=parameter, takes=takes, given=shown(value)
+        ) from None
     return said
 
 

@@ -15,7 +15,9 @@ FORKED: tuple[End, str] = ("interrupted", "the session was forked")
 goes on.
 """
 
-CallState = Literal["open", "waiting", "approved", "denied", "done", "failed", "unknown"]
+CallState = Literal[
+    "open", "waiting", "approved", "denied", "done", "failed", "unknown"
+]
 
 
 class CallId(str):
@@ -128,10 +130,14 @@ def tool_calls(
         for index in range(len(calls_of(message))):
             answer = pairs.get((at, index))
             outcome = seen[answer[0]] if answer is not None else None
-            call = _state(message, index, outcome, running, asks.get((message.id, index)))
+            call = _state(
+                message, index, outcome, running, asks.get((message.id, index))
+            )
             arguments = said.get(message.id, ())[index : index + 1]
             calls.append(
-                msgspec.structs.replace(call, arguments=arguments[0]) if arguments else call
+                msgspec.structs.replace(call, arguments=arguments[0])
+                if arguments
+                else call
             )
     return calls
 
@@ -155,5 +161,10 @@ def _state(
         turn = ask.started_in if ask is not None else message.turn
         state = "open" if turn is not None and turn == running else "unknown"
     return ToolCall(
-        call.id, call.name, message.id, message.turn, state, outcome.id if outcome else None
+        call.id,
+        call.name,
+        message.id,
+        message.turn,
+        state,
+        outcome.id if outcome else None,
     )

@@ -59,7 +59,9 @@ def is_postgres(where: str | os.PathLike[str]) -> bool:
     if not is_ours:
         remedy = "Give a path, or postgresql://user@host/database"
         raise StoreUnavailable(
-            where=shown(name), problem="this kind of address is not known", remedy=remedy
+            where=shown(name),
+            problem="this kind of address is not known",
+            remedy=remedy,
         )
     return _has_keywords(name)
 

@@ -12,4 +12,6 @@ class ClosedEngine:
         self.where = where
 
     def __getattr__(self, name: str) -> Any:
-        raise StoreUnavailable(where=self.where, problem="it was closed", remedy="Open it again")
+        raise StoreUnavailable(
+            where=self.where, problem="it was closed", remedy="Open it again"
+        )

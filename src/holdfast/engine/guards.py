@@ -59,10 +59,15 @@ def judge(
     if accepted is not None:
         return "accepted", accepted
     if session.ended and (
-        not write.ended_too or session.ended == ERASED and write.erase is None and write.lay is None
+        not write.ended_too
+        or session.ended == ERASED
+        and write.erase is None
+        and write.lay is None
     ):
         return "ended", None
-    if write.fence is not None and (session.turn is None or session.fence != write.fence):
+    if write.fence is not None and (
+        session.turn is None or session.fence != write.fence
+    ):
         return "superseded", None
     if write.idle and session.turn is not None:
         return "busy", session.turn

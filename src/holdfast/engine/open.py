@@ -37,7 +37,9 @@ def open_engine(
             where=shown(where), problem=problem, remedy='Say "power" or "process"'
         )
     if is_postgres(where):
-        assert chance is not None, "this engine's stamps must differ from those of other machines"
+        assert chance is not None, (
+            "this engine's stamps must differ from those of other machines"
+        )
         made: Engine = _postgres().PostgresEngine(
             os.fsdecode(where),
             durability=durability,
@@ -103,7 +105,9 @@ def vacuum_store(
 def _existing(where: str | os.PathLike[str]) -> str:
     name = _place(where)
     if not os.path.exists(name):
-        raise StoreUnavailable(where=name, problem="there is no store", remedy="Check the path")
+        raise StoreUnavailable(
+            where=name, problem="there is no store", remedy="Check the path"
+        )
     return name
 
 
@@ -136,6 +140,8 @@ def real_path(name: str) -> str:
     except ValueError as error:
         problem = f"a file can't have this name ({error})"
         raise StoreUnavailable(
-            where=ascii(name), problem=problem, remedy="Give a path in UTF-8, without NUL"
+            where=ascii(name),
+            problem=problem,
+            remedy="Give a path in UTF-8, without NUL",
         ) from None
     return path

@@ -33,12 +33,16 @@ ACTIVE_STEP_MS = 1000
 """How exactly a session's `active_at` is kept: an append moves it no more often than this."""
 
 State = Literal["open", "running", "ended"]
-WordsOf = Callable[[str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "SearchableText | None"]
+WordsOf = Callable[
+    [str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "SearchableText | None"
+]
 """What can be found in an entry of this kind, with this note and this body: an engine doesn't know.
 It gives a function that tells the notes of messages just before it in its session that have certain
 bytes in them, newest first.
 """
-Refusal = Literal["superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"]
+Refusal = Literal[
+    "superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"
+]
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -393,12 +397,19 @@ class Engine(Protocol):
         """What waits, in the order it was accepted."""
         ...
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+    def journal(
+        self, session: str, *, after: int = 0, limit: int = 1000
+    ) -> list[JournalRow]:
         """A page of the journal rows of this session that are still kept, in order of position."""
         ...
 
     def outbox(
-        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+        self,
+        tenant: str,
+        *,
+        after: OwedReply | None = None,
+        limit: int = 50,
+        free: bool = False,
     ) -> list[OwedReply]:
         """A page of the replies that are owed, oldest first, a session's in the order of its turns.
         If `free`, without those that a sender has now.
@@ -406,7 +417,11 @@ class Engine(Protocol):
         ...
 
     def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+        self,
+        tenant: str,
+        *,
+        after: tuple[bytes, str, int] | None = None,
+        limit: int = 50,
     ) -> list[Pending]:
         """A page of what waits in all inboxes, oldest first. `after` names the one to go on from:
         its id, which begins with its time, its session and its seq. A page whose bodies come to
@@ -440,7 +455,9 @@ class Engine(Protocol):
         """
         ...
 
-    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+    def kept(
+        self, tenant: str, *, before: tuple[int, str], limit: int
+    ) -> list[SessionState]:
         """The same without those that were erased, which cost nothing, however many there are."""
         ...
 

@@ -95,5 +95,12 @@ def advance(row: Row, write: Write, position: int) -> Advanced:
         fence, base, active_at = write.lay.fence, write.lay.base, write.lay.active_at
         ended = ERASED if write.lay.erased else CLOSED if write.lay.ended else 0
     return Advanced(
-        ended, turn, fence, base, journal, active_at, leased_s, write.finish or write.close
+        ended,
+        turn,
+        fence,
+        base,
+        journal,
+        active_at,
+        leased_s,
+        write.finish or write.close,
     )

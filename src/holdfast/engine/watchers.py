@@ -66,5 +66,7 @@ def tell(callback: Callable[[], Any]) -> Any:
     except Exception:
         import logging  # only in this rare case: it takes longer to load than this package
 
-        logging.getLogger("holdfast").exception("A callback raised; the store goes on without it.")
+        logging.getLogger("holdfast").exception(
+            "A callback raised; the store goes on without it."
+        )
         return None

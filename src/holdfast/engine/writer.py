@@ -54,7 +54,8 @@ class WriterTicket:
             try:
                 raise answer
             finally:
-                del self, answer  # the error knows this frame, and would keep itself and its ticket
+                # The error knows this frame, and would keep itself and its ticket.
+                del self, answer
         outcome: Outcome = answer
         return outcome
 
@@ -178,9 +179,8 @@ class Writer:
         commits = [ticket.commit for ticket in batch]
         try:
             answers: Sequence[Any] = self._apply(commits)
-        except (
-            BaseException
-        ) as error:  # a fault of ours must reach every caller, or they would wait for ever
+        except BaseException as error:
+            # A fault of ours must reach every caller, or they would wait for ever.
             answers = [error] * len(batch)
         signals = set()
         for ticket, answer in zip(batch, answers, strict=True):

@@ -12,7 +12,12 @@ from holdfast.domain.message import Call, Result, Text
 from holdfast.domain.repair import StoredMessage
 from holdfast.domain.turn import ToolCall
 from holdfast.exporters import units
-from holdfast.exporters.messages import Messages, outline_of, read_messages, read_sections
+from holdfast.exporters.messages import (
+    Messages,
+    outline_of,
+    read_messages,
+    read_sections,
+)
 from holdfast.exporters.units import CALL_STATES, VIEWS
 
 MARKED = {"partial": "cut off: the user saw no more of it", "erased": "erased"}
@@ -103,11 +108,15 @@ def _section(
     for seen in section.messages:
         if seen.id in outline.covers:
             stands_for = units.many(len(outline.covered(seen.id)), "message")
-            yield Paragraph(messages[seen.id].text, f"{seen.seq} summary of {stands_for}")
+            yield Paragraph(
+                messages[seen.id].text, f"{seen.seq} summary of {stands_for}"
+            )
             continue
         is_answer = seen.id in answered
         # an answer stands below its call; a message that is nothing else needs no place of its own
-        if is_answer and all(isinstance(part, Result) for part in messages[seen.id].parts):
+        if is_answer and all(
+            isinstance(part, Result) for part in messages[seen.id].parts
+        ):
             continue
         yield from _message(seen, outline, messages, is_answer=is_answer)
 

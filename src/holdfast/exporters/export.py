@@ -10,7 +10,11 @@ from holdfast.exporters.html import html
 from holdfast.exporters.markdown import markdown
 from holdfast.runtime.transfer.restore import VERSION, standing_of
 
-REQUESTS = {"openai.chat": "messages", "openai.responses": "input", "anthropic": "messages"}
+REQUESTS = {
+    "openai.chat": "messages",
+    "openai.responses": "input",
+    "anthropic": "messages",
+}
 """The provider formats, and what their requests call the list."""
 DOCUMENTS = {"markdown": markdown, "html": html}
 """What people read."""
@@ -20,7 +24,11 @@ FORMATS = ("holdfast", "goose-json", *REQUESTS, *DOCUMENTS)
 def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
     """A session in one of `FORMATS`, piece by piece: a long one is never whole in memory (I-24)."""
     if format == "holdfast":
-        header = {"holdfast": VERSION, "session": session.info(), "standing": standing_of(session)}
+        header = {
+            "holdfast": VERSION,
+            "session": session.info(),
+            "standing": standing_of(session),
+        }
         yield encoded(header) + b"\n"
         for entry in session.entries():
             yield encoded(record(entry)) + b"\n"

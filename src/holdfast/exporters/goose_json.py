@@ -40,7 +40,9 @@ def goose_json(session: holdfast.Session) -> dict[str, Any]:
 def _columns_of_origin(messages: dict[str, holdfast.Message]) -> dict[str, Any]:
     """What goose's own store said of a session that was imported from there."""
     for message in messages.values():
-        origin = message.labels.get("story", {})  # an import labels the first message with it
+        origin = message.labels.get(
+            "story", {}
+        )  # an import labels the first message with it
         facts = origin.get("facts")
         if origin.get("kind") == "goose" and isinstance(facts, dict):
             return facts
@@ -77,8 +79,12 @@ def _ordered(
     summaries: list[dict[str, Any]] = []
     for payload, ids in shown:
         seqs = [messages[id].seq for id in ids if id in messages]
-        if ids and not seqs:  # a summary: behind what it stands for, and for the model alone
-            summaries.append({**payload, "metadata": {"userVisible": False, "agentVisible": True}})
+        if (
+            ids and not seqs
+        ):  # a summary: behind what it stands for, and for the model alone
+            summaries.append(
+                {**payload, "metadata": {"userVisible": False, "agentVisible": True}}
+            )
             continue
         while aside and seqs and aside[0].seq < min(seqs):
             yield _aside(aside.popleft())
@@ -132,7 +138,11 @@ def _worded(part: Part) -> str:
 
 
 def _row(number: int, payload: dict[str, Any]) -> GooseRow:
-    metadata = {"userVisible": True, "agentVisible": True, **(payload.get("metadata") or {})}
+    metadata = {
+        "userVisible": True,
+        "agentVisible": True,
+        **(payload.get("metadata") or {}),
+    }
     known = ("id", "role", "content", "created", "metadata")
     rest = {name: value for name, value in payload.items() if name not in known}
     created = payload.get("created")

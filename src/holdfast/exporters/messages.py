@@ -23,14 +23,18 @@ Messages = dict[str, Message]
 """Messages with their payloads, by id."""
 
 
-def read_messages(session: holdfast.Session, wanted: Iterable[StoredMessage]) -> Messages:
+def read_messages(
+    session: holdfast.Session, wanted: Iterable[StoredMessage]
+) -> Messages:
     """These messages with their payloads."""
     seqs = {seen.seq: seen for seen in wanted}
     found: Messages = {}
     if seqs:
         for entry in session.entries(after=min(seqs) - 1):
             if entry.seq in seqs:
-                found[entry.id.hex()] = message_of(session, entry, turn=seqs[entry.seq].turn)
+                found[entry.id.hex()] = message_of(
+                    session, entry, turn=seqs[entry.seq].turn
+                )
             if len(found) == len(seqs):
                 break
     return found
@@ -70,5 +74,7 @@ def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> 
     """An entry as the message that it holds; a summary is one, too."""
     stored = entry.note if entry.kind == "message" else b""
     note: Any = note_of("message", stored)
-    seen = StoredMessage(entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at)
+    seen = StoredMessage(
+        entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at
+    )
     return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)

@@ -16,7 +16,10 @@ MESSAGE = "id seq at turn role state late text parts format event_id reply_to fi
 
 
 def session_json(
-    session: holdfast.Session, info: holdfast.SessionInfo, outline: Outline, sections: list[Section]
+    session: holdfast.Session,
+    info: holdfast.SessionInfo,
+    outline: Outline,
+    sections: list[Section],
 ) -> dict[str, Any]:
     """These sections, and what waits; ready to be encoded."""
     wanted: list[StoredMessage] = []

@@ -74,7 +74,9 @@ def many(count: int, one: str, several: str | None = None) -> str:
 
 def not_examined(unknown: dict[str, int]) -> str:
     """What a reader met and does not know, by type."""
-    counts = (f"{many(count, 'line')} of type `{kind}`" for kind, count in unknown.items())
+    counts = (
+        f"{many(count, 'line')} of type `{kind}`" for kind, count in unknown.items()
+    )
     return f"Not examined: {', '.join(counts)}"
 
 

@@ -19,7 +19,9 @@ class CallNames:
     dialogue.
     """
 
-    def __init__(self, used: set[str], *, length_max: int, strict: bool = False) -> None:
+    def __init__(
+        self, used: set[str], *, length_max: int, strict: bool = False
+    ) -> None:
         self._used = used
         self._length_max = length_max
         self._strict = strict

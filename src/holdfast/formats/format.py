@@ -38,7 +38,12 @@ class Format(Protocol):
         ...
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         """Steps as payloads, each with the ids of the stored messages it shows.
 

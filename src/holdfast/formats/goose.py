@@ -51,12 +51,16 @@ class Goose:
         they can be kept.
         """
         if not isinstance(payload, dict) or not isinstance(payload.get("role"), str):
-            raise InvalidMessage(problem="a message of goose is a dict with a `role`", place="role")
+            raise InvalidMessage(
+                problem="a message of goose is a dict with a `role`", place="role"
+            )
         content = payload.get("content")
         if not isinstance(content, list):
             raise InvalidMessage(problem="content is a list of blocks", place="content")
         role = _ROLES.get(payload["role"], "user")
-        if payload["role"] in _SPEAKERS and all(isinstance(block, dict) for block in content):
+        if payload["role"] in _SPEAKERS and all(
+            isinstance(block, dict) for block in content
+        ):
             if is_words(content, ("text",)):
                 return MessageNote(role=role, format=NAME)
         return note_of(NAME, role, self.read(payload))
@@ -64,10 +68,17 @@ class Goose:
     def read(self, payload: Payload) -> list[Piece]:
         assert isinstance(payload, dict)
         speaks = payload["role"] == "assistant"
-        return [Piece(_part(block, speaks=speaks), block) for block in payload["content"]]
+        return [
+            Piece(_part(block, speaks=speaks), block) for block in payload["content"]
+        ]
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         return dialogue(steps, GooseWriter(self._read_any, used))
 
@@ -83,7 +94,9 @@ def _part(block: Any, *, speaks: bool) -> Part:
     if kind == "text":
         return Text(_text(block.get("text")))
     if kind == "thinking":
-        return Thinking(_text(block.get("thinking")), signed=not is_blank(block.get("signature")))
+        return Thinking(
+            _text(block.get("thinking")), signed=not is_blank(block.get("signature"))
+        )
     if kind == "redactedThinking":
         return Thinking("", signed=not is_blank(block.get("data")))
     if kind in _CALLS and speaks:
@@ -91,7 +104,9 @@ def _part(block: Any, *, speaks: bool) -> Part:
     if kind == "toolResponse":
         return _result(block)
     if kind == "image" and not is_blank(block.get("data")):
-        return Image(f"data:{_text(block.get('mimeType')) or 'image/png'};base64,{block['data']}")
+        return Image(
+            f"data:{_text(block.get('mimeType')) or 'image/png'};base64,{block['data']}"
+        )
     return Other(_text(kind) or "block")
 
 
@@ -119,7 +134,9 @@ def _result(block: dict[str, Any]) -> Result:
     value = result.get("value")
     if isinstance(value, dict):
         return Result(
-            call_id, _result_text(value.get("content")), error=value.get("isError") is True
+            call_id,
+            _result_text(value.get("content")),
+            error=value.get("isError") is True,
         )
     return Result(call_id, _result_text(value))
 
@@ -170,21 +187,29 @@ class GooseAssembly(Assembling):
         blocks = []
         for index in self._indexes():
             text = self._joined(index, "text")
-            blocks.append(self._parts[index] if text is None else {"type": "text", "text": text})
+            blocks.append(
+                self._parts[index] if text is None else {"type": "text", "text": text}
+            )
         if not blocks:
             return None
         identity: dict[str, Any] = {
-            key: self._meta[key] for key in ("id", "created", "metadata") if key in self._meta
+            key: self._meta[key]
+            for key in ("id", "created", "metadata")
+            if key in self._meta
         }
         return {**identity, "role": "assistant", "content": blocks}
 
 
 def _facts(message: dict[str, Any]) -> list[Delta]:
     facts = {
-        key: message[key] for key in ("id", "created", "metadata") if message.get(key) is not None
+        key: message[key]
+        for key in ("id", "created", "metadata")
+        if message.get(key) is not None
     }
     metadata = facts.get("metadata")
     usage = metadata.get("usage") if isinstance(metadata, dict) else None
     if isinstance(usage, dict):
-        facts["usage"] = counts(input=usage.get("inputTokens"), output=usage.get("outputTokens"))
+        facts["usage"] = counts(
+            input=usage.get("inputTokens"), output=usage.get("outputTokens")
+        )
     return [("meta", 0, facts)] if facts else []

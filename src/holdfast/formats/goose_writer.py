@@ -27,7 +27,12 @@ class GooseWriter:
     """
 
     name = NAME
-    sides: dict[str, str | None] = {"user": None, "assistant": None, "tool": None, "system": None}
+    sides: dict[str, str | None] = {
+        "user": None,
+        "assistant": None,
+        "tool": None,
+        "system": None,
+    }
 
     def __init__(self, read: Read, used: set[str]) -> None:
         self._read = read
@@ -61,7 +66,11 @@ class GooseWriter:
                 return None
             return {**(raw or _response(part)), "id": self._pending.popleft()}
         if isinstance(part, Text | Refusal):
-            return None if is_blank(part.text) else raw or {"type": "text", "text": part.text}
+            return (
+                None
+                if is_blank(part.text)
+                else raw or {"type": "text", "text": part.text}
+            )
         # A call or a result that could not be read as one would stand without its other half.
         if raw is not None and raw["type"] not in _PAIRED:
             return raw
@@ -78,7 +87,9 @@ def _own_block(piece: Piece) -> Block | None:
 
 def _picture(piece: Piece) -> Block:
     """goose holds the bytes of an image, never its address; words stand in for all others."""
-    data = _DATA_URL.fullmatch(piece.part.url) if isinstance(piece.part, Image) else None
+    data = (
+        _DATA_URL.fullmatch(piece.part.url) if isinstance(piece.part, Image) else None
+    )
     if data:
         return {"type": "image", "data": data[2], "mimeType": data[1]}
     return {"type": "text", "text": stand_in(piece)}
@@ -104,7 +115,11 @@ def _request(call: Call) -> Block:
         "name": call.name,
         "arguments": arguments if isinstance(arguments, dict) else {"value": arguments},
     }
-    return {"type": "toolRequest", "id": call.id, "toolCall": {"status": "success", "value": value}}
+    return {
+        "type": "toolRequest",
+        "id": call.id,
+        "toolCall": {"status": "success", "value": value},
+    }
 
 
 def _response(result: Result) -> Block:

@@ -16,7 +16,9 @@ def merged(before: Any, piece: Any, key: str = "") -> Any:
     if isinstance(before, str) and isinstance(piece, str):
         return piece if key in _REPLACED else before + piece
     if isinstance(before, dict) and isinstance(piece, dict):
-        grown = {name: merged(before.get(name), value, name) for name, value in piece.items()}
+        grown = {
+            name: merged(before.get(name), value, name) for name, value in piece.items()
+        }
         return {**before, **grown}
     if isinstance(before, list) and isinstance(piece, list):
         return _merged_items(before, piece)

@@ -80,7 +80,12 @@ class Neutral:
         return [Piece(_part(part), part) for part in payload["parts"]]
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         return dialogue(steps, _NeutralWriter(self._read_any, used))
 
@@ -120,10 +125,16 @@ class _NeutralWriter:
     def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
         pieces = pieces_of(step, self._read)
         own = format_of(step) == NAME
-        parts = [part for piece in pieces if (part := self._part(piece, step.role, own=own))]
-        if step.role == "assistant" and not any(part["type"] != "thinking" for part in parts):
+        parts = [
+            part for piece in pieces if (part := self._part(piece, step.role, own=own))
+        ]
+        if step.role == "assistant" and not any(
+            part["type"] != "thinking" for part in parts
+        ):
             parts.extend(
-                {"type": "text", "text": stand_in(piece)} for piece in pieces if _is_foreign(piece)
+                {"type": "text", "text": stand_in(piece)}
+                for piece in pieces
+                if _is_foreign(piece)
             )
         if not parts:
             return None
@@ -131,7 +142,10 @@ class _NeutralWriter:
         return {**base, "role": step.role, "parts": parts}
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
-        return {**payloads[0], "parts": [part for payload in payloads for part in payload["parts"]]}
+        return {
+            **payloads[0],
+            "parts": [part for payload in payloads for part in payload["parts"]],
+        }
 
     def _part(self, piece: Piece, role: Role, *, own: bool) -> dict[str, Any] | None:
         part = piece.part
@@ -171,7 +185,11 @@ class NeutralAssembly(Assembling):
 
     def _parts_at(self, index: int) -> list[dict[str, Any]]:
         parts = [self._parts[index]] if index in self._parts else []
-        for kind, words in (("thinking", Thinking), ("text", Text), ("refusal", Refusal)):
+        for kind, words in (
+            ("thinking", Thinking),
+            ("text", Text),
+            ("refusal", Refusal),
+        ):
             grown = self._joined(index, kind)
             if grown is not None:
                 parts.append(msgspec.to_builtins(words(grown)))

@@ -33,13 +33,15 @@ def check_role(payload: Any, roles: dict[str, Role]) -> Role:
     """The message's role in Holdfast's words."""
     if not isinstance(payload, dict):
         raise InvalidMessage(
-            problem=f"a message is a dict, not a {type(payload).__name__}", place="the message"
+            problem=f"a message is a dict, not a {type(payload).__name__}",
+            place="the message",
         )
     said = payload.get("role")
     role = roles.get(said) if isinstance(said, str) else None
     if role is None:
         raise InvalidMessage(
-            problem=f"{shown(said)} is not one of the roles {', '.join(roles)}", place="role"
+            problem=f"{shown(said)} is not one of the roles {', '.join(roles)}",
+            place="role",
         )
     return role
 
@@ -51,7 +53,8 @@ def check_content(content: Any, place: str = "content") -> None:
             check_block(block, f"{place}[{index}]")
     elif content is not None and not isinstance(content, str):
         raise InvalidMessage(
-            problem=f"content is text or a list, not a {type(content).__name__}", place=place
+            problem=f"content is text or a list, not a {type(content).__name__}",
+            place=place,
         )
 
 
@@ -66,4 +69,7 @@ def is_words(content: Any, kinds: tuple[str, ...]) -> bool:
         return not is_blank(content)
     if not isinstance(content, list) or not content:
         return False
-    return all(block.get("type") in kinds and not is_blank(block.get("text")) for block in content)
+    return all(
+        block.get("type") in kinds and not is_blank(block.get("text"))
+        for block in content
+    )

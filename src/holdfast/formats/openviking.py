@@ -30,7 +30,14 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Assembly, Shaped
 from holdfast.formats.notes import check_role, is_words, note_of
-from holdfast.formats.shaping import dumped, format_of, is_blank, is_json, pieces_of, stand_in
+from holdfast.formats.shaping import (
+    dumped,
+    format_of,
+    is_blank,
+    is_json,
+    pieces_of,
+    stand_in,
+)
 from holdfast.formats.text import TextAssembly
 
 NAME = "openviking"
@@ -60,11 +67,14 @@ class OpenViking:
         parts = payload.get("parts")
         if not isinstance(parts, list) and not isinstance(payload.get("content"), str):
             raise InvalidMessage(
-                problem="a line has a list of `parts`, or a text as `content`", place="parts"
+                problem="a line has a list of `parts`, or a text as `content`",
+                place="parts",
             )
         if role != "system" and _is_plain(payload):
             return MessageNote(role=role, format=NAME)
-        return note_of(NAME, "assistant" if _carries_tools(payload) else role, self.read(payload))
+        return note_of(
+            NAME, "assistant" if _carries_tools(payload) else role, self.read(payload)
+        )
 
     def read(self, payload: Payload) -> list[Piece]:
         assert isinstance(payload, dict)
@@ -75,12 +85,19 @@ class OpenViking:
         return [piece for part in parts for piece in _pieces(part, calls=calls)]
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         return _OpenVikingWriter(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        return payloads  # OpenViking keeps no instructions among the messages of a session
+        return (
+            payloads  # OpenViking keeps no instructions among the messages of a session
+        )
 
     def assembly(self) -> Assembly:
         return TextAssembly(self)
@@ -95,7 +112,11 @@ def _is_plain(payload: dict[str, Any]) -> bool:
 
 def _carries_tools(payload: dict[str, Any]) -> bool:
     parts = payload.get("parts")
-    return isinstance(parts, list) and bool(parts) and all(_kind(part) == "tool" for part in parts)
+    return (
+        isinstance(parts, list)
+        and bool(parts)
+        and all(_kind(part) == "tool" for part in parts)
+    )
 
 
 def _kind(part: Any) -> str:
@@ -112,7 +133,9 @@ def _pieces(part: Any, *, calls: bool) -> list[Piece]:
     if kind == "image_url":
         picture = part.get("image_url")
         url = picture.get("url") if isinstance(picture, dict) else picture
-        return [Piece(Image(url) if isinstance(url, str) and url else Other("image"), part)]
+        return [
+            Piece(Image(url) if isinstance(url, str) and url else Other("image"), part)
+        ]
     if kind == "context" and not is_blank(part.get("abstract")):
         return [Piece(Text(part["abstract"]), part)]
     return [Piece(Other(kind), part)]
@@ -121,7 +144,9 @@ def _pieces(part: Any, *, calls: bool) -> list[Piece]:
 def _tool(part: dict[str, Any]) -> list[Piece]:
     call_id, arguments = _text(part.get("tool_id")), part.get("tool_input")
     call = Call(
-        call_id, _text(part.get("tool_name")), dumped({} if arguments is None else arguments)
+        call_id,
+        _text(part.get("tool_name")),
+        dumped({} if arguments is None else arguments),
     )
     status = part.get("tool_status")
     if status in _OPEN or (status is None and part.get("tool_output") is None):
@@ -137,7 +162,9 @@ def _told(part: dict[str, Any]) -> str:
 
 def _output(part: dict[str, Any]) -> str:
     output = part.get("tool_output")
-    return output if isinstance(output, str) else "" if output is None else dumped(output)
+    return (
+        output if isinstance(output, str) else "" if output is None else dumped(output)
+    )
 
 
 def _text(value: Any) -> str:
@@ -172,7 +199,9 @@ class _OpenVikingWriter:
             payload: Payload = thaw(step.source.body)
             return payload
         pieces = pieces_of(step, self._read)
-        parts = [part for piece in pieces if (part := self._part(piece, own=own)) is not None]
+        parts = [
+            part for piece in pieces if (part := self._part(piece, own=own)) is not None
+        ]
         if not parts:
             return None
         base = thaw(step.source.body) if own and step.source is not None else {}
@@ -198,7 +227,11 @@ class _OpenVikingWriter:
 
     def _call(self, call: Call) -> dict[str, Any]:
         given = self._names.give(call.id)
-        said = msgspec.json.decode(call.arguments) if is_json(call.arguments) else call.arguments
+        said = (
+            msgspec.json.decode(call.arguments)
+            if is_json(call.arguments)
+            else call.arguments
+        )
         return {
             "type": "tool",
             "tool_id": given,
@@ -210,7 +243,9 @@ class _OpenVikingWriter:
     def _answer(self, step: Step) -> None:
         place, made = self._open.popleft()
         [piece] = [
-            piece for piece in pieces_of(step, self._read) if isinstance(piece.part, Result)
+            piece
+            for piece in pieces_of(step, self._read)
+            if isinstance(piece.part, Result)
         ][:1]
         assert isinstance(piece.part, Result)
         status = "error" if piece.part.error else "completed"

@@ -30,7 +30,8 @@ def get(name: str) -> Format:
     if found is None:
         if name not in _OWN:
             raise InvalidMessage(
-                problem=f"`{name}` is not a format; known are {', '.join(known())}", place="format"
+                problem=f"`{name}` is not a format; known are {', '.join(known())}",
+                place="format",
             )
         module, kind = _OWN[name]
         found = _formats[name] = getattr(import_module(module), kind)(read)
@@ -56,7 +57,9 @@ def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
     payload = thaw(body)
     if not isinstance(payload, dict | list):
-        raise Damaged(where="a payload", problem=f"a {type(payload).__name__} is not a message")
+        raise Damaged(
+            where="a payload", problem=f"a {type(payload).__name__} is not a message"
+        )
     if not is_known(format_name):
         raise Damaged(
             where="a payload",

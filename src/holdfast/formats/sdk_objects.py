@@ -21,7 +21,9 @@ def plain(value: Any) -> Any:
         raise
     except Exception as error:
         # Raised by code of the caller's, or because another thread changes the value.
-        problem = f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
+        problem = (
+            f"{kind_of(value)} can't be read: {type(error).__name__} was raised in it"
+        )
         raise InvalidMessage(problem=problem, place="the message") from error
 
 
@@ -62,7 +64,11 @@ def _dumped(value: Any, kind: type) -> Any:
     if isinstance(data, dict) and "role" in data:
         # Clients fill in `tool_calls: null` and the like, which the same API refuses when the
         # message is sent back.
-        return {key: item for key, item in data.items() if item is not None or key == "content"}
+        return {
+            key: item
+            for key, item in data.items()
+            if item is not None or key == "content"
+        }
     return data
 
 

@@ -45,7 +45,9 @@ def dialogue(steps: Sequence[Step], writer: DialogueWriter) -> list[Shaped]:
     run: list[Shaped] = []
     for step in steps:
         source = step.source
-        is_plain = source is not None and source.note.plain and source.note.format == name
+        is_plain = (
+            source is not None and source.note.plain and source.note.format == name
+        )
         if is_plain and step.role != last and not run:
             # The way of nearly every message of a long context: no merge, no reading, one decode.
             last = step.role
@@ -55,7 +57,9 @@ def dialogue(steps: Sequence[Step], writer: DialogueWriter) -> list[Shaped]:
                 append((thaw(source.body), (source.id,)))  # type: ignore[union-attr]
             continue
         side = sides[step.role]
-        shaped = _shaped(step, writer, plain=is_plain, joined=side is not None and side == last)
+        shaped = _shaped(
+            step, writer, plain=is_plain, joined=side is not None and side == last
+        )
         if shaped is None:
             continue
         if side != last or side is None:
@@ -85,7 +89,9 @@ def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
     return True
 
 
-def _shaped(step: Step, writer: DialogueWriter, *, plain: bool, joined: bool) -> Shaped | None:
+def _shaped(
+    step: Step, writer: DialogueWriter, *, plain: bool, joined: bool
+) -> Shaped | None:
     source = step.source
     if plain and source is not None:
         return thaw(source.body), (source.id,)
@@ -96,7 +102,9 @@ def _shaped(step: Step, writer: DialogueWriter, *, plain: bool, joined: bool) ->
 
 
 def _joined(run: Sequence[Shaped], writer: DialogueWriter) -> Shaped:
-    return writer.join([payload for payload, _ in run]), tuple(one for _, ids in run for one in ids)
+    return writer.join([payload for payload, _ in run]), tuple(
+        one for _, ids in run for one in ids
+    )
 
 
 def pieces_of(step: Step, read: Read) -> Sequence[Piece]:
@@ -139,7 +147,9 @@ def stand_ins(pieces: Sequence[Piece]) -> str:
     """Words for an assistant message of which a format can express nothing: dropped, it would let
     roles clash.
     """
-    return " ".join(stand_in(piece) for piece in pieces if isinstance(piece.part, Image | Other))
+    return " ".join(
+        stand_in(piece) for piece in pieces if isinstance(piece.part, Image | Other)
+    )
 
 
 def stand_in(piece: Piece) -> str:

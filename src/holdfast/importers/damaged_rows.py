@@ -115,7 +115,9 @@ class Walk:
             if found is None:
                 return
             at = found + 1
-            if (values := row_at(self._connection, self._table, found, self._wanted)) is not None:
+            if (
+                values := row_at(self._connection, self._table, found, self._wanted)
+            ) is not None:
                 self._met.append(found)
                 yield (found, *values)
             else:
@@ -123,7 +125,9 @@ class Walk:
 
     def _passed_over(self, known: list[int]) -> Iterator[tuple[Any, ...]]:
         """Rows among the ids between those that are known."""
-        for before, following in zip([min(known[0], 0) - 1, *known], known, strict=False):
+        for before, following in zip(
+            [min(known[0], 0) - 1, *known], known, strict=False
+        ):
             if following - before > 1:
                 yield from self._between(before, following)
             if self._asked >= ASKED_MAX:
@@ -162,7 +166,11 @@ class Walk:
                 return self._far(id, last, search.run)
             if search.is_hit(id):
                 return id
-        return self._far(min(start + NEAR, last + 1), last, search.run) if start <= last else None
+        return (
+            self._far(min(start + NEAR, last + 1), last, search.run)
+            if start <= last
+            else None
+        )
 
     def _far(self, at: int, last: int, run: int | None) -> int | None:
         """As `_next`, where no row is near: in steps that grow."""
@@ -179,7 +187,9 @@ class Walk:
         while good - bad > 1:
             middle = (bad + good) // 2
             found = self.found(middle)
-            bad, good = (bad, middle) if found is None or found >= middle else (middle, good)
+            bad, good = (
+                (bad, middle) if found is None or found >= middle else (middle, good)
+            )
         is_sparse = good > at or self._asked >= ASKED_MAX
         self.report_run(run, good - 1, self.why_not + (_STRIDES if is_sparse else ""))
         found = self.found(good)
@@ -205,7 +215,12 @@ class Walk:
             self._report(first if self._met else None, last, problem, at=first)
 
     def _report(
-        self, first: int | None, last: int | None, problem: str, *, at: int | None = None
+        self,
+        first: int | None,
+        last: int | None,
+        problem: str,
+        *,
+        at: int | None = None,
     ) -> None:
         self._gaps += 1
         if self._gaps > GAPS_MAX:

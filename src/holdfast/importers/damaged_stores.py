@@ -14,7 +14,12 @@ import apsw
 
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.guarded_sqlite import Guarded
-from holdfast.importers.private_copy import SQLITE_MAGIC, NoRoom, PrivateCopy, read_start
+from holdfast.importers.private_copy import (
+    SQLITE_MAGIC,
+    NoRoom,
+    PrivateCopy,
+    read_start,
+)
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 TEXTS = (".jsonl", ".json")
@@ -67,4 +72,8 @@ def _hurt_header(start: bytes) -> str | None:
     if not start[:_HEADER].strip(b"\0"):
         return "It begins with zeros, where a SQLite file has its header."
     is_sqlites = start[_FRACTIONS] == b"\x40\x20\x20" or b"CREATE TABLE" in start
-    return "It looks like a SQLite file whose header was overwritten." if is_sqlites else None
+    return (
+        "It looks like a SQLite file whose header was overwritten."
+        if is_sqlites
+        else None
+    )

@@ -86,7 +86,9 @@ def parts_of(kind: str, path: str | os.PathLike[str]) -> list[Path]:
     """What of a path belongs to the store of this kind that is there: of a folder, the sessions in
     it.
     """
-    return (list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []) or [Path(path)]
+    return (
+        list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []
+    ) or [Path(path)]
 
 
 def _reader(kind: str) -> Any:

@@ -24,10 +24,28 @@ LOOKS_MAX = 20_000
 PASSES_MAX = 64
 SPARE = 1 << 20
 _SCHEMA = frozenset(
-    {"sqlite_schema", "sqlite_master", "sqlite_sequence", "pragma_table_info", "pragma_table_xinfo"}
+    {
+        "sqlite_schema",
+        "sqlite_master",
+        "sqlite_sequence",
+        "pragma_table_info",
+        "pragma_table_xinfo",
+    }
 )
-_PRAGMAS = frozenset({"table_info", "table_xinfo", "integrity_check", "page_count", "page_size"})
-_OURS = {"char", "coalesce", "count", "glob", "ltrim", "max", "min", "octet_length", "typeof"}
+_PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "integrity_check", "page_count", "page_size"}
+)
+_OURS = {
+    "char",
+    "coalesce",
+    "count",
+    "glob",
+    "ltrim",
+    "max",
+    "min",
+    "octet_length",
+    "typeof",
+}
 _IN_SCHEMAS = {
     "current_date",
     "current_time",
@@ -59,7 +77,9 @@ class Guarded:
         self.holds_max = 2 * _size(path) + SPARE
         """No more can come out of this file in one pass, whatever its texts are encoded in."""
         self.tables: frozenset[str] = frozenset()
-        flags = apsw.SQLITE_OPEN_READWRITE  # a private copy: its log has to be played back into it
+        flags = (
+            apsw.SQLITE_OPEN_READWRITE
+        )  # a private copy: its log has to be played back into it
         self.connection = apsw.Connection(str(path), flags=flags)
         try:
             self._close_doors(min(length_max, self.holds_max))
@@ -67,7 +87,9 @@ class Guarded:
                 "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND "
                 "typeof(name) = 'text'"
             )
-            self.tables = frozenset(str(name).lower() for (name,) in self.connection.execute(query))
+            self.tables = frozenset(
+                str(name).lower() for (name,) in self.connection.execute(query)
+            )
         except BaseException:
             self.connection.close()
             raise
@@ -101,7 +123,9 @@ class Guarded:
         """
         if action == apsw.SQLITE_FUNCTION:
             return int(
-                apsw.SQLITE_OK if (second or "").lower() in _FUNCTIONS else apsw.SQLITE_IGNORE
+                apsw.SQLITE_OK
+                if (second or "").lower() in _FUNCTIONS
+                else apsw.SQLITE_IGNORE
             )
         if action == apsw.SQLITE_SELECT:
             is_fine = source is None  # else it is a view that selects
@@ -117,7 +141,9 @@ class Guarded:
 
     def _pass_on(self, cursor: apsw.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         self._looks = 0
-        self._read += sum(len(value) for value in row if type(value) is str or type(value) is bytes)
+        self._read += sum(
+            len(value) for value in row if type(value) is str or type(value) is bytes
+        )
         if self._read > PASSES_MAX * self.holds_max:
             raise self._endless("more comes out of it than a file of its size can hold")
         return row
@@ -134,4 +160,8 @@ class Guarded:
 
 
 def _size(path: Path) -> int:
-    return sum(os.path.getsize(name) for name in (f"{path}", f"{path}-wal") if os.path.exists(name))
+    return sum(
+        os.path.getsize(name)
+        for name in (f"{path}", f"{path}-wal")
+        if os.path.exists(name)
+    )

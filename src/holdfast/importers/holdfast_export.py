@@ -15,6 +15,8 @@ _START = re.compile(rb'\{"holdfast": ?[0-9]+ ?,')
 def is_written_out(path: str | os.PathLike[str]) -> bool:
     """Whether this is a file that begins as such a session does."""
     try:
-        return stat.S_ISREG(Path(path).stat().st_mode) and bool(_START.match(read_start(path, 64)))
+        return stat.S_ISREG(Path(path).stat().st_mode) and bool(
+            _START.match(read_start(path, 64))
+        )
     except OSError:
         return False

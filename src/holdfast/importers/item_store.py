@@ -47,7 +47,9 @@ class ItemLines:
     to `unread`.
     """
 
-    def __init__(self, items: Items, unread: Callable[[UnreadableRecord], None]) -> None:
+    def __init__(
+        self, items: Items, unread: Callable[[UnreadableRecord], None]
+    ) -> None:
         self._items = items
         self._unread = unread
 
@@ -118,7 +120,11 @@ class FileReader(ItemReader):
 
 def number(value: Any) -> int:
     """A count of tokens, 0 where there is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else 0
+    )
 
 
 def wrong_content(content: Any) -> str:
@@ -127,7 +133,10 @@ def wrong_content(content: Any) -> str:
         return ""
     if not isinstance(content, list):
         return f"its content is a {type(content).__name__}"
-    if all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
+    if all(
+        isinstance(block, dict) and isinstance(block.get("type"), str)
+        for block in content
+    ):
         return ""
     return "its content has a block without a type"
 

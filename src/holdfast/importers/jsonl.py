@@ -106,7 +106,9 @@ def parsed_line(line: RawLine) -> tuple[Any, str]:
     return parsed(line.raw)
 
 
-def first_values(path: Path, words: Collection[bytes], *, most: int = START_MAX) -> Iterator[Any]:
+def first_values(
+    path: Path, words: Collection[bytes], *, most: int = START_MAX
+) -> Iterator[Any]:
     """What the lines say with which a file begins, those that are objects and hold one of these
     words: enough to know whose they are, whatever else stands before them. Read without a trace, up
     to `most` bytes. Of a line that does not end there, the fields are told that stand at its
@@ -115,7 +117,9 @@ def first_values(path: Path, words: Collection[bytes], *, most: int = START_MAX)
     try:
         with opened(path) as file:
             for line in _split(file, most):
-                if line.raw.lstrip().startswith(b"{") and any(word in line.raw for word in words):
+                if line.raw.lstrip().startswith(b"{") and any(
+                    word in line.raw for word in words
+                ):
                     value = parsed_line(line)[0]
                     is_cut = value is None and not (line.ended and line.is_whole)
                     yield first_fields(line.raw) if is_cut else value
@@ -145,7 +149,11 @@ def read_json(path: Path) -> tuple[Any, bytes, str]:
     size = path.stat().st_size
     if size > LINE_MAX:
         with open(path, "rb") as file:
-            return None, file.read(_HEAD), f"it is {size} bytes long, more than {LINE_MAX}"
+            return (
+                None,
+                file.read(_HEAD),
+                f"it is {size} bytes long, more than {LINE_MAX}",
+            )
     raw = path.read_bytes()
     value, problem = parsed(raw)
     return value, raw, problem
@@ -176,7 +184,11 @@ def _is_deep(value: Any) -> bool:
         if not level:
             return False
         level = _inside(
-            [item for one in level for item in (one.values() if isinstance(one, dict) else one)]
+            [
+                item
+                for one in level
+                for item in (one.values() if isinstance(one, dict) else one)
+            ]
         )
     return bool(level)
 

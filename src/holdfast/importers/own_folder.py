@@ -22,7 +22,9 @@ _swept: set[tuple[str, str]] = set()
 class OwnFolder:
     """A folder for its owner alone, at `path`, and locked until it is closed."""
 
-    def __init__(self, prefix: str, within: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, prefix: str, within: str | os.PathLike[str] | None = None
+    ) -> None:
         place = os.fspath(within) if within is not None else tempfile.gettempdir()
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         self._lock = -1
@@ -40,7 +42,9 @@ class OwnFolder:
         its holder gone.
         """
         made = self.path / f"{_LOCK}.new"
-        self._lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(
+            made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(made, self.path / _LOCK)
 
@@ -60,7 +64,9 @@ class OwnFolder:
 def sweep(place: str, prefix: str, *, now_s: float) -> None:
     """Removes folders of ours whose process is gone."""
     try:
-        found = [item.path for item in os.scandir(place) if item.name.startswith(prefix)]
+        found = [
+            item.path for item in os.scandir(place) if item.name.startswith(prefix)
+        ]
     except OSError:
         return
     for path in found:
@@ -74,7 +80,9 @@ def _is_left(path: str, now_s: float) -> bool:
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
             return False
         try:
-            lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(
+                os.path.join(path, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+            )
         except FileNotFoundError:
             return now_s - about.st_mtime > _YOUNG_S
         try:

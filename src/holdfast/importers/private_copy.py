@@ -83,7 +83,9 @@ class PrivateCopy:
                 raise NoRoom(tempfile.gettempdir(), "it is full") from error
             problem = f"it can't be read ({error.strerror or error})"
             remedy = "Check the path and its rights"
-            raise StoreUnavailable(where=str(source), problem=problem, remedy=remedy) from error
+            raise StoreUnavailable(
+                where=str(source), problem=problem, remedy=remedy
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -91,7 +93,9 @@ class PrivateCopy:
     def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
         if self.source.is_dir():
             wanted = folders or (self.source,)
-            self._insist_on_room(file for folder in wanted for file in _files_below(folder))
+            self._insist_on_room(
+                file for folder in wanted for file in _files_below(folder)
+            )
             for folder in wanted:
                 target = self.path / folder.relative_to(self.source)
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,9 +118,13 @@ class PrivateCopy:
                     _copy_file(source, target)
             if before == [_stamp(source) for source, _ in pairs]:
                 return
-        problem = "it is written without a pause, and no copy of one moment could be made"
+        problem = (
+            "it is written without a pause, and no copy of one moment could be made"
+        )
         raise StoreUnavailable(
-            where=str(self.source), problem=problem, remedy="Stop the program that writes it"
+            where=str(self.source),
+            problem=problem,
+            remedy="Stop the program that writes it",
         )
 
     def _takes(self, real: Path, tail: str) -> bool:
@@ -139,7 +147,9 @@ class PrivateCopy:
             else "no regular file"
         )
         problem = f"it is {what}, which is not followed: the store was read without it"
-        self.left_out.append(UnreadableRecord(None, f"{self.source.name}{tail}", problem))
+        self.left_out.append(
+            UnreadableRecord(None, f"{self.source.name}{tail}", problem)
+        )
         return False
 
     def _insist_on_room(self, files: Iterable[Path]) -> None:
@@ -147,7 +157,8 @@ class PrivateCopy:
         free = shutil.disk_usage(self._folder.path).free
         if needed > free:
             raise NoRoom(
-                tempfile.gettempdir(), f"{needed:,} bytes are needed and {free:,} are free"
+                tempfile.gettempdir(),
+                f"{needed:,} bytes are needed and {free:,} are free",
             )
 
     def close(self) -> None:
@@ -222,7 +233,11 @@ def listed(folder: str | os.PathLike[str]) -> list[tuple[Path, bool]]:
     try:
         with os.scandir(number) as items:
             kinds = [
-                (item.name, item.is_dir(follow_symlinks=False), item.is_file(follow_symlinks=False))
+                (
+                    item.name,
+                    item.is_dir(follow_symlinks=False),
+                    item.is_file(follow_symlinks=False),
+                )
                 for item in items
             ]
     finally:
@@ -284,7 +299,9 @@ def _copy_file(source: Path, target: Path) -> None:
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(source))
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+        with open(
+            os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as copy:
             while block := os.read(number, _BLOCK):
                 copy.write(block)
     finally:

@@ -19,7 +19,9 @@ class UnreadableRecord(msgspec.Struct, frozen=True):
     raw: bytes = b""
 
 
-def parents_first(ids: Iterable[str], parent_of: Callable[[str], str | None]) -> Iterator[str]:
+def parents_first(
+    ids: Iterable[str], parent_of: Callable[[str], str | None]
+) -> Iterator[str]:
     """Ids of sessions, each behind the one it follows from, else in the order given. A damaged store
     may have a circle of parents: it is cut where it is met.
     """

@@ -55,7 +55,9 @@ class SqliteFile:
         log = Path(f"{path}-wal")
         if log.exists() and log.stat().st_size:
             return
-        pages, size = (self.connection.pragma(name) for name in ("page_count", "page_size"))
+        pages, size = (
+            self.connection.pragma(name) for name in ("page_count", "page_size")
+        )
         there = path.stat().st_size // size
         claimed = int.from_bytes(read_start(path, 32)[28:32], "big")
         if there < max(pages, claimed):
@@ -74,17 +76,22 @@ class SqliteFile:
         if table not in self._columns:
             query = "SELECT CAST(name AS BLOB) FROM pragma_table_info(?) ORDER BY cid"
             found: Any = self.connection.execute(query, (table,))
-            self._columns[table] = tuple(name.decode("utf-8", "replace") for (name,) in found)
+            self._columns[table] = tuple(
+                name.decode("utf-8", "replace") for (name,) in found
+            )
         return self._columns[table]
 
     def definitions(self, table: str) -> list[TableColumn]:
         """The columns of a table with what was said of them; none where that is not text."""
         query = (
-            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) '
+            "ORDER BY cid"
         )
         try:
             found: Any = (
-                self.connection.execute(query, (table,)).fetchall() if self.columns(table) else []
+                self.connection.execute(query, (table,)).fetchall()
+                if self.columns(table)
+                else []
             )
         except UnicodeDecodeError:
             return []
@@ -96,7 +103,8 @@ class SqliteFile:
     def schema(self) -> list[tuple[str, str, str]]:
         """Kind, name and definition of all that is in it; what is not text is left out."""
         query = (
-            "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
+            "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM "
+            "sqlite_schema"
         )
         found: Any = self.connection.execute(query)
         made = []
@@ -112,7 +120,10 @@ class SqliteFile:
         bytes, a value that can't be read as `Lost`.
         """
         values = row_at(
-            self.connection, table, rowid, [quoted(name) for name in self.columns(table)]
+            self.connection,
+            table,
+            rowid,
+            [quoted(name) for name in self.columns(table)],
         )
         if values is None:
             return "it is not there any more"
@@ -120,7 +131,9 @@ class SqliteFile:
             return str(values[0].problem)
         return dict(zip(self.columns(table), values, strict=False))
 
-    def rows(self, table: str, rowids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    def rows(
+        self, table: str, rowids: Sequence[int]
+    ) -> Iterator[tuple[int, dict[str, Any] | str]]:
         """Many rows by their rowids, in ascending order; each as `row` gives it."""
         columns, held = self.columns(table), 0
         for start in range(0, len(rowids), _TOGETHER):
@@ -136,7 +149,9 @@ class SqliteFile:
                     if rowid != wanted[done]:
                         break
                     done += 1
-                    held += sum(len(value) for value in values if isinstance(value, str | bytes))
+                    held += sum(
+                        len(value) for value in values if isinstance(value, str | bytes)
+                    )
                     if held > self._guarded.holds_max:
                         raise StoreUnavailable(
                             where=table, problem=_TOO_MUCH, remedy="Look for a backup"
@@ -170,7 +185,9 @@ class SqliteFile:
             self.note_problem(None, place, f"a value of it can't be read ({lost[0]})")
         return tuple(None if isinstance(value, Lost) else value for value in row)
 
-    def note_problem(self, session: str | None, place: str, problem: str, raw: bytes = b"") -> None:
+    def note_problem(
+        self, session: str | None, place: str, problem: str, raw: bytes = b""
+    ) -> None:
         trouble = UnreadableRecord(session, place, problem, raw)
         self.problems.append(trouble)
         self._problems.setdefault(session, []).append(trouble)
@@ -180,7 +197,10 @@ class SqliteFile:
         return self._problems.get(session, [])
 
     def _note_gap(self, table: str, gap: Gap) -> None:
-        ends = (_FIRST if gap.first is None else gap.first, _LAST if gap.last is None else gap.last)
+        ends = (
+            _FIRST if gap.first is None else gap.first,
+            _LAST if gap.last is None else gap.last,
+        )
         if ends in self.gaps.setdefault(table, []):
             return
         self.gaps[table].append(ends)

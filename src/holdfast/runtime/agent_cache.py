@@ -80,7 +80,9 @@ class AgentCache:
         """Closes all agents of this session's key, whatever their epoch or configuration."""
         name = (session.tenant, session.key if session.key is not None else session.id)
         with self._lock:
-            leaving = [self._slots.pop(key) for key in list(self._slots) if key[:2] == name]
+            leaving = [
+                self._slots.pop(key) for key in list(self._slots) if key[:2] == name
+            ]
         self._close(leaving)
 
     def close(self) -> None:

@@ -31,7 +31,12 @@ from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import News
-from holdfast.runtime.plans.plan_asyncio import arun, insist_on_asyncio, obtained, seen_through
+from holdfast.runtime.plans.plan_asyncio import (
+    arun,
+    insist_on_asyncio,
+    obtained,
+    seen_through,
+)
 from holdfast.runtime.turn_async import StartingTurn
 from holdfast.runtime.turns.outbox import Owed, Receipt
 from holdfast.runtime.turns.start_turn import TurnRequest, start
@@ -89,7 +94,11 @@ class AsyncSession:
         return StartingTurn(start(self._log, wish))
 
     def append(
-        self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None
+        self,
+        message: Any,
+        *,
+        format: str = "openai.chat",
+        event_id: str | int | None = None,
     ) -> Awaitable[str]:
         """Stores one message outside a turn and returns its id."""
         return arun(append(self._log, message, format=format, event_id=event_id))
@@ -116,7 +125,9 @@ class AsyncSession:
         self._memory = self._memory or Memory()
         return arun(record(self._log, self._memory, messages, format=format))
 
-    def context(self, format: str = "openai.chat", *, prefill: bool = False) -> Awaitable[Context]:
+    def context(
+        self, format: str = "openai.chat", *, prefill: bool = False
+    ) -> Awaitable[Context]:
         """What the model sees, ready to send; valid for its format, whatever the log holds.
 
         While a turn runs it ends with something for the model to answer: after a message of the
@@ -125,7 +136,9 @@ class AsyncSession:
         """
         return arun(read_session.context(self._log, format, prefill=prefill))
 
-    async def transcript(self, after: int = 0, limit: int | None = None) -> AsyncIterator[Message]:
+    async def transcript(
+        self, after: int = 0, limit: int | None = None
+    ) -> AsyncIterator[Message]:
         """Iterates over all messages after seq `after`, in order, nothing left out."""
         left = limit
         while left is None or left > 0:
@@ -169,7 +182,9 @@ class AsyncSession:
         """
         return arun(read_session.calls(self._log))
 
-    def turns(self, after: int = 0, limit: int | None = None) -> Awaitable[list[TurnInfo]]:
+    def turns(
+        self, after: int = 0, limit: int | None = None
+    ) -> Awaitable[list[TurnInfo]]:
         """The turns with numbers above `after`: how each ended, and the tokens it spent."""
         return arun(read_session.turns(self._log, after, limit))
 
@@ -187,13 +202,17 @@ class AsyncSession:
         """
         return arun(label(self._log, message_id, labels))
 
-    def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> Awaitable[None]:
+    def decide(
+        self, call_id: str | int, approved: bool, *, by: str | int
+    ) -> Awaitable[None]:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is
         used once.
         """
         return arun(decide(self._log, call_id, approved, by))
 
-    def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Awaitable[Compaction | None]":
+    def compact(
+        self, summary: "Summary", *, keep_turns: int = 4
+    ) -> "Awaitable[Compaction | None]":
         """Puts a summary in the place of all but the last turns; a function that gives it may be a
         coroutine function. In one's own running turn, too; see `Session.compact`.
         """
@@ -207,7 +226,9 @@ class AsyncSession:
         """
         return arun(rewind(self._log, to_message))
 
-    async def fork(self, at: str | None = None, key: str | None = None) -> "AsyncSession":
+    async def fork(
+        self, at: str | None = None, key: str | None = None
+    ) -> "AsyncSession":
         """Makes a new session that shares the past of this one, up to message `at` or all of it,
         without copying it.
         """
@@ -266,7 +287,9 @@ class AsyncStore:
         """The key's current session, made if there is none; a `reset` policy is applied in the same
         transaction.
         """
-        return AsyncSession(await arun(self._work.session(key, reset=reset, create=create)))
+        return AsyncSession(
+            await arun(self._work.session(key, reset=reset, create=create))
+        )
 
     def turn(
         self,
@@ -290,7 +313,9 @@ class AsyncStore:
             "reply_to": reply_to,
             "lease_s": lease_s,
         }
-        return StartingTurn(self._work.turn(key, message, reset=reset, format=format, **options))
+        return StartingTurn(
+            self._work.turn(key, message, reset=reset, format=format, **options)
+        )
 
     def accept(
         self,
@@ -306,12 +331,18 @@ class AsyncStore:
         gives the receipt of that time.
         """
         return arun(
-            self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to)
+            self._work.accept(
+                key, message, format=format, event_id=event_id, reply_to=reply_to
+            )
         )
 
-    async def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[AsyncOwed]:
+    async def outbox(
+        self, limit: int = 50, *, claim_s: float | None = None
+    ) -> list[AsyncOwed]:
         """Replies to send, oldest first; with `claim_s`, each is given to one sender at a time."""
-        return [AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))]
+        return [
+            AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))
+        ]
 
     def pending(
         self, *, after: str | None = None, limit: int = 50
@@ -345,7 +376,11 @@ class AsyncStore:
         limit: int = 50,
     ) -> "Awaitable[Page[Listed]]":
         """A page of sessions, newest activity first."""
-        return arun(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
+        return arun(
+            self._work.sessions(
+                key=key, state=state, text=text, after=after, limit=limit
+            )
+        )
 
     def search(
         self,
@@ -377,7 +412,9 @@ class AsyncStore:
         """Takes all words of a session out of the store; an audit entry stays."""
         return arun(self._work.erase(session_id, preview=preview))
 
-    def retain(self, days: float, *, preview: bool = True) -> "Awaitable[list[Erasure]]":
+    def retain(
+        self, days: float, *, preview: bool = True
+    ) -> "Awaitable[list[Erasure]]":
         """Erases the sessions that had no news for so many days, and forgets the events that they
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
@@ -479,5 +516,11 @@ def open_async(
     store`.
     """
     return OpeningStore(
-        where, {"durability": durability, "tenant": tenant, "read_only": read_only, "world": world}
+        where,
+        {
+            "durability": durability,
+            "tenant": tenant,
+            "read_only": read_only,
+            "world": world,
+        },
     )

@@ -86,7 +86,9 @@ def _where(parameter: str, value: Any) -> Any:
 def _error(parameter: str, value: Any) -> Any:
     if isinstance(value, str | BaseException):
         return str.__str__(value) if isinstance(value, str) else value
-    raise BadArgument(parameter=parameter, takes="an exception or text", given=kind_of(value))
+    raise BadArgument(
+        parameter=parameter, takes="an exception or text", given=kind_of(value)
+    )
 
 
 def _summary(parameter: str, value: Any) -> Any:
@@ -99,7 +101,9 @@ def _summary(parameter: str, value: Any) -> Any:
 def _chunks(parameter: str, value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | dict):
         return str.__str__(value) if isinstance(value, str) else value
-    raise BadArgument(parameter=parameter, takes="an iterable of chunks", given=kind_of(value))
+    raise BadArgument(
+        parameter=parameter, takes="an iterable of chunks", given=kind_of(value)
+    )
 
 
 def _async_chunks(parameter: str, value: Any) -> Any:
@@ -124,12 +128,19 @@ def _moment(parameter: str, value: Any) -> Any:
 
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
-    given = "a datetime without a time zone" if isinstance(value, datetime) else kind_of(value)
+    given = (
+        "a datetime without a time zone"
+        if isinstance(value, datetime)
+        else kind_of(value)
+    )
     raise BadArgument(parameter=parameter, takes=takes, given=given)
 
 
 def _world(parameter: str, value: Any) -> Any:
-    if all(callable(getattr(value, each, None)) for each in ("now", "tick", "clock", "chance")):
+    if all(
+        callable(getattr(value, each, None))
+        for each in ("now", "tick", "clock", "chance")
+    ):
         if isinstance(value.clock(), str):
             return value
     raise BadArgument(
@@ -152,7 +163,9 @@ def _hashable(parameter: str, value: Any) -> Any:
         hash(value)
     except TypeError:
         takes = "something hashable: text, a number, a tuple of such"
-        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value)) from None
+        raise BadArgument(
+            parameter=parameter, takes=takes, given=kind_of(value)
+        ) from None
     return value
 
 
@@ -189,7 +202,9 @@ RULES: dict[str, Rule] = {
     "text": text,
     "reason": text,
     "message": anything,
-    "messages": kind("a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)),
+    "messages": kind(
+        "a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)
+    ),
     "format": format_name,
     "Turn.deliver.format": stream_format,
     "Turn.stream.format": stream_format,
@@ -261,7 +276,9 @@ def checked(function: Function) -> Function:
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
         count = len(given)
-        for at, each, rule in ruled if count <= most else ():  # of too many, the function says so
+        for at, each, rule in (
+            ruled if count <= most else ()
+        ):  # of too many, the function says so
             if at >= count:
                 break
             value = kept(rule, each, given[at])
@@ -281,12 +298,17 @@ def _rules_of(function: Any) -> tuple[tuple[str, ...], dict[str, Rule]]:
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = 1 if names[:1] == ("self",) else 0
     defaults = dict(
-        zip(names[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False)
+        zip(
+            names[: code.co_argcount][::-1],
+            (function.__defaults__ or ())[::-1],
+            strict=False,
+        )
     )
     defaults |= function.__kwdefaults__ or {}
     rules = _rules_of_labels(function.__qualname__)
     rules |= {
-        each: rule_for(function.__qualname__, each, defaults.get(each, ...)) for each in names[own:]
+        each: rule_for(function.__qualname__, each, defaults.get(each, ...))
+        for each in names[own:]
     }
     return names[: code.co_argcount], {
         each: rule for each, rule in rules.items() if rule is not anything
@@ -299,14 +321,22 @@ def _rules_of_labels(method: str) -> dict[str, Rule]:
     """
     prefix = method.removeprefix("Async") + "."
     return {
-        each.removeprefix(prefix): rule for each, rule in RULES.items() if each.startswith(prefix)
+        each.removeprefix(prefix): rule
+        for each, rule in RULES.items()
+        if each.startswith(prefix)
     }
 
 
 def rule_for(method: str, parameter: str, default: Any = ...) -> Rule:
     """The rule of a parameter; that of the sync face holds for its async twin."""
-    asked = (f"{method}.{parameter}", f"{method.removeprefix('Async')}.{parameter}", parameter)
+    asked = (
+        f"{method}.{parameter}",
+        f"{method.removeprefix('Async')}.{parameter}",
+        parameter,
+    )
     found = next((RULES[each] for each in asked if each in RULES), None)
     if found is None:
-        raise TypeError(f"`{parameter}` of {method} has no rule: give it one in runtime/border.py")
+        raise TypeError(
+            f"`{parameter}` of {method} has no rule: give it one in runtime/border.py"
+        )
     return optional(found) if default is None and found is not anything else found

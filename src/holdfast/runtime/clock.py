@@ -68,7 +68,9 @@ class RealWorld:
             return _drawn.pop()
         except IndexError:
             raw = os.urandom(_MINTED * 256)
-            _drawn.extend(raw[at : at + _MINTED] for at in range(_MINTED, len(raw), _MINTED))
+            _drawn.extend(
+                raw[at : at + _MINTED] for at in range(_MINTED, len(raw), _MINTED)
+            )
             return raw[:_MINTED]
 
 

@@ -38,7 +38,13 @@ from holdfast.runtime.shared_engine import HeldEngine
 from holdfast.runtime.turns.outbox import OwedWork, Receipt, outbox
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 from holdfast.runtime.turns.running_turn import TurnWork
-from holdfast.runtime.turns.start_turn import TurnRequest, already, commit_start, first_write, start
+from holdfast.runtime.turns.start_turn import (
+    TurnRequest,
+    already,
+    commit_start,
+    first_write,
+    start,
+)
 
 if TYPE_CHECKING:
     from holdfast.engine.store_info import Backup, Problem, StoreInfo
@@ -106,7 +112,11 @@ class OpenStore:
     def for_tenant(self, name: str) -> "OpenStore":
         """The same engine for another tenant. Its turns are its own."""
         root = self._root or self
-        options: dict[str, Any] = {"durability": "", "world": self.world, "engine": self.engine}
+        options: dict[str, Any] = {
+            "durability": "",
+            "world": self.world,
+            "engine": self.engine,
+        }
         return OpenStore(self.engine.where, tenant=name, root=root, **options)
 
     def close(self) -> None:
@@ -137,13 +147,17 @@ class OpenStore:
     def room(self, state: SessionState) -> SessionLog:
         return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
 
-    def session(self, key: str, *, reset: Policy | None, create: bool) -> Plan[SessionLog]:
+    def session(
+        self, key: str, *, reset: Policy | None, create: bool
+    ) -> Plan[SessionLog]:
         """The key's current session: made if there is none, replaced if it is due."""
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is None and not create:
                 raise NotFound(
-                    what="session for the key", name=key, hint="Store.session(key) makes one"
+                    what="session for the key",
+                    name=key,
+                    hint="Store.session(key) makes one",
                 )
             if state is not None and state.ended and not create:
                 return self.room(state)  # it can be read; looking makes nothing (I-18)
@@ -153,7 +167,9 @@ class OpenStore:
                 and not (yield from self._is_due(state, reset))
             ):
                 return self.room(state)
-            made = yield from self._replace(state, key, self._reason(state, reset) or "replaced")
+            made = yield from self._replace(
+                state, key, self._reason(state, reset) or "replaced"
+            )
             if made is not None:
                 return made
 
@@ -180,7 +196,9 @@ class OpenStore:
         """
         return self._turn(key, TurnRequest(self.world, message, **options), reset)
 
-    def _turn(self, key: str, wish: TurnRequest, reset: Policy | None) -> Plan[TurnWork]:
+    def _turn(
+        self, key: str, wish: TurnRequest, reset: Policy | None
+    ) -> Plan[TurnWork]:
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if (
@@ -194,7 +212,9 @@ class OpenStore:
                     )
                 )
             reason = self._reason(state, reset) or "replaced"
-            replacement = yield from read(partial(self._replacement, state, key, reason))
+            replacement = yield from read(
+                partial(self._replacement, state, key, reason)
+            )
             if replacement is None:
                 continue
             room, writes = replacement
@@ -206,10 +226,20 @@ class OpenStore:
             if isinstance(outcome, TurnWork):
                 return outcome
             if outcome.why == "accepted":
-                raise (yield from read(partial(already, room, wish.event_id or "", outcome.detail)))
+                raise (
+                    yield from read(
+                        partial(already, room, wish.event_id or "", outcome.detail)
+                    )
+                )
 
     def accept(
-        self, key: str, message: Any, *, format: str, event_id: Checked, reply_to: Checked
+        self,
+        key: str,
+        message: Any,
+        *,
+        format: str,
+        event_id: Checked,
+        reply_to: Checked,
     ) -> Plan[Receipt]:
         """A durable receipt: the message waits in the inbox of the key's current session, made if
         there is none.
@@ -237,13 +267,17 @@ class OpenStore:
             if isinstance(outcome, Written):
                 return Receipt(room.id, id.hex())
             if outcome.why == "accepted":
-                return Receipt(outcome.detail.session, outcome.detail.message.hex(), again=True)
+                return Receipt(
+                    outcome.detail.session, outcome.detail.message.hex(), again=True
+                )
             # it has ended meanwhile: ask again which session the key means (I-8)
             self._latest.pop(key, None)
 
     def outbox(self, limit: int, claim_s: float | None) -> Plan[list[OwedWork]]:
         """Replies to send, oldest first."""
-        return outbox(self.engine, self.tenant, self._known, limit=limit, claim_s=claim_s)
+        return outbox(
+            self.engine, self.tenant, self._known, limit=limit, claim_s=claim_s
+        )
 
     def pending(self, after: str | None, limit: int) -> "Plan[Page[PendingMessage]]":
         """What waits in all inboxes, oldest first."""
@@ -263,7 +297,11 @@ class OpenStore:
         # as all ids are
         known = session_id if session_id.isascii() and session_id.isprintable() else ""
         found = (
-            (yield from read(lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX)))
+            (
+                yield from read(
+                    lambda: self.engine.find(self.tenant, known, CANDIDATES_MAX)
+                )
+            )
             if known
             else []
         )
@@ -276,10 +314,18 @@ class OpenStore:
             else "ids are those of Session.id, or the beginning of one"
         )
         candidates = tuple(state.id for state in found)
-        raise NotFound(what="session", name=session_id, hint=hint, candidates=candidates)
+        raise NotFound(
+            what="session", name=session_id, hint=hint, candidates=candidates
+        )
 
     def sessions(
-        self, *, key: str | None, state: str | None, text: str | None, after: str | None, limit: int
+        self,
+        *,
+        key: str | None,
+        state: str | None,
+        text: str | None,
+        after: str | None,
+        limit: int,
     ) -> "Plan[Page[Listed]]":
         # for those who list: a turn needs nothing of it
         from holdfast.runtime.catalog.list_sessions import (
@@ -300,7 +346,11 @@ class OpenStore:
         matching = yield from read(
             lambda: self.engine.matching(question, limit=MATCHING_MAX), slow=True
         )
-        return (yield from listing(self.engine, self.tenant, self.room, asked, set(matching)))
+        return (
+            yield from listing(
+                self.engine, self.tenant, self.room, asked, set(matching)
+            )
+        )
 
     def search(
         self, text: str, *, limit: int, session: str | None, **filters: Any
@@ -322,7 +372,9 @@ class OpenStore:
         from holdfast.runtime.changes.erase import retain
 
         now = self.world.now()
-        return retain(self.engine, self.tenant, self.room, now=now, days=days, preview=preview)
+        return retain(
+            self.engine, self.tenant, self.room, now=now, days=days, preview=preview
+        )
 
     def info(self) -> "Plan[StoreInfo]":
         from holdfast.runtime.catalog.maintenance import info
@@ -374,17 +426,24 @@ class OpenStore:
         def close(last: Write) -> Plan[Commit]:
             replacement = None
             while replacement is None:
-                replacement = yield from read(lambda: self._replacement(room.state(), key, reason))
+                replacement = yield from read(
+                    lambda: self._replacement(room.state(), key, reason)
+                )
             new, (*closing, opening) = replacement
             made.append(new)
             # none when somebody else has ended it by now, and then this commit is refused
             for one in closing:
                 last = replace(
-                    last, drafts=(*last.drafts, *one.drafts), close=True, takes=one.takes
+                    last,
+                    drafts=(*last.drafts, *one.drafts),
+                    close=True,
+                    takes=one.takes,
                 )
             return last, opening
 
-        yield from settle(room, state, end="interrupted", reason=f"reset: {reason}", also=close)
+        yield from settle(
+            room, state, end="interrupted", reason=f"reset: {reason}", also=close
+        )
         now = yield from read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
 
@@ -399,7 +458,8 @@ class OpenStore:
         room = self.room(state_after(mint_session(self.world), opening))
         drafts = [
             room.draft(
-                "opened", Opened(key, epoch, previous=state.id if state is not None else None)
+                "opened",
+                Opened(key, epoch, previous=state.id if state is not None else None),
             )
         ]
         writes: list[Write] = []

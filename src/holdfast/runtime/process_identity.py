@@ -49,7 +49,12 @@ def clock_name() -> str:
 def is_gone(holder: str | None) -> bool:
     """Whether it is proved that this process lives no more."""
     process = _named(holder or "")
-    if process is None or not process.started or not process.kernel or not process.spaces:
+    if (
+        process is None
+        or not process.started
+        or not process.kernel
+        or not process.spaces
+    ):
         return False
     if (process.kernel, process.spaces) != (_kernel(), _spaces()):
         return False
@@ -140,7 +145,9 @@ def _proc_is_ours() -> bool:
     """
     try:
         with open(f"{PROC}/self/status", "rb") as file:
-            numbers = next(line.split()[1:] for line in file if line.startswith(b"NSpid:"))
+            numbers = next(
+                line.split()[1:] for line in file if line.startswith(b"NSpid:")
+            )
     except (OSError, StopIteration):
         return False
     return numbers == [str(os.getpid()).encode()]

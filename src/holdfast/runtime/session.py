@@ -79,18 +79,26 @@ class Session:
         return Turn(run(start(self._log, wish)))
 
     def append(
-        self, message: Any, *, format: str = "openai.chat", event_id: str | int | None = None
+        self,
+        message: Any,
+        *,
+        format: str = "openai.chat",
+        event_id: str | int | None = None,
     ) -> str:
         """Stores one message outside a turn and returns its id."""
         return run(append(self._log, message, format=format, event_id=event_id))
 
-    def append_all(self, messages: Sequence[Any], *, format: str = "openai.chat") -> list[str]:
+    def append_all(
+        self, messages: Sequence[Any], *, format: str = "openai.chat"
+    ) -> list[str]:
         """Stores several messages outside a turn in one commit, all or none, and returns
         their ids.
         """
         return run(append_all(self._log, messages, format=format))
 
-    def record(self, messages: Sequence[Any], *, format: str = "openai.chat") -> "Recorded":
+    def record(
+        self, messages: Sequence[Any], *, format: str = "openai.chat"
+    ) -> "Recorded":
         """For agents that keep their own list of messages: stores what is new in the list, and
         keeps its shape as the context. Recording a list again, merged, trimmed, reloaded or copied,
         loses nothing and doubles nothing.
@@ -172,7 +180,9 @@ class Session:
         """
         run(decide(self._log, call_id, approved, by))
 
-    def compact(self, summary: "Summary", *, keep_turns: int = 4) -> "Compaction | None":
+    def compact(
+        self, summary: "Summary", *, keep_turns: int = 4
+    ) -> "Compaction | None":
         """Puts a summary in the place of all but the last turns; `summary` is text, or a function
         of the messages covered.
 

@@ -50,7 +50,9 @@ class _Closer:
     def begin(self) -> None:
         # its start may have been interrupted
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="holdfast-closer", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="holdfast-closer", daemon=True
+            )
             self._thread.start()
 
     def _run(self) -> None:

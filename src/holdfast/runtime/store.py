@@ -36,7 +36,9 @@ class Store:
         self._work = work
         self.tenant = work.tenant
 
-    def session(self, key: str, *, reset: Policy | None = None, create: bool = True) -> Session:
+    def session(
+        self, key: str, *, reset: Policy | None = None, create: bool = True
+    ) -> Session:
         """The key's current session, made if there is none; a `reset` policy is applied in the same
         transaction.
         """
@@ -64,7 +66,9 @@ class Store:
             "reply_to": reply_to,
             "lease_s": lease_s,
         }
-        return Turn(run(self._work.turn(key, message, reset=reset, format=format, **options)))
+        return Turn(
+            run(self._work.turn(key, message, reset=reset, format=format, **options))
+        )
 
     def accept(
         self,
@@ -80,7 +84,9 @@ class Store:
         gives the receipt of that time.
         """
         return run(
-            self._work.accept(key, message, format=format, event_id=event_id, reply_to=reply_to)
+            self._work.accept(
+                key, message, format=format, event_id=event_id, reply_to=reply_to
+            )
         )
 
     def outbox(self, limit: int = 50, *, claim_s: float | None = None) -> list[Owed]:
@@ -93,7 +99,9 @@ class Store:
         """
         return [Owed(work) for work in run(self._work.outbox(limit, claim_s))]
 
-    def pending(self, *, after: str | None = None, limit: int = 50) -> "Page[PendingMessage]":
+    def pending(
+        self, *, after: str | None = None, limit: int = 50
+    ) -> "Page[PendingMessage]":
         """What waits in the inboxes of all sessions, oldest first, each message with its `key` and
         `session_id`; what a gateway asks after a restart. `after` is the `next` of the page before.
         """
@@ -128,7 +136,11 @@ class Store:
         """A page of sessions, newest activity first: those of a key, in a state ("open", "running"
         or "ended"), in which a text was said. `after` is the `next` of the page before.
         """
-        return run(self._work.sessions(key=key, state=state, text=text, after=after, limit=limit))
+        return run(
+            self._work.sessions(
+                key=key, state=state, text=text, after=after, limit=limit
+            )
+        )
 
     def search(
         self,
@@ -224,5 +236,11 @@ def open_store(
     `ReadOnlyStore`: for a disk, a folder or a database server that can only be read.
     """
     return Store(
-        OpenStore(where, durability=durability, tenant=tenant, read_only=read_only, world=world)
+        OpenStore(
+            where,
+            durability=durability,
+            tenant=tenant,
+            read_only=read_only,
+            world=world,
+        )
     )

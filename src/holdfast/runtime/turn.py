@@ -11,7 +11,8 @@ from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns.delivery import Delivery
-from holdfast.runtime.turns.running_turn import TurnWork, words_of
+from holdfast.runtime.turns.end_turn import words_of
+from holdfast.runtime.turns.running_turn import TurnWork
 from holdfast.runtime.turns.turn_block import Leaving, enter
 
 
@@ -71,7 +72,11 @@ class Turn:
         with other arguments, used or done, the call raises `NotApproved`, or waits if it is asked
         about again. So does an id that this turn has started.
         """
-        return run(self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval))
+        return run(
+            self._work.call(
+                name, arguments, call_id=call_id, needs_approval=needs_approval
+            )
+        )
 
     def calls(self) -> list[CallToRun]:
         """The calls to be run now, in any format: those that the model has made in this turn and

@@ -12,7 +12,8 @@ from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns.delivery_async import AsyncDelivery
-from holdfast.runtime.turns.running_turn import TurnWork, words_of
+from holdfast.runtime.turns.end_turn import words_of
+from holdfast.runtime.turns.running_turn import TurnWork
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 
 
@@ -27,7 +28,9 @@ class AsyncTurn:
         self.id = work.id
         self._block: Any = None
 
-    def context(self, format: str | None = None, *, prefill: bool = False) -> Awaitable[Context]:
+    def context(
+        self, format: str | None = None, *, prefill: bool = False
+    ) -> Awaitable[Context]:
         """What the model sees now, this turn's messages included. `prefill`: as in
         `Session.context`.
         """
@@ -47,7 +50,9 @@ class AsyncTurn:
         """Stores a finished message of the agent or of a tool and returns its id."""
         return arun(self._work.add(message, format=format))
 
-    def add_all(self, messages: Sequence[Any], format: str | None = None) -> Awaitable[list[str]]:
+    def add_all(
+        self, messages: Sequence[Any], format: str | None = None
+    ) -> Awaitable[list[str]]:
         """Stores several finished messages in one commit, all or none, and returns their ids."""
         return arun(self._work.add_all(messages, format=format))
 
@@ -62,14 +67,18 @@ class AsyncTurn:
         unless the id says `waiting`; see `Turn.call`.
         """
         return arun(
-            self._work.call(name, arguments, call_id=call_id, needs_approval=needs_approval)
+            self._work.call(
+                name, arguments, call_id=call_id, needs_approval=needs_approval
+            )
         )
 
     def calls(self) -> Awaitable[list[CallToRun]]:
         """The calls to be run now, in any format; see `Turn.calls`."""
         return arun(self._work.calls())
 
-    def result(self, call_id: str | int, content: Any, error: bool = False) -> Awaitable[str]:
+    def result(
+        self, call_id: str | int, content: Any, error: bool = False
+    ) -> Awaitable[str]:
         """Stores what a tool answered and returns the id of that message."""
         return arun(self._work.result(call_id, content, error=error))
 

@@ -15,6 +15,8 @@ def temporary_store(*, tenant: str = "default") -> Iterator[holdfast.Store]:
     """
     with (
         TemporaryDirectory(prefix="holdfast-") as folder,
-        holdfast.open(f"{folder}/holdfast.db", durability="process", tenant=tenant) as store,
+        holdfast.open(
+            f"{folder}/holdfast.db", durability="process", tenant=tenant
+        ) as store,
     ):
         yield store

@@ -74,7 +74,10 @@ def waiting_calls(store: Store, session: Session, n: int) -> None:
 
 def decided_calls(store: Store, session: Session, n: int) -> None:
     with session.turn("Ask.") as turn:
-        ids = [turn.call("pay", {"amount": index}, needs_approval=True) for index in range(n)]
+        ids = [
+            turn.call("pay", {"amount": index}, needs_approval=True)
+            for index in range(n)
+        ]
     for id in ids:
         session.decide(id, True, by="ann")
 

@@ -70,7 +70,10 @@ class ReferenceEngine:
     look_s = 0.02
 
     def __init__(
-        self, tick: Callable[[], float] | None = None, *, words_of: WordsOf | None = None
+        self,
+        tick: Callable[[], float] | None = None,
+        *,
+        words_of: WordsOf | None = None,
     ) -> None:
         self.tick = tick or Ticks()
         self._words_of = words_of or (lambda *entry: None)
@@ -88,7 +91,9 @@ class ReferenceEngine:
                 if isinstance(outcome, Written):
                     touched.update(write.session for write in commit)
             callbacks = [
-                callback for session in touched for callback in self._watchers.get(session, ())
+                callback
+                for session in touched
+                for callback in self._watchers.get(session, ())
             ]
         for callback in callbacks:
             with contextlib.suppress(Exception):  # a lost reader stops nothing (I-16)
@@ -118,11 +123,15 @@ class ReferenceEngine:
         self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
     ) -> list[Entry]:
         known = self._world.sessions.get(session)
-        page = [entry for entry in known.log if entry.seq > after][:limit] if known else []
+        page = (
+            [entry for entry in known.log if entry.seq > after][:limit] if known else []
+        )
         if bodies:
             return page
         return [
-            msgspec.structs.replace(entry, body=b"") if entry.kind == "message" else entry
+            msgspec.structs.replace(entry, body=b"")
+            if entry.kind == "message"
+            else entry
             for entry in page
         ]
 
@@ -130,7 +139,9 @@ class ReferenceEngine:
         self, sessions: Sequence[str], *, limit: int, bodies: bool = True
     ) -> dict[str, list[Entry]]:
         return {
-            id: found for id in sessions if (found := self.entries(id, limit=limit, bodies=bodies))
+            id: found
+            for id in sessions
+            if (found := self.entries(id, limit=limit, bodies=bodies))
         }
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
@@ -142,7 +153,11 @@ class ReferenceEngine:
 
     def inbox(self, session: str) -> list[Waiting]:
         known = self._world.sessions.get(session)
-        return [self._waiting(known.inbox[seq]) for seq in sorted(known.inbox)] if known else []
+        return (
+            [self._waiting(known.inbox[seq]) for seq in sorted(known.inbox)]
+            if known
+            else []
+        )
 
     def _waiting(self, waiting: Waiting) -> Waiting:
         until = waiting.mark
@@ -152,12 +167,21 @@ class ReferenceEngine:
             else msgspec.structs.replace(waiting, left_s=until - self.tick())
         )
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+    def journal(
+        self, session: str, *, after: int = 0, limit: int = 1000
+    ) -> list[JournalRow]:
         known = self._world.sessions.get(session)
-        return [row for row in known.rows if row.position > after][:limit] if known else []
+        return (
+            [row for row in known.rows if row.position > after][:limit] if known else []
+        )
 
     def outbox(
-        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+        self,
+        tenant: str,
+        *,
+        after: OwedReply | None = None,
+        limit: int = 50,
+        free: bool = False,
     ) -> list[OwedReply]:
         owed = [
             debt
@@ -168,11 +192,17 @@ class ReferenceEngine:
         ]
         in_order = sorted(owed, key=age_of_reply)
         return [
-            debt for debt in in_order if after is None or age_of_reply(debt) > age_of_reply(after)
+            debt
+            for debt in in_order
+            if after is None or age_of_reply(debt) > age_of_reply(after)
         ][:limit]
 
     def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+        self,
+        tenant: str,
+        *,
+        after: tuple[bytes, str, int] | None = None,
+        limit: int = 50,
     ) -> list[Pending]:
         waiting = [
             ((one.message, s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
@@ -181,11 +211,15 @@ class ReferenceEngine:
             for seq, one in s.inbox.items()
         ]
         in_order = sorted(waiting, key=lambda each: each[0])
-        return [each for mark, each in in_order if after is None or mark > after][:limit]
+        return [each for mark, each in in_order if after is None or mark > after][
+            :limit
+        ]
 
     def running(self, tenant: str) -> list[str]:
         return [
-            s.id for s in self._world.sessions.values() if s.tenant == tenant and s.turn is not None
+            s.id
+            for s in self._world.sessions.values()
+            if s.tenant == tenant and s.turn is not None
         ]
 
     def debts(self, session: str) -> list[OwedReply]:
@@ -213,10 +247,14 @@ class ReferenceEngine:
             if s.tenant == tenant and key in (None, s.key) and state in (None, s.state)
             if mark is None or (s.active_at, made[s.id]) < mark
         ]
-        newest_first = sorted(theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True)
+        newest_first = sorted(
+            theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True
+        )
         return [self._seen(s) for s in newest_first[:limit]]
 
-    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+    def kept(
+        self, tenant: str, *, before: tuple[int, str], limit: int
+    ) -> list[SessionState]:
         listed = self.sessions(tenant, before=before, limit=len(self._world.sessions))
         return [state for state in listed if not state.erased][:limit]
 
@@ -224,7 +262,9 @@ class ReferenceEngine:
         return sorted({s.tenant for s in self._world.sessions.values()})
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        known = sorted((name, event) for name, event in self._world.events.items() if name > after)
+        known = sorted(
+            (name, event) for name, event in self._world.events.items() if name > after
+        )
         return [
             AcceptedEvent(name, event.session, event.seq, event.message)
             for name, event in known[:limit]
@@ -240,14 +280,18 @@ class ReferenceEngine:
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
         return {
-            id: weight_of(known.log) for id in sessions if (known := self._world.sessions.get(id))
+            id: weight_of(known.log)
+            for id in sessions
+            if (known := self._world.sessions.get(id))
         }
 
     def search(self, sought: SearchScope, *, limit: int = 20) -> list[Found]:
         return list(islice(self._found(sought), limit))
 
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
-        return list(dict.fromkeys(found.session for found in self._found(sought)))[:limit]
+        return list(dict.fromkeys(found.session for found in self._found(sought)))[
+            :limit
+        ]
 
     def _found(self, sought: SearchScope) -> Iterator[Found]:
         """A look at every message there is, the newest first."""
@@ -260,14 +304,19 @@ class ReferenceEngine:
                 # a message that makes no sense hides no other (I-18)
                 with contextlib.suppress(Exception):
                     words = self._words_of(
-                        entry.kind, entry.note, entry.body, partial(notes_before, session, seq)
+                        entry.kind,
+                        entry.note,
+                        entry.body,
+                        partial(notes_before, session, seq),
                     )
                 places = answers(words, sought) if words is not None else None
                 if words is not None and places is not None:
                     yield Found(id, session.key, entry, words, tuple(places))
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        def wake() -> None:  # one of its own for each watcher: two may give the same callback
+        def wake() -> (
+            None
+        ):  # one of its own for each watcher: two may give the same callback
             callback()
 
         def stop() -> None:
@@ -307,7 +356,9 @@ class ReferenceEngine:
 
     def backup(self, to: str) -> Backup:
         raise StoreUnavailable(
-            where=to, problem="a store in memory is not copied", remedy="Keep it in a file"
+            where=to,
+            problem="a store in memory is not copied",
+            remedy="Keep it in a file",
         )
 
     def close(self) -> None:

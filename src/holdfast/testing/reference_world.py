@@ -73,11 +73,15 @@ class StoreContent(msgspec.Struct, frozen=True):
     arrivals: tuple[tuple[str, int], ...] = ()
 
     def current(self, tenant: str, key: str) -> ReferenceSession | None:
-        bound = [s for s in self.sessions.values() if (s.tenant, s.key) == (tenant, key)]
+        bound = [
+            s for s in self.sessions.values() if (s.tenant, s.key) == (tenant, key)
+        ]
         return max(bound, key=lambda s: s.epoch, default=None)
 
 
-def after_commit(world: StoreContent, commit: Commit, now: float) -> tuple[StoreContent, Outcome]:
+def after_commit(
+    world: StoreContent, commit: Commit, now: float
+) -> tuple[StoreContent, Outcome]:
     """The world after this commit, each write seeing those before it; the same world when one of
     them is refused.
     """
@@ -111,7 +115,9 @@ def _refusal(world: StoreContent, write: Write, now: float) -> Refused | None:
         and write.lay is None
     ):
         return no("ended")
-    if write.fence is not None and (session.turn is None or write.fence != session.fence):
+    if write.fence is not None and (
+        session.turn is None or write.fence != session.fence
+    ):
         return no("superseded")
     if write.idle and session.turn is not None:
         return no("busy")
@@ -122,13 +128,18 @@ def _refusal(world: StoreContent, write: Write, now: float) -> Refused | None:
         max([session.journal, *(row.position for row in session.rows)]),
     ):
         return no("moved")
-    if not {waiting.message for waiting in session.inbox.values()}.issuperset(write.takes):
+    if not {waiting.message for waiting in session.inbox.values()}.issuperset(
+        write.takes
+    ):
         return no("taken")
     if write.pays is not None and write.pays not in session.owed:
         return no("taken")
     if write.claim is not None:
         sender = claimed_by(session, write.claim.id, now)
-        if write.claim.id not in session.owed or sender not in (None, write.claim.token):
+        if write.claim.id not in session.owed or sender not in (
+            None,
+            write.claim.token,
+        ):
             return no("taken")
     return None
 
@@ -152,7 +163,9 @@ def _opened(world: StoreContent, write: Write) -> ReferenceSession | None:
     assert asked is not None
     bound = world.current(asked.tenant, asked.key) if asked.key is not None else None
     next_epoch = bound.epoch + 1 if bound else 1
-    if write.session in world.sessions or (asked.key is not None and asked.epoch != next_epoch):
+    if write.session in world.sessions or (
+        asked.key is not None and asked.epoch != next_epoch
+    ):
         return None
     at = write.drafts[0].at if write.drafts else 0
     own = ReferenceSession(
@@ -161,16 +174,22 @@ def _opened(world: StoreContent, write: Write) -> ReferenceSession | None:
     return _with(own, origin=asked.head, fence=asked.fence, parent=asked.parent)
 
 
-def _done(world: StoreContent, write: Write, now: float) -> tuple[StoreContent, Written]:
+def _done(
+    world: StoreContent, write: Write, now: float
+) -> tuple[StoreContent, Written]:
     """The world after a write that nothing stands against."""
     session = _opened(world, write) if write.open else world.sessions[write.session]
     assert session is not None
-    first, events, position = session.origin + len(session.log) + 1, world.events, world.position
+    first = session.origin + len(session.log) + 1
+    events = world.events
+    position = world.position
     session = _turned(session, write, now, position)
     if write.erase is not None:
         session = _erased(session, dict(write.erase))
     if write.forget_events:
-        events = {name: event for name, event in events.items() if event.session != session.id}
+        events = {
+            name: event for name, event in events.items() if event.session != session.id
+        }
     if write.blank:
         session = _blanked(session, dict(write.blank))
     session = _logged(session, write, first, now)
@@ -178,7 +197,9 @@ def _done(world: StoreContent, write: Write, now: float) -> tuple[StoreContent, 
         draft = write.drafts[write.event_draft]
         events = {
             **events,
-            event_name(*write.event): Accepted(session.id, first + write.event_draft, draft.id),
+            event_name(*write.event): Accepted(
+                session.id, first + write.event_draft, draft.id
+            ),
         }
     if write.lay is not None:
         session = _laid(session, write.lay)
@@ -193,9 +214,9 @@ def _done(world: StoreContent, write: Write, now: float) -> tuple[StoreContent, 
         session = _with(session, claims=session.claims | claim)
     if write.chunk is not None:
         position += 1
-        row = JournalRow(
-            position, session.turn or 0, write.chunk.message, write.chunk.index, write.chunk.body
-        )
+        chunk = write.chunk
+        turn = session.turn or 0
+        row = JournalRow(position, turn, chunk.message, chunk.index, chunk.body)
         session = _with(session, rows=(*session.rows, row))
     written = Written(
         seq=first if write.drafts else 0,
@@ -225,8 +246,12 @@ def is_sought(session: ReferenceSession, entry: Entry, sought: SearchScope) -> b
 
 def notes_before(session: ReferenceSession, seq: int, needle: bytes) -> list[bytes]:
     """Notes of messages before this one that have these bytes in them, newest first."""
-    before = [entry for entry in session.log if entry.seq < seq and entry.kind == "message"]
-    return [entry.note for entry in reversed(before) if needle and needle in entry.note][:8]
+    before = [
+        entry for entry in session.log if entry.seq < seq and entry.kind == "message"
+    ]
+    return [
+        entry.note for entry in reversed(before) if needle and needle in entry.note
+    ][:8]
 
 
 def _erased(session: ReferenceSession, notes: dict[int, bytes]) -> ReferenceSession:
@@ -268,11 +293,15 @@ def _owed(session: ReferenceSession, write: Write) -> dict[bytes, OwedReply]:
     owed = {id: debt for id, debt in session.owed.items() if id != write.pays}
     for owing in write.owes:
         last = write.drafts[-1]
-        owed[owing.id] = OwedReply(owing.id, session.id, last.turn or 0, owing.reply_to, last.at)
+        owed[owing.id] = OwedReply(
+            owing.id, session.id, last.turn or 0, owing.reply_to, last.at
+        )
     return owed
 
 
-def _turned(session: ReferenceSession, write: Write, now: float, position: int) -> ReferenceSession:
+def _turned(
+    session: ReferenceSession, write: Write, now: float, position: int
+) -> ReferenceSession:
     """The turn is finished or seized, the next one started, its lease renewed, the base moved, the
     session closed: in this order.
     """
@@ -282,12 +311,20 @@ def _turned(session: ReferenceSession, write: Write, now: float, position: int) 
         session = _with(session, fence=session.fence + 1)
     if write.start is not None:
         session = _with(
-            session, fence=session.fence + 1, turn=session.fence + 1, holder=write.start.holder
+            session,
+            fence=session.fence + 1,
+            turn=session.fence + 1,
+            holder=write.start.holder,
         )
         lease_s = write.start.lease_s
-        session = _with(session, lease_until=now + lease_s, lease_s=lease_s, journal=position)
         session = _with(
-            session, active_at=max([session.active_at, *(draft.at for draft in write.drafts[:1])])
+            session, lease_until=now + lease_s, lease_s=lease_s, journal=position
+        )
+        session = _with(
+            session,
+            active_at=max(
+                [session.active_at, *(draft.at for draft in write.drafts[:1])]
+            ),
         )
     if write.renew_s is not None:
         session = _with(session, lease_until=now + write.renew_s, lease_s=write.renew_s)
@@ -295,33 +332,46 @@ def _turned(session: ReferenceSession, write: Write, now: float, position: int) 
         session = _with(session, base=0)
     if write.base:
         session = _with(session, base=session.origin + len(session.log) + 1)
-    return _with(session, ended=True, turn=None, holder=None) if write.close else session
+    return (
+        _with(session, ended=True, turn=None, holder=None) if write.close else session
+    )
 
 
-def _logged(session: ReferenceSession, write: Write, first: int, now: float) -> ReferenceSession:
+def _logged(
+    session: ReferenceSession, write: Write, first: int, now: float
+) -> ReferenceSession:
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
     started = session.turn if write.start else STARTING
     log = list(session.log)
     inbox = {
-        seq: waiting for seq, waiting in session.inbox.items() if waiting.message not in write.takes
+        seq: waiting
+        for seq, waiting in session.inbox.items()
+        if waiting.message not in write.takes
     }
     for seq, draft in enumerate(write.drafts, first):
         turn = started if draft.turn == STARTING else draft.turn
-        log.append(Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body))
+        log.append(
+            Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body)
+        )
         if draft.kind == "message" and draft.at >= session.active_at + ACTIVE_STEP_MS:
             session = _with(session, active_at=draft.at)
     seqs = {entry.id: entry.seq for entry in log}
     for waiting in write.admits:
         seq = waiting.seq or seqs[waiting.message]
         until = None if waiting.lease_s is None else now + waiting.lease_s
-        inbox[seq] = Waiting(waiting.message, waiting.waiter, seq, waiting.lease_s, mark=until)
+        inbox[seq] = Waiting(
+            waiting.message, waiting.waiter, seq, waiting.lease_s, mark=until
+        )
     return _with(session, log=tuple(log), inbox=inbox)
 
 
 def weight_of(log: tuple[Entry, ...]) -> Weight:
     messages = [entry for entry in log if entry.kind == "message"]
     return Weight(
-        len(log), len(messages), sum(len(entry.note) + len(entry.body) for entry in log), 0
+        len(log),
+        len(messages),
+        sum(len(entry.note) + len(entry.body) for entry in log),
+        0,
     )
 
 

@@ -22,16 +22,24 @@ words = st.sampled_from(
 )
 # Mostly a few ids again and again: results must find calls, and the right ones.
 call_ids = st.sampled_from(
-    ["call_0"] * 5 + ["call_1"] * 3 + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90]
+    ["call_0"] * 5
+    + ["call_1"] * 3
+    + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90]
 )
-names = st.sampled_from(["look", "", "a b", "mcp.files/read", "n" * 65, "n" * 129, "été"])
-arguments = st.sampled_from(["{}", '{"a": 1}', "", "[1]", '{"a": ', "NaN", "null", '"x"'])
+names = st.sampled_from(
+    ["look", "", "a b", "mcp.files/read", "n" * 65, "n" * 129, "été"]
+)
+arguments = st.sampled_from(
+    ["{}", '{"a": 1}', "", "[1]", '{"a": ', "NaN", "null", '"x"']
+)
 images = st.sampled_from(
     [PNG, "https://example.org/a.png", "data:image/svg+xml;base64,AAAA", "file-id"]
 )
 
 
-def _blocks(*blocks: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
+def _blocks(
+    *blocks: st.SearchStrategy[dict[str, Any]],
+) -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(st.one_of(*blocks), max_size=4)
 
 
@@ -48,7 +56,9 @@ _completions_user = st.one_of(
     _blocks(
         _text_block("text"),
         images.map(lambda url: {"type": "image_url", "image_url": {"url": url}}),
-        st.just({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
+        st.just(
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+        ),
     ),
 )
 _completions_call = st.builds(
@@ -66,15 +76,24 @@ _completions_call = st.builds(
 @st.composite
 def _completions(draw: st.DrawFn) -> dict[str, Any]:
     role = draw(
-        st.sampled_from(["user", "assistant", "assistant", "tool", "tool", "system", "developer"])
+        st.sampled_from(
+            ["user", "assistant", "assistant", "tool", "tool", "system", "developer"]
+        )
     )
     if role == "tool":
         content = draw(st.one_of(words, _blocks(_text_block("text"))))
-        return draw(_private({"role": "tool", "tool_call_id": draw(call_ids), "content": content}))
+        return draw(
+            _private(
+                {"role": "tool", "tool_call_id": draw(call_ids), "content": content}
+            )
+        )
     if role != "assistant":
         return draw(
             _private(
-                {"role": role, "content": draw(_completions_user if role == "user" else words)}
+                {
+                    "role": role,
+                    "content": draw(_completions_user if role == "user" else words),
+                }
             )
         )
     content = draw(st.one_of(st.none(), words, _blocks(_text_block("text"))))
@@ -85,7 +104,13 @@ def _completions(draw: st.DrawFn) -> dict[str, Any]:
     payload.update(
         draw(
             st.sampled_from(
-                [{}, {}, {"refusal": "No."}, {"refusal": None}, {"reasoning_content": "Hm."}]
+                [
+                    {},
+                    {},
+                    {"refusal": "No."},
+                    {"refusal": None},
+                    {"reasoning_content": "Hm."},
+                ]
             )
         )
     )
@@ -95,7 +120,10 @@ def _completions(draw: st.DrawFn) -> dict[str, Any]:
 _anthropic_user = _blocks(
     _text_block("text"),
     st.just(
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+        }
     ),
     st.builds(
         lambda one, content, error: {
@@ -132,7 +160,14 @@ _said_block = st.one_of(
         },
         arguments,
     ),
-    st.just({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
+    st.just(
+        {
+            "type": "server_tool_use",
+            "id": "srvtoolu_1",
+            "name": "web_search",
+            "input": {},
+        }
+    ),
 )
 _anthropic_assistant = st.one_of(
     _blocks(_thinking, _said_block),
@@ -144,7 +179,8 @@ _anthropic_assistant = st.one_of(
 )
 _anthropic = st.one_of(
     st.builds(
-        lambda content: {"role": "user", "content": content}, st.one_of(words, _anthropic_user)
+        lambda content: {"role": "user", "content": content},
+        st.one_of(words, _anthropic_user),
     ),
     st.builds(
         lambda content: {"role": "assistant", "content": content},
@@ -187,7 +223,11 @@ _function_call = st.builds(
     arguments,
 )
 _function_output = st.builds(
-    lambda one, output: {"type": "function_call_output", "call_id": one, "output": output},
+    lambda one, output: {
+        "type": "function_call_output",
+        "call_id": one,
+        "output": output,
+    },
     call_ids,
     words,
 )
@@ -199,13 +239,19 @@ _responses = st.one_of(
             words,
             _blocks(
                 _text_block("input_text"),
-                images.map(lambda url: {"type": "input_image", "image_url": url, "detail": "auto"}),
+                images.map(
+                    lambda url: {
+                        "type": "input_image",
+                        "image_url": url,
+                        "detail": "auto",
+                    }
+                ),
             ),
         ),
     ).flatmap(_private),
-    st.one_of(_reasoning, _said, _function_call, _function_output, _function_output).flatmap(
-        _private
-    ),
+    st.one_of(
+        _reasoning, _said, _function_call, _function_output, _function_output
+    ).flatmap(_private),
     st.lists(st.one_of(_reasoning, _said, _function_call), max_size=4),
 )
 
@@ -213,23 +259,36 @@ _neutral_part = st.one_of(
     _text_block("text"),
     images.map(lambda url: {"type": "image", "url": url}),
     st.builds(
-        lambda one, name, said: {"type": "call", "id": one, "name": name, "arguments": said},
+        lambda one, name, said: {
+            "type": "call",
+            "id": one,
+            "name": name,
+            "arguments": said,
+        },
         call_ids,
         names,
         arguments,
     ),
     st.builds(
-        lambda one, said: {"type": "result", "call_id": one, "content": said}, call_ids, words
+        lambda one, said: {"type": "result", "call_id": one, "content": said},
+        call_ids,
+        words,
     ),
     st.just({"type": "thinking", "text": "Hm.", "signed": True}),
     st.just({"type": "other", "kind": "audio"}),
     st.just({"type": "refusal", "text": "No."}),
 )
-_neutral_talk = _neutral_part.filter(lambda part: part["type"] not in ("call", "result"))
+_neutral_talk = _neutral_part.filter(
+    lambda part: part["type"] not in ("call", "result")
+)
 _neutral = st.one_of(
-    st.builds(lambda parts: {"role": "user", "parts": parts}, st.lists(_neutral_talk, max_size=3)),
     st.builds(
-        lambda parts: {"role": "assistant", "parts": parts}, st.lists(_neutral_part, max_size=4)
+        lambda parts: {"role": "user", "parts": parts},
+        st.lists(_neutral_talk, max_size=3),
+    ),
+    st.builds(
+        lambda parts: {"role": "assistant", "parts": parts},
+        st.lists(_neutral_part, max_size=4),
     ),
     st.builds(
         lambda one, said: {
@@ -260,7 +319,9 @@ def streams(draw: st.DrawFn, format_name: str) -> list[dict[str, Any]]:
     texts = draw(st.lists(st.sampled_from(["Hel", "lo", " ", "🙂", "."]), max_size=4))
     calls = draw(
         st.lists(
-            st.tuples(call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])),
+            st.tuples(
+                call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])
+            ),
             max_size=2,
         )
     )
@@ -268,7 +329,9 @@ def streams(draw: st.DrawFn, format_name: str) -> list[dict[str, Any]]:
     return _STREAMS[format_name](texts, calls, thinking)
 
 
-def _completions_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
+def _completions_stream(
+    texts: list[str], calls: list[Any], thinking: bool
+) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": "Hm."}] * thinking
     deltas += [{"content": text} for text in texts]
@@ -281,18 +344,23 @@ def _completions_stream(texts: list[str], calls: list[Any], thinking: bool) -> l
         }
         deltas.append({"tool_calls": [opened]})
         deltas += [
-            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in said
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in said
         ]
     chunks = [
         {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
         for delta in deltas
     ]
     finish = "tool_calls" if calls else "stop"
-    chunks.append({"model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    chunks.append(
+        {"model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    )
     return chunks
 
 
-def _anthropic_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
+def _anthropic_stream(
+    texts: list[str], calls: list[Any], thinking: bool
+) -> list[dict[str, Any]]:
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if thinking:
         deltas = [
@@ -302,12 +370,18 @@ def _anthropic_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
     if texts:
         blocks.append(
-            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts])
+            (
+                {"type": "text", "text": ""},
+                [{"type": "text_delta", "text": text} for text in texts],
+            )
         )
     for one, name, said in calls:
         opened = {"type": "tool_use", "id": one, "name": name, "input": {}}
         blocks.append(
-            (opened, [{"type": "input_json_delta", "partial_json": piece} for piece in said])
+            (
+                opened,
+                [{"type": "input_json_delta", "partial_json": piece} for piece in said],
+            )
         )
     events: list[dict[str, Any]] = [
         {
@@ -320,9 +394,12 @@ def _anthropic_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
         }
     ]
     for index, (block, grown) in enumerate(blocks):
-        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append(
+            {"type": "content_block_start", "index": index, "content_block": block}
+        )
         events += [
-            {"type": "content_block_delta", "index": index, "delta": delta} for delta in grown
+            {"type": "content_block_delta", "index": index, "delta": delta}
+            for delta in grown
         ]
         events.append({"type": "content_block_stop", "index": index})
     events.append(
@@ -336,27 +413,44 @@ def _anthropic_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
     return events
 
 
-def _responses_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[dict[str, Any]]:
+def _opened_call(call_id: str, name: str) -> dict[str, Any]:
+    """The item of a call whose arguments are still to come."""
+    return {
+        "type": "function_call",
+        "id": "fc",
+        "call_id": call_id,
+        "name": name,
+        "arguments": "",
+        "status": "in_progress",
+    }
+
+
+def _responses_stream(
+    texts: list[str], calls: list[Any], thinking: bool
+) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp", "model": "m"}}
     ]
     output: list[dict[str, Any]] = []
 
-    def item(opened: dict[str, Any], done: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
+    def item(
+        opened: dict[str, Any], done: dict[str, Any], deltas: list[dict[str, Any]]
+    ) -> None:
         place = len(output)
-        events.append({"type": "response.output_item.added", "output_index": place, "item": opened})
+        added = "response.output_item.added"
+        events.append({"type": added, "output_index": place, "item": opened})
         events.extend({**delta, "output_index": place} for delta in deltas)
-        events.append({"type": "response.output_item.done", "output_index": place, "item": done})
+        events.append(
+            {"type": "response.output_item.done", "output_index": place, "item": done}
+        )
         output.append(done)
 
     if thinking:
         opened = {"type": "reasoning", "id": "rs", "summary": []}
-        delta = {
-            "type": "response.reasoning_summary_text.delta",
-            "summary_index": 0,
-            "delta": "Hm.",
-        }
-        item(opened, {**opened, "summary": [{"type": "summary_text", "text": "Hm."}]}, [delta])
+        kind = "response.reasoning_summary_text.delta"
+        delta = {"type": kind, "summary_index": 0, "delta": "Hm."}
+        summary = [{"type": "summary_text", "text": "Hm."}]
+        item(opened, {**opened, "summary": summary}, [delta])
     if texts:
         opened = {
             "type": "message",
@@ -372,18 +466,14 @@ def _responses_stream(texts: list[str], calls: list[Any], thinking: bool) -> lis
         ]
         item(opened, {**opened, "status": "completed", "content": [block]}, deltas)
     for one, name, said in calls:
-        opened = {
-            "type": "function_call",
-            "id": "fc",
-            "call_id": one,
-            "name": name,
-            "arguments": "",
-            "status": "in_progress",
-        }
+        opened = _opened_call(one, name)
         deltas = [
-            {"type": "response.function_call_arguments.delta", "delta": piece} for piece in said
+            {"type": "response.function_call_arguments.delta", "delta": piece}
+            for piece in said
         ]
-        item(opened, {**opened, "arguments": "".join(said), "status": "completed"}, deltas)
+        arguments = "".join(said)
+        done = {**opened, "arguments": arguments, "status": "completed"}
+        item(opened, done, deltas)
     events.append(
         {
             "type": "response.completed",
@@ -442,7 +532,13 @@ def views(
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
         seen.append(
             StoredMessage(
-                f"m{seq}", seq, where, note, body, running=draw(st.booleans()), waiting=waiting
+                f"m{seq}",
+                seq,
+                where,
+                note,
+                body,
+                running=draw(st.booleans()),
+                waiting=waiting,
             )
         )
     return seen

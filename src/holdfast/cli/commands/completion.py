@@ -17,7 +17,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish"
+    )
     parser.add_json()
 
 
@@ -78,7 +80,13 @@ def _words() -> Iterator[tuple[str, list[str]]]:
     for group in GROUPS:
         yield group, [*below(group), "--help"]
     for name in COMMANDS:
-        yield name, [*_places(name), *(each for option in _options(name) for each in option.names)]
+        yield (
+            name,
+            [
+                *_places(name),
+                *(each for option in _options(name) for each in option.names),
+            ],
+        )
 
 
 def _values() -> Iterator[tuple[str, list[str]]]:
@@ -116,7 +124,9 @@ complete -o default -F _holdfast holdfast
 
 def _bash() -> str:
     known = " | ".join(f'"{name}"' for name, _ in _words() if name)
-    words = "\n    ".join(f'"{name}") words="{" ".join(after)}" ;;' for name, after in _words())
+    words = "\n    ".join(
+        f'"{name}") words="{" ".join(after)}" ;;' for name, after in _words()
+    )
     values = "\n    ".join(
         f'"{name}") COMPREPLY=($(compgen -W "{" ".join(choices)}" -- "$current")); return ;;'
         for name, choices in _values()
@@ -163,29 +173,39 @@ def _zsh() -> str:
 def _fish() -> str:
     lines = ["# Completion of holdfast for fish.", "complete -c holdfast -f"]
     for word, about in below("").items():
-        lines.append(f"complete -c holdfast -n __fish_use_subcommand -a {word} -d {_quoted(about)}")
+        lines.append(
+            f"complete -c holdfast -n __fish_use_subcommand -a {word} -d {_quoted(about)}"
+        )
     for group in GROUPS:
         seen = (
             f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from "
             f"{' '.join(below(group))}"
         )
         for word, about in below(group).items():
-            lines.append(f"complete -c holdfast -n {_quoted(seen)} -a {word} -d {_quoted(about)}")
+            lines.append(
+                f"complete -c holdfast -n {_quoted(seen)} -a {word} -d {_quoted(about)}"
+            )
     for name in COMMANDS:
         when = _quoted(
-            "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
+            "; and ".join(
+                f"__fish_seen_subcommand_from {word}" for word in name.split()
+            )
         )
         if places := _places(name):
-            lines.append(f"complete -c holdfast -n {when} -a {_quoted(' '.join(places))}")
+            lines.append(
+                f"complete -c holdfast -n {when} -a {_quoted(' '.join(places))}"
+            )
         lines += [
-            f"complete -c holdfast -n {when} {_fish_option(option)}" for option in _options(name)
+            f"complete -c holdfast -n {when} {_fish_option(option)}"
+            for option in _options(name)
         ]
     return "\n".join(lines) + "\n"
 
 
 def _fish_option(option: Option) -> str:
     names = " ".join(
-        f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
+        f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+        for name in option.names
     )
     takes = (
         f" -x -a {_quoted(' '.join(option.choices))}"

@@ -16,9 +16,13 @@ SHOWN = 5
 def options(parser: Parser) -> None:
     place = "a store: a file, or postgresql://…"
     parser.add_argument("source", metavar="SOURCE", help=place)
-    parser.add_argument("target", metavar="TARGET", help=f"{place}; created if it does not exist")
     parser.add_argument(
-        "--tenant", metavar="NAME", help="the tenant whose sessions to copy (default: all tenants)"
+        "target", metavar="TARGET", help=f"{place}; created if it does not exist"
+    )
+    parser.add_argument(
+        "--tenant",
+        metavar="NAME",
+        help="the tenant whose sessions to copy (default: all tenants)",
     )
     parser.add_json()
 
@@ -36,7 +40,10 @@ def run(options: Any, out: Output) -> int:
     insist(options.source, remedy="check the path, there is nothing to copy")
     try:
         copied = holdfast.copy(
-            options.source, options.target, tenant=options.tenant, progress=_Bar(out).show
+            options.source,
+            options.target,
+            tenant=options.tenant,
+            progress=_Bar(out).show,
         )
     finally:
         out.over(None)
@@ -62,12 +69,16 @@ def _tell(out: Output, copied: Any) -> None:
                 f", entry {seq}: it can't be read, and is a placeholder in the target",
             )
         if len(each.seqs) > SHOWN:
-            out.line(f"    and {units.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more")
+            out.line(
+                f"    and {units.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more"
+            )
     held = (
         f"{units.many(copied.sessions, 'session')}, "
         f"{units.many(copied.entries, 'entry', 'entries')}"
     )
-    out.say(f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}.")
+    out.say(
+        f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}."
+    )
     if copied.in_use:
         count = units.many(len(copied.in_use), "session")
         out.tell(
@@ -103,5 +114,7 @@ class _Bar:
         if done * 1000 // total == self._drawn:
             return
         self._drawn = done * 1000 // total
-        sessions = f"{progress.sessions:,} of {units.many(progress.sessions_total, 'session')}"
+        sessions = (
+            f"{progress.sessions:,} of {units.many(progress.sessions_total, 'session')}"
+        )
         self._out.bar(done, total, f"{sessions}, {done:,} of {total:,} entries")

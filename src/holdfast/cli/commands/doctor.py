@@ -8,12 +8,19 @@ from holdfast.cli.commands import doctor_examine
 from holdfast.cli.commands.doctor_heal import FORMS, heal
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.render.diagnosis import SCHEMA, explained, no_such_rule, shown, shown_totals
+from holdfast.cli.render.diagnosis import (
+    SCHEMA,
+    explained,
+    no_such_rule,
+    shown,
+    shown_totals,
+)
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.totals import totals
 
 OUT = (
-    "write a healed copy here, or a folder with a copy of each store in PATH; it must not exist yet"
+    "write a healed copy here, or a folder with a copy of each store in PATH; it must "
+    "not exist yet"
 )
 
 
@@ -24,15 +31,24 @@ def options(parser: Parser) -> None:
     explain = "explain a rule, or list all rules with `--explain all`"
     parser.add_argument("--explain", metavar="RULE", help=explain)
     only = "check only this rule; may be repeated, and `*` matches anything"
-    parser.add_argument("--only", metavar="RULE", action="append", default=[], help=only)
+    parser.add_argument(
+        "--only", metavar="RULE", action="append", default=[], help=only
+    )
     parser.add_argument("--session", metavar="ID", help="examine only this session")
     parser.add_argument("--heal", metavar="OUT", help=OUT)
     form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
     parser.add_argument(
-        "--as", dest="form", metavar="FORM", choices=tuple(FORMS), default="holdfast", help=form
+        "--as",
+        dest="form",
+        metavar="FORM",
+        choices=tuple(FORMS),
+        default="holdfast",
+        help=form,
     )
     accept = "also apply this rule's remedy, which is not applied by default; may be repeated"
-    parser.add_argument("--accept", metavar="RULE", action="append", default=[], help=accept)
+    parser.add_argument(
+        "--accept", metavar="RULE", action="append", default=[], help=accept
+    )
     parser.add_json()
 
 
@@ -67,7 +83,9 @@ def run(options: Any, out: Output) -> int:
     if options.heal is not None:
         return heal(options, out)
     stores = doctor_examine.find(options.paths, out)
-    reports = doctor_examine.examine(stores, out, only=options.only, session=options.session)
+    reports = doctor_examine.examine(
+        stores, out, only=options.only, session=options.session
+    )
     come_to = totals(reports)
     if out.is_json:
         out.json(

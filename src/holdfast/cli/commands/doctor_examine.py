@@ -40,15 +40,23 @@ def _insist_on_path(path: str) -> None:
 
 
 def examine(
-    stores: Sequence[Found], out: Output, *, only: Collection[str] = (), session: str | None = None
+    stores: Sequence[Found],
+    out: Output,
+    *,
+    only: Collection[str] = (),
+    session: str | None = None,
 ) -> list[exam.Report]:
     """A report of each."""
     reports: list[exam.Report] = []
     try:
         for kind, path in stores:
-            _show(out, len(reports), len(stores), exam.Report(kind, path, False, 0, 0, []))
+            _show(
+                out, len(reports), len(stores), exam.Report(kind, path, False, 0, 0, [])
+            )
             progress = lambda so_far: _show(out, len(reports), len(stores), so_far)  # noqa: E731
-            reports.append(exam.examine(kind, path, only=only, session=session, progress=progress))
+            reports.append(
+                exam.examine(kind, path, only=only, session=session, progress=progress)
+            )
     finally:
         out.over(None)
     return reports
@@ -57,6 +65,12 @@ def examine(
 def _show(out: Output, done: int, total: int, now: exam.Report) -> None:
     sessions = units.many(now.sessions, "session")
     if total == 1:
-        out.over(f"Examining {now.path}: {sessions}, {units.many(now.messages, 'message')}")
+        out.over(
+            f"Examining {now.path}: {sessions}, {units.many(now.messages, 'message')}"
+        )
     else:
-        out.bar(done, total, f"{done:,} of {units.many(total, 'store')}, {now.path}: {sessions}")
+        out.bar(
+            done,
+            total,
+            f"{done:,} of {units.many(total, 'store')}, {now.path}: {sessions}",
+        )

@@ -26,7 +26,12 @@ from holdfast.importers.detect import source_of
 from holdfast.importers.own_folder import OwnFolder
 from holdfast.runtime.transfer.import_store import bring
 
-FORMS = {"holdfast": None, "goose-json": "goose", "hermes": "hermes", "openviking": "openviking"}
+FORMS = {
+    "holdfast": None,
+    "goose-json": "goose",
+    "hermes": "hermes",
+    "openviking": "openviking",
+}
 """What a healed copy can be, and the kind of store that it takes; a Holdfast store can be made of
 all.
 """
@@ -48,7 +53,12 @@ class Copy(msgspec.Struct):
     def as_json(self) -> dict[str, Any]:
         """For programs: these fields, in this order."""
         left = [finding.as_json() for finding in self.left]
-        return {"path": self.path, "out": self.out, "changes": self.changes, "left": left}
+        return {
+            "path": self.path,
+            "out": self.out,
+            "changes": self.changes,
+            "left": left,
+        }
 
 
 def heal(options: Any, out: Output) -> int:
@@ -59,7 +69,9 @@ def heal(options: Any, out: Output) -> int:
     for kind, path in stores:
         _insist_on_form(options.form, kind, path)
     if os.path.lexists(options.heal):
-        raise Stop(USAGE, f"`{options.heal}` exists already; give a path that does not.")
+        raise Stop(
+            USAGE, f"`{options.heal}` exists already; give a path that does not."
+        )
     several = _are_several(stores, options)
     reports = doctor_examine.examine(stores, out)
     places = _places(stores, options) if several else [""]
@@ -140,7 +152,9 @@ def _apart(places: Sequence[str]) -> list[str]:
     return names
 
 
-def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output) -> None:
+def _write(
+    stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output
+) -> None:
     """Writes the copies in a folder of its own beside their place, and moves them there when all
     are whole: nothing else there is ever touched, and what could not be written whole is not left
     behind.
@@ -160,7 +174,9 @@ def _write(stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: O
         _move(whole, to)
 
 
-def _write_one(kind: str, copy: Copy, place: Path, folder: Path, options: Any) -> list[Change]:
+def _write_one(
+    kind: str, copy: Copy, place: Path, folder: Path, options: Any
+) -> list[Change]:
     """One copy, made in a folder that is removed with all that came into being beside it: what
     stands beside a store, its index of words, is made anew when it is needed.
     """
@@ -189,7 +205,9 @@ def _folder_beside(out: Path) -> OwnFolder:
     try:
         return OwnFolder(".holdfast-healing-", out.parent)
     except OSError as error:
-        raise Stop(USAGE, f"Nothing can be written to `{out.parent}`: {error.strerror}.") from error
+        raise Stop(
+            USAGE, f"Nothing can be written to `{out.parent}`: {error.strerror}."
+        ) from error
 
 
 def _write_own(healed: Healed, to: str, path: str) -> None:
@@ -258,12 +276,16 @@ def _show(
     if several:
         shown_totals(come_to, reports, out)
     if several and written:
-        done = f"{units.many(changes, 'change')}; the healed copies are in {options.heal}"
+        done = (
+            f"{units.many(changes, 'change')}; the healed copies are in {options.heal}"
+        )
         rest = f" ({left:,} left)" if left else ""
         out.line((done, "good"), rest)
 
 
-def _healed_json(copies: Sequence[Copy], options: Any, *, several: bool) -> dict[str, Any]:
+def _healed_json(
+    copies: Sequence[Copy], options: Any, *, several: bool
+) -> dict[str, Any]:
     healed = {"out": options.heal, "as": options.form}
     if several:
         return {**healed, "stores": [copy.as_json() for copy in copies]}
@@ -279,7 +301,9 @@ def _show_one(copy: Copy, out: Output) -> None:
         out.line(("  after:  ", "quiet"), change.after)
     if copy.changes:
         out.line()
-    done = f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}"
+    done = (
+        f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}"
+    )
     out.line((done, "good"))
     for finding in copy.left:
         rule = finding.rule.name
@@ -288,5 +312,6 @@ def _show_one(copy: Copy, out: Output) -> None:
             why = "can't be healed from this store"
         session = f" in {finding.session}" if finding.session else ""
         out.line(
-            ("left: ", "hit"), f"{rule}{session} at {finding.place}: {finding.measured} ({why})"
+            ("left: ", "hit"),
+            f"{rule}{session} at {finding.place}: {finding.measured} ({why})",
         )

@@ -38,10 +38,14 @@ def options(parser: Parser) -> None:
     help = "a store of another program: a file, a folder, or a folder with stores in it"
     parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
     into = (
-        f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+        f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, "
+        f"else {STORE})"
     )
     parser.add_argument(
-        "--into", metavar="STORE", default=os.environ.get(STORE_VARIABLE) or STORE, help=into
+        "--into",
+        metavar="STORE",
+        default=os.environ.get(STORE_VARIABLE) or STORE,
+        help=into,
     )
     parser.add_argument(
         "--tenant",
@@ -86,7 +90,10 @@ def run(options: Any, out: Output) -> int:
     for given in options.paths:
         found += _stores_at(given, options, out)
     if options.same_as is not None and len(found) != 1:
-        raise Stop(USAGE, f"--same-as is for one store, and there are {len(found)} at these paths.")
+        raise Stop(
+            USAGE,
+            f"--same-as is for one store, and there are {len(found)} at these paths.",
+        )
     stores = []
     code = DONE
     with holdfast.open(options.into, tenant=options.tenant) as store:
@@ -111,9 +118,12 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
     reported later. Holdfast stores are reported here, but for the one that the others go to.
     """
     if is_address(path):
-        problem = f"`{shown(path)}` is a database, and import reads files of other programs."
+        problem = (
+            f"`{shown(path)}` is a database, and import reads files of other programs."
+        )
         raise Stop(
-            USAGE, f"{problem} `holdfast copy` brings a Holdfast store over, from there too."
+            USAGE,
+            f"{problem} `holdfast copy` brings a Holdfast store over, from there too.",
         )
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
@@ -145,13 +155,17 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _is_same(path: str, into: str) -> bool:
-    return not is_address(into) and os.path.exists(into) and os.path.samefile(path, into)
+    return (
+        not is_address(into) and os.path.exists(into) and os.path.samefile(path, into)
+    )
 
 
 def _is_ours(stores: list[str], into: str) -> str:
     """What to do with stores of ours, which other stores are not imported from."""
     to = "ADDRESS" if is_address(into) else shlex.quote(into)
-    commands = [f"`holdfast copy {shlex.quote(store)} {to}`" for store in stores[:COMMANDS_MAX]]
+    commands = [
+        f"`holdfast copy {shlex.quote(store)} {to}`" for store in stores[:COMMANDS_MAX]
+    ]
     if len(stores) == 1:
         return f"`{stores[0]}` is a Holdfast store; {commands[0]} copies its sessions."
     listed = ", ".join(commands)
@@ -161,7 +175,13 @@ def _is_ours(stores: list[str], into: str) -> str:
 
 
 def _import_or_report(
-    store: holdfast.Store, kind: str, path: str, options: Any, out: Output, *, alone: bool
+    store: holdfast.Store,
+    kind: str,
+    path: str,
+    options: Any,
+    out: Output,
+    *,
+    alone: bool,
 ) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
     """Brings a store over. One that can't be read keeps none of the others from coming."""
     try:
@@ -205,7 +225,11 @@ def _show_progress(out: Output, so_far: ImportedStore, total: int) -> None:
 
 
 def _show(
-    out: Output, path: str, brought: ImportedStore, lost: list[str], unknown: dict[str, int]
+    out: Output,
+    path: str,
+    brought: ImportedStore,
+    lost: list[str],
+    unknown: dict[str, int],
 ) -> None:
     came = f"{units.many(brought.new, 'new session')}, {brought.grown:,} grown, "
     came += f"{units.many(brought.messages, 'message')} added"

@@ -13,7 +13,10 @@ from holdfast.exporters import units
 def options(parser: Parser) -> None:
     parser.add_argument("key", metavar="KEY", help="the key, as the program knows it")
     parser.add_argument(
-        "--reason", metavar="TEXT", default="command", help="noted in the log (default: command)"
+        "--reason",
+        metavar="TEXT",
+        default="command",
+        help="noted in the log (default: command)",
     )
     parser.add_yes()
     parser.add_store()

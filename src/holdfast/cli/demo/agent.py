@@ -23,7 +23,11 @@ TOOLS: dict[str, str | None] = {
 
 
 def answer(
-    session: holdfast.Session, question: str, *, pace_s: float, show: Callable[[str], None]
+    session: holdfast.Session,
+    question: str,
+    *,
+    pace_s: float,
+    show: Callable[[str], None],
 ) -> list[holdfast.Context]:
     """One turn, from the question to the last word. Returns the contexts that the model
     was sent.
@@ -32,10 +36,14 @@ def answer(
     with session.turn(question) as turn:
         while True:
             sent.append(turn.context("openai.chat"))
-            for text in turn.deliver(model.stream(sent[-1], pace_s=pace_s), format="openai.chat"):
+            for text in turn.deliver(
+                model.stream(sent[-1], pace_s=pace_s), format="openai.chat"
+            ):
                 show(text)
             spoken = [
-                message for message in turn.context("openai.chat") if message["role"] == "assistant"
+                message
+                for message in turn.context("openai.chat")
+                if message["role"] == "assistant"
             ][-1]
             if not spoken.get("tool_calls"):
                 return sent
@@ -55,7 +63,9 @@ def _run(turn: holdfast.Turn, call: dict[str, Any]) -> None:
 def main() -> None:
     """The process that is killed."""
     store, session, question, pace_s = sys.argv[1:]
-    answer(holdfast.open(store).get(session), question, pace_s=float(pace_s), show=_show)
+    answer(
+        holdfast.open(store).get(session), question, pace_s=float(pace_s), show=_show
+    )
 
 
 def _show(text: str) -> None:

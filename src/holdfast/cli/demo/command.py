@@ -62,6 +62,13 @@ def _demo(where: str, *, json: bool, kept: bool) -> int:
 def _print_json(facts: object, checks: dict[str, bool], store: str | None) -> None:
     import msgspec
 
-    told = {"schema": SCHEMA, "version": __version__, "store": store, **msgspec.to_builtins(facts)}
+    told = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "store": store,
+        **msgspec.to_builtins(facts),
+    }
     told |= {"checks": checks, "held": all(checks.values())}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+    sys.stdout.write(
+        msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+    )

@@ -51,7 +51,9 @@ def _reply(context: Sequence[Any]) -> Iterator[tuple[Chunk, str | None]]:
     unknown = any(message.get("content") == INTERRUPTED for message in context)
     if last["role"] == "user":
         if unknown:
-            return _call("call_3", "look_up_hold", {"place": "Casa Lola", "at": "20:00"})
+            return _call(
+                "call_3", "look_up_hold", {"place": "Casa Lola", "at": "20:00"}
+            )
         return _call("call_1", "find_table", {"people": 2, "at": "20:00"})
     if unknown:
         return _words(_resumed(context))
@@ -87,7 +89,9 @@ def _words(text: str) -> Iterator[tuple[Chunk, str | None]]:
     yield {}, "stop"
 
 
-def _call(id: str, name: str, arguments: dict[str, Any]) -> Iterator[tuple[Chunk, str | None]]:
+def _call(
+    id: str, name: str, arguments: dict[str, Any]
+) -> Iterator[tuple[Chunk, str | None]]:
     """A tool call; its arguments come in two chunks, as they do in life."""
     text = json.dumps(arguments)
     opening = {

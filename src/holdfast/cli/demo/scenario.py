@@ -123,7 +123,11 @@ def play(where: str, audience: Audience, *, pace_s: float) -> Facts:
         session = store.get(session_id)
         context = session.context("openai.chat")
         facts = _look(
-            session, context, seen=seen, exit_code=exit_code, reopened_ms=(tick() - began) * 1000
+            session,
+            context,
+            seen=seen,
+            exit_code=exit_code,
+            reopened_ms=(tick() - began) * 1000,
         )
         audience.reopened(facts)
         audience.asked(SECOND_QUESTION)
@@ -139,8 +143,18 @@ def _speak_and_die(
     """The first turn, in a process of its own that is killed when it has said enough; what came out
     of it.
     """
-    command = [sys.executable, "-m", agent.__name__, where, session_id, QUESTION, str(pace_s)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+    command = [
+        sys.executable,
+        "-m",
+        agent.__name__,
+        where,
+        session_id,
+        QUESTION,
+        str(pace_s),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
         guard = threading.Timer(LIMIT_S, child.kill)
         guard.start()
         try:
@@ -181,15 +195,21 @@ def _look(session: holdfast.Session, context: holdfast.Context, **seen: Any) -> 
 def _message(message: holdfast.Message) -> MessageFact:
     calls = [part for part in message.parts if isinstance(part, Call)]
     results = [part for part in message.parts if isinstance(part, Result)]
-    text = "" if results else message.text  # what a tool answered has a place of its own
-    return MessageFact(message.seq, message.role, message.state, message.turn, text, calls, results)
+    text = (
+        "" if results else message.text
+    )  # what a tool answered has a place of its own
+    return MessageFact(
+        message.seq, message.role, message.state, message.turn, text, calls, results
+    )
 
 
 def _turns(session: holdfast.Session) -> list[TurnFact]:
     turns: dict[int, TurnFact] = {}
     for entry in session.entries():
         if entry.turn is not None:
-            turn = turns.setdefault(entry.turn, TurnFact(turn_id(session.id, entry.turn)))
+            turn = turns.setdefault(
+                entry.turn, TurnFact(turn_id(session.id, entry.turn))
+            )
             if entry.kind == "end":
                 note = note_of("end", entry.note)
                 turn.ends.append(note.end)
@@ -197,7 +217,9 @@ def _turns(session: holdfast.Session) -> list[TurnFact]:
     return list(turns.values())
 
 
-def _carry_on(session: holdfast.Session, audience: Audience, pace_s: float) -> SecondTurn:
+def _carry_on(
+    session: holdfast.Session, audience: Audience, pace_s: float
+) -> SecondTurn:
     spoken: list[str] = []
 
     def show(text: str) -> None:
@@ -205,7 +227,11 @@ def _carry_on(session: holdfast.Session, audience: Audience, pace_s: float) -> S
         audience.heard(text)
 
     sent = agent.answer(session, SECOND_QUESTION, pace_s=pace_s, show=show)
-    refused = [problem for context in sent for problem in providers.check("openai.chat", context)]
+    refused = [
+        problem
+        for context in sent
+        for problem in providers.check("openai.chat", context)
+    ]
     refused += [
         problem
         for format in FORMATS
@@ -233,16 +259,22 @@ def check(facts: Facts) -> dict[str, bool]:
     stored, second = facts.stored, facts.second_turn
     assert second is not None
     sent = [message.get("content") for message in second.sent]
-    outcomes = [message["content"] for message in facts.context if message["role"] == "tool"]
+    outcomes = [
+        message["content"] for message in facts.context if message["role"] == "tool"
+    ]
     held = (
         facts.exit_code == -9 and 0 < len(facts.seen) < len(model.ANSWER),
-        [message.text for message in stored.messages if message.role == "user"] == [QUESTION],
+        [message.text for message in stored.messages if message.role == "user"]
+        == [QUESTION],
         bool(facts.seen) and stored.text.startswith(facts.seen),
         [turn.ends for turn in facts.turns[:1]] == [["abandoned"]],
         [call.state for call in stored.calls] == ["done", "unknown"],
-        len(outcomes) == 2 and INTERRUPTED not in outcomes[0] and outcomes[1] == INTERRUPTED,
+        len(outcomes) == 2
+        and INTERRUPTED not in outcomes[0]
+        and outcomes[1] == INTERRUPTED,
         stored.text in sent and sent[-1] == SECOND_QUESTION,
         not second.refused,
-        [turn.ends for turn in facts.turns[1:]] == [["completed"]] and bool(second.answer),
+        [turn.ends for turn in facts.turns[1:]] == [["completed"]]
+        and bool(second.answer),
     )
     return dict(zip(CHECKS, held, strict=True))

@@ -19,7 +19,14 @@ WIDTH_MAX = 110
 MARGIN = 9
 WORD_MAX = 14
 
-USER, AGENT, TOOL, BAD, GOOD, QUIET = "cyan", "green", "yellow", "bold red", "bold green", "dim"
+USER, AGENT, TOOL, BAD, GOOD, QUIET = (
+    "cyan",
+    "green",
+    "yellow",
+    "bold red",
+    "bold green",
+    "dim",
+)
 ROLES = {"user": USER, "assistant": AGENT, "tool": TOOL}
 
 
@@ -41,7 +48,9 @@ class Screen(Audience):
         self._line("user", USER, question)
 
     def started(self, pid: int) -> None:
-        self._line("", QUIET, f"The agent answers in a process of its own, {pid}.", QUIET)
+        self._line(
+            "", QUIET, f"The agent answers in a process of its own, {pid}.", QUIET
+        )
 
     def heard(self, text: str) -> None:
         """Words as they come. They arrive in pieces, so lines are broken by hand, where a long word
@@ -62,10 +71,15 @@ class Screen(Audience):
     def killed(self, seen: str) -> None:
         self._console.print(Text("▌", BAD))
         self._column = 0
-        self._line("SIGKILL", BAD, "The process is gone, in the middle of a sentence.", BAD)
+        self._line(
+            "SIGKILL", BAD, "The process is gone, in the middle of a sentence.", BAD
+        )
 
     def reopened(self, facts: Facts) -> None:
-        say = [f"The turn has ended as {_ends(turn)}: {turn.reason}." for turn in facts.turns]
+        say = [
+            f"The turn has ended as {_ends(turn)}: {turn.reason}."
+            for turn in facts.turns
+        ]
         self._line(
             "reopened",
             GOOD,
@@ -86,7 +100,9 @@ class Screen(Audience):
         self._console.print(Rule(style=QUIET))
         for name, held in checks.items():
             mark, style = ("✓ ", GOOD) if held else ("✗ ", BAD)
-            self._console.print(Text.assemble((mark, style), (CHECKS[name], "" if held else BAD)))
+            self._console.print(
+                Text.assemble((mark, style), (CHECKS[name], "" if held else BAD))
+            )
         broken = list(checks.values()).count(False)
         verdict = (
             (f"{broken} of {len(checks)} promises broken.", BAD)
@@ -113,7 +129,11 @@ def _side_by_side(facts: Facts) -> Table:
     beside it.
     """
     table = Table(
-        box=box.ROUNDED, expand=True, show_lines=True, border_style=QUIET, header_style="bold"
+        box=box.ROUNDED,
+        expand=True,
+        show_lines=True,
+        border_style=QUIET,
+        header_style="bold",
     )
     for title in ("The user had seen", "The store holds", "The model is sent next"):
         table.add_column(title, ratio=1, overflow="fold")
@@ -121,9 +141,13 @@ def _side_by_side(facts: Facts) -> Table:
     for payload in facts.context:
         message = None if payload.get("content") == INTERRUPTED else next(stored, None)
         if message is None:
-            table.add_row("", Text("no result: the process died first", QUIET), _sent(payload))
+            table.add_row(
+                "", Text("no result: the process died first", QUIET), _sent(payload)
+            )
         else:
-            table.add_row(_seen(message, facts), _stored(message, facts), _sent(payload))
+            table.add_row(
+                _seen(message, facts), _stored(message, facts), _sent(payload)
+            )
     for message in stored:
         table.add_row(_seen(message, facts), _stored(message, facts), "")
     return table
@@ -151,7 +175,10 @@ def _sent(payload: dict[str, Any]) -> Text:
     calls = [_call(**call["function"]) for call in payload.get("tool_calls") or ()]
     words = [payload.get("content") or "", *calls]
     return _cell(
-        payload["role"], [], words, BAD if INTERRUPTED in words else ROLES[payload["role"]]
+        payload["role"],
+        [],
+        words,
+        BAD if INTERRUPTED in words else ROLES[payload["role"]],
     )
 
 

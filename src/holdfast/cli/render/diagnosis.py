@@ -42,11 +42,17 @@ def shown(reports: Sequence[Report], out: Output) -> None:
         out.line("  ", *_verdict(report.findings))
         if report.not_examined:
             out.line("  ", (units.not_examined(report.not_examined), "hit"))
-        for line in table(COLUMNS, [_row(finding) for finding in report.findings], width=out.width):
+        for line in table(
+            COLUMNS, [_row(finding) for finding in report.findings], width=out.width
+        ):
             out.line(*line)
         if report.findings and report is not reports[-1]:
             out.line()
-    broken = {finding.rule.name: finding.rule for report in reports for finding in report.findings}
+    broken = {
+        finding.rule.name: finding.rule
+        for report in reports
+        for finding in report.findings
+    }
     for rule in broken.values():
         out.line()
         out.line((rule.name, "strong"))
@@ -73,7 +79,9 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
         stores = 0
         for report in reports:
             stores += any(finding.rule.name == name for finding in report.findings)
-        out.line(f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}")
+        out.line(
+            f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}"
+        )
     if come_to.not_examined:
         out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
 
@@ -100,7 +108,9 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
         text = f"{count} info" if severity == "info" else units.many(count, severity)
         pieces.append((text, style))
     policies = Counter[str](finding.policy for finding in findings)
-    ways = [f"{policies[policy]} {way}" for policy, way in WAYS.items() if policies[policy]]
+    ways = [
+        f"{policies[policy]} {way}" for policy, way in WAYS.items() if policies[policy]
+    ]
     return [*pieces, f" ({', '.join(ways)})"]
 
 
@@ -145,7 +155,11 @@ def no_such_rule(name: str) -> Stop:
     from difflib import get_close_matches
 
     near = get_close_matches(name, rulebook(), n=1, cutoff=0.5)
-    hint = f"do you mean `{near[0]}`?" if near else "`holdfast doctor --explain all` lists them."
+    hint = (
+        f"do you mean `{near[0]}`?"
+        if near
+        else "`holdfast doctor --explain all` lists them."
+    )
     return Stop(USAGE, f"There is no rule `{name}`; {hint}")
 
 
@@ -157,7 +171,12 @@ def _listed(rules: Sequence[Rule], out: Output) -> None:
         ((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause)
         for rule in rules
     ]
-    columns = (Column("severity"), Column("rule"), Column("policy"), Column("cause", shrinks=1))
+    columns = (
+        Column("severity"),
+        Column("rule"),
+        Column("policy"),
+        Column("cause", shrinks=1),
+    )
     for line in table(columns, rows, width=out.width):
         out.line(*line)
 

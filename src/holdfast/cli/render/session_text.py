@@ -113,7 +113,9 @@ class Printer:
             parts = [part for part in parts if not isinstance(part, Result)]
             if not parts:
                 return
-        yield from self._headed(seen, (message.role, message.role), "", self._marks(seen))
+        yield from self._headed(
+            seen, (message.role, message.role), "", self._marks(seen)
+        )
         yield from self._parts(seen, message, parts)
 
     def _headed(
@@ -153,7 +155,9 @@ class Printer:
                 found.append(_labelled(name, value))
         return found
 
-    def _parts(self, seen: StoredMessage, message: Message, parts: list[Part]) -> Iterator[Line]:
+    def _parts(
+        self, seen: StoredMessage, message: Message, parts: list[Part]
+    ) -> Iterator[Line]:
         calls = iter(self._outline.calls.get(seen.id, ()))
         cut = message.state == "partial"
         last = -1  # the part whose words were cut
@@ -185,7 +189,9 @@ class Printer:
         if call is None:  # its message was cut off in the middle of it
             yield from self._stated(lines, ("never whole", "bad"))
             return
-        yield from self._stated(lines, (CALL_STATES[call.state], STATE_STYLES[call.state]))
+        yield from self._stated(
+            lines, (CALL_STATES[call.state], STATE_STYLES[call.state])
+        )
         outcome = self._messages.get(call.outcome or "")
         if outcome is None:
             return

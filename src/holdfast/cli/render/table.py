@@ -40,7 +40,9 @@ def table(
         columns, widths = [columns[at] for at in kept], [widths[at] for at in kept]
         plain = [[row[at] for at in kept] for row in plain]
         _shrink(columns, widths, width)
-    yield tuple(_cells([(column.heading, "quiet") for column in columns], columns, widths))
+    yield tuple(
+        _cells([(column.heading, "quiet") for column in columns], columns, widths)
+    )
     for row in plain:
         yield tuple(_cells(row, columns, widths))
 
@@ -55,10 +57,15 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
     kept = list(range(len(columns)))
 
     def least() -> int:
-        narrow = [min(widths[at], NARROW) if columns[at].shrinks else widths[at] for at in kept]
+        narrow = [
+            min(widths[at], NARROW) if columns[at].shrinks else widths[at]
+            for at in kept
+        ]
         return sum(narrow) + GAP * (len(narrow) - 1)
 
-    for _, at in sorted((column.leaves, at) for at, column in enumerate(columns) if column.leaves):
+    for _, at in sorted(
+        (column.leaves, at) for at, column in enumerate(columns) if column.leaves
+    ):
         if least() > width:
             kept.remove(at)
     return kept
@@ -77,7 +84,9 @@ def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
 def _cells(
     row: Sequence[tuple[str, str]], columns: Sequence[Column], widths: Sequence[int]
 ) -> Iterator[Piece]:
-    for at, ((text, style), column, wide) in enumerate(zip(row, columns, widths, strict=True)):
+    for at, ((text, style), column, wide) in enumerate(
+        zip(row, columns, widths, strict=True)
+    ):
         text = cut(text, wide)
         space = " " * (wide - cells(text))
         last = at == len(columns) - 1

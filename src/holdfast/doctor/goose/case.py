@@ -59,13 +59,17 @@ def blocks(row: GooseRow, *kinds: str) -> list[dict[str, Any]]:
 def words(row: GooseRow) -> str:
     """The row's texts."""
     return "".join(
-        block["text"] for block in blocks(row, "text") if isinstance(block.get("text"), str)
+        block["text"]
+        for block in blocks(row, "text")
+        if isinstance(block.get("text"), str)
     )
 
 
 def is_context(row: GooseRow) -> bool:
     """Whether goose added this row to a prompt, for the model alone."""
-    return (row.metadata or {}).get("turnContext") is True or words(row).startswith(CONTEXT)
+    return (row.metadata or {}).get("turnContext") is True or words(row).startswith(
+        CONTEXT
+    )
 
 
 def is_result(row: GooseRow) -> bool:
@@ -113,13 +117,19 @@ def model_of(row: GooseRow) -> str:
     """The model that gave an answer, as far as goose noted it."""
     asked = (row.metadata or {}).get("inference")
     return (
-        f"{asked.get('provider')}/{asked.get('requestedModel')}" if isinstance(asked, dict) else ""
+        f"{asked.get('provider')}/{asked.get('requestedModel')}"
+        if isinstance(asked, dict)
+        else ""
     )
 
 
 def last_for_model(rows: tuple[GooseRow, ...]) -> int | None:
     """The last row that the model sees, the context that goose adds aside."""
     return next(
-        (i for i in range(len(rows) - 1, -1, -1) if for_model(rows[i]) and not is_context(rows[i])),
+        (
+            i
+            for i in range(len(rows) - 1, -1, -1)
+            if for_model(rows[i]) and not is_context(rows[i])
+        ),
         None,
     )

@@ -51,7 +51,9 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
     known = {place.call_id for place, is_call in places if is_call}
     waiting, left = _matched(places, [for_model(row) for row in rows], found)
     for place in left:
-        later = next((call for call in waiting[place.call_id] if call.row >= place.row), None)
+        later = next(
+            (call for call in waiting[place.call_id] if call.row >= place.row), None
+        )
         if later is not None:
             waiting[place.call_id].remove(later)
             found.early.append((later, place))
@@ -93,7 +95,11 @@ def _matched(
                 continue
             calls = waiting[place.call_id]
             call = next(
-                (c for c in reversed(calls) if not alike or visible[c.row] == visible[place.row]),
+                (
+                    c
+                    for c in reversed(calls)
+                    if not alike or visible[c.row] == visible[place.row]
+                ),
                 None,
             )
             if call is None:
@@ -113,7 +119,9 @@ def _places(index: int, row: GooseRow) -> list[tuple[BlockPlace, bool]]:
     out = []
     for place, block in enumerate(row.content or ()):
         kind = block.get("type") if isinstance(block, dict) else None
-        if (kind in CALLS or kind == "toolResponse") and isinstance(block.get("id"), str):
+        if (kind in CALLS or kind == "toolResponse") and isinstance(
+            block.get("id"), str
+        ):
             out.append((BlockPlace(index, place, block["id"]), kind in CALLS))
     return out
 

@@ -60,7 +60,9 @@ def signatures(row: GooseRow) -> list[tuple[int, str]]:
     return [
         (index, block["signature"])
         for index, block in enumerate(row.content or ())
-        if isinstance(block, dict) and block.get("type") == "thinking" and block.get("signature")
+        if isinstance(block, dict)
+        and block.get("type") == "thinking"
+        and block.get("signature")
     ]
 
 

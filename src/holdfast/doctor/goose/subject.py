@@ -18,7 +18,10 @@ from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.goose.records import GooseSession
 
 # Sessions that goose does not show, and the rules whose remedies bring them back.
-_BROUGHT_BACK = {"stranded": "goose/stranded-messages", "thread": "goose/thread-tables-present"}
+_BROUGHT_BACK = {
+    "stranded": "goose/stranded-messages",
+    "thread": "goose/thread-tables-present",
+}
 
 
 class GooseSubject:
@@ -65,7 +68,9 @@ class GooseSubject:
         """All that is known of a session."""
         book, live = self._shelf.book, self._shelf.live
         rows = tuple(book.rows(session))
-        case = GooseCase(session, rows, book.usage_rows(session), live, book.rewritten(session))
+        case = GooseCase(
+            session, rows, book.usage_rows(session), live, book.rewritten(session)
+        )
         answers = [row for row in rows if row.role == "assistant"]
         if answers and model_of(answers[-1]) and output_tokens(answers[-1]) is None:
             return msgspec.structs.replace(case, counted=self._counted())
@@ -101,7 +106,9 @@ class GooseHealed:
     def sessions(self) -> Iterator[ForeignSession]:
         for session in self._sessions():
             case = self._healed_case(session)
-            lines = GooseMessages(lambda case=case: lines_of(case.rows, case.session.id))
+            lines = GooseMessages(
+                lambda case=case: lines_of(case.rows, case.session.id)
+            )
             yield foreign_session(case.session, lines, {})
 
     def changes(self) -> list[Change]:
@@ -111,7 +118,9 @@ class GooseHealed:
         """goose's own JSON; `goose session import` takes each file."""
         sessions = list(self._sessions())
         writing.write(
-            (self._healed_case(session) for session in sessions), out, several=len(sessions) != 1
+            (self._healed_case(session) for session in sessions),
+            out,
+            several=len(sessions) != 1,
         )
 
     def _sessions(self) -> Iterator[GooseSession]:
@@ -126,7 +135,10 @@ class GooseHealed:
         if rule is not None:
             after = f"the session {session.id}"
             changes.insert(
-                0, Change(rule, session.id, session.place, f"{len(case.rows)} messages", after)
+                0,
+                Change(
+                    rule, session.id, session.place, f"{len(case.rows)} messages", after
+                ),
             )
             named = {"name": "Recovered session", **session.columns}
             case = msgspec.structs.replace(

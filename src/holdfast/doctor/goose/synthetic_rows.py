@@ -17,13 +17,16 @@ Mended = tuple[GooseCase, list[Change]]
 _SHOWN = 160
 
 
-def made(case: GooseCase, beside: GooseRow, why: str, role: str, content: list[Any]) -> GooseRow:
+def made(
+    case: GooseCase, beside: GooseRow, why: str, role: str, content: list[Any]
+) -> GooseRow:
     """A new row beside another one, seen by whom that one is seen by."""
     named = f"{case.session.id}\n{beside.message_id}\n{beside.number}\n{why}"
     return GooseRow(
         number=beside.number,
         place=f"after {beside.place}",
-        message_id=MADE + hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32],
+        message_id=MADE
+        + hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32],
         role=role,
         content=content,
         created=beside.created,
@@ -57,8 +60,12 @@ def kept(raw: bytes) -> dict[str, str]:
         return {"raw_base64": base64.b64encode(raw).decode()}
 
 
-def change(case: GooseCase, rule: str, row: GooseRow, before: Any, after: Any) -> Change:
-    return Change(f"goose/{rule}", case.session.id, row.place, short(before), short(after))
+def change(
+    case: GooseCase, rule: str, row: GooseRow, before: Any, after: Any
+) -> Change:
+    return Change(
+        f"goose/{rule}", case.session.id, row.place, short(before), short(after)
+    )
 
 
 def short(value: Any) -> str:
@@ -73,4 +80,7 @@ def with_rows(case: GooseCase, rows: list[GooseRow]) -> GooseCase:
 
 def _flags(row: GooseRow) -> dict[str, Any]:
     metadata = row.metadata or {}
-    return {flag: metadata.get(flag) is not False for flag in ("userVisible", "agentVisible")}
+    return {
+        flag: metadata.get(flag) is not False
+        for flag in ("userVisible", "agentVisible")
+    }

@@ -18,7 +18,12 @@ from holdfast.doctor.goose.case import ROLES, GooseCase
 from holdfast.doctor.goose.heal.records import PLACEHOLDER
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.goose.convert import named
-from holdfast.importers.goose.records import FLAGS, GooseRow, instant_of, milliseconds_of
+from holdfast.importers.goose.records import (
+    FLAGS,
+    GooseRow,
+    instant_of,
+    milliseconds_of,
+)
 from holdfast.importers.jsonl import parsed
 
 _TYPES = ("user", "scheduled", "sub_agent", "hidden", "terminal", "gateway", "acp")
@@ -30,8 +35,19 @@ _TOKENS = {
     "cache_read_input_tokens": "cache_read_tokens",
     "cache_write_input_tokens": "cache_write_tokens",
 }
-_MODEL = {"temperature": None, "max_tokens": None, "toolshim": False, "toolshim_model": None}
-_KEPT = ("schedule_id", "provider_name", "archived_at", "project_id", "parent_session_id")
+_MODEL = {
+    "temperature": None,
+    "max_tokens": None,
+    "toolshim": False,
+    "toolshim_model": None,
+}
+_KEPT = (
+    "schedule_id",
+    "provider_name",
+    "archived_at",
+    "project_id",
+    "parent_session_id",
+)
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -40,7 +56,9 @@ def write(cases: Iterable[GooseCase], out: str, *, several: bool) -> None:
     target = Path(out)
     if target.exists() or target.is_symlink():
         problem = "there is something already"
-        raise StoreUnavailable(where=out, problem=problem, remedy="Name a path where nothing is")
+        raise StoreUnavailable(
+            where=out, problem=problem, remedy="Name a path where nothing is"
+        )
     if not several:
         for case in cases:
             _write(target, case)
@@ -70,7 +88,9 @@ def export_of(case: GooseCase) -> dict[str, Any]:
         "updated_at": _date(columns.get("updated_at"), known[-1]),
         "extension_data": _object(columns.get("extension_data")) or {},
         "goose_mode": _one_of(columns.get("goose_mode"), _MODES),
-        "model_config": _model(columns.get("model_config", columns.get("model_config_json"))),
+        "model_config": _model(
+            columns.get("model_config", columns.get("model_config_json"))
+        ),
         "message_count": len(spoken),
         "conversation": spoken,
     }
@@ -79,9 +99,12 @@ def export_of(case: GooseCase) -> dict[str, Any]:
 def _from_row(columns: dict[str, Any]) -> dict[str, Any]:
     """What the columns of a session's row are called in an export."""
     return {
-        "usage": {name: _count(columns.get(column)) for name, column in _TOKENS.items()},
+        "usage": {
+            name: _count(columns.get(column)) for name, column in _TOKENS.items()
+        },
         "accumulated_usage": {
-            name: _count(columns.get(f"accumulated_{column}")) for name, column in _TOKENS.items()
+            name: _count(columns.get(f"accumulated_{column}"))
+            for name, column in _TOKENS.items()
         },
         "accumulated_cost": _count(columns.get("accumulated_cost")),
         "recipe": _object(columns.get("recipe_json")),
@@ -105,7 +128,9 @@ def _message(row: GooseRow, session: str) -> dict[str, Any]:
         "id": named(row, session),
         "role": row.role if row.role in ROLES else "user",
         "created": row.created or 0,
-        "content": [{"type": "text", "text": PLACEHOLDER}] if content is None else content,
+        "content": [{"type": "text", "text": PLACEHOLDER}]
+        if content is None
+        else content,
         "metadata": metadata,
     }
 
@@ -138,11 +163,17 @@ def _one_of(value: Any, known: tuple[str, ...]) -> str:
 
 
 def _count(value: Any) -> int | float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
 
 
 def _object(value: Any) -> dict[str, Any] | None:
-    found = parsed(value.encode("utf-8", "replace"))[0] if isinstance(value, str) else value
+    found = (
+        parsed(value.encode("utf-8", "replace"))[0] if isinstance(value, str) else value
+    )
     return found if isinstance(found, dict) else None
 
 

@@ -62,7 +62,10 @@ class HermesCase(msgspec.Struct, frozen=True):
         """Whether nothing can follow its last row any more; a compaction ends a session, and not
         its last turn.
         """
-        return self.session.ended_at is not None and self.session.end_reason != "compression"
+        return (
+            self.session.ended_at is not None
+            and self.session.end_reason != "compression"
+        )
 
     @property
     def is_at_rest(self) -> bool:
@@ -115,7 +118,9 @@ def look(case: HermesCase) -> View:
     harness = list(_harness(originals))
     out = {row.id for row, _ in repeats} | {row.id for turn in harness for row in turn}
     spoken = [
-        row for row in originals if row.id not in out and (is_summary(row) or not is_unsaid(row))
+        row
+        for row in originals
+        if row.id not in out and (is_summary(row) or not is_unsaid(row))
     ]
     return View(case, folded, originals, spoken, harness, repeats, repeated_users)
 

@@ -7,7 +7,12 @@ from holdfast.doctor.hermes.case import HermesCase
 from holdfast.importers.hermes.convert import Context
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.hermes.lineage import kinship
-from holdfast.importers.hermes.records import HermesDelivery, HermesRow, HermesSession, words
+from holdfast.importers.hermes.records import (
+    HermesDelivery,
+    HermesRow,
+    HermesSession,
+    words,
+)
 
 NEAR_S = 3600.0
 """An answer is stored about when it is sent; one with other words around it counts only then."""
@@ -35,7 +40,9 @@ class CaseBuilder:
         self._routes = {route.key: route.session for route in store.routes}
         self._keyed: dict[str, list[HermesSession]] = {}
         self._continued: set[str] = set()
-        for session in sorted(sessions.values(), key=lambda one: (one.started_at, one.id)):
+        for session in sorted(
+            sessions.values(), key=lambda one: (one.started_at, one.id)
+        ):
             if session.key:
                 self._keyed.setdefault(session.key, []).append(session)
             if session.parent and is_continuation(session):
@@ -83,7 +90,9 @@ class CaseBuilder:
     def _lost(self, key: str) -> frozenset[HermesDelivery]:
         if key not in self._unstored:
             sent = self._deliveries.get(key, [])
-            self._unstored[key] = unstored(sent, self._said(key)) if sent else frozenset()
+            self._unstored[key] = (
+                unstored(sent, self._said(key)) if sent else frozenset()
+            )
         return self._unstored[key]
 
     def _said(self, key: str) -> Iterator[tuple[float, str]]:
@@ -98,7 +107,9 @@ def is_continuation(session: HermesSession) -> bool:
     not.
     """
     return (
-        session.branched_from is None and session.delegate_from is None and session.source != "tool"
+        session.branched_from is None
+        and session.delegate_from is None
+        and session.source != "tool"
     )
 
 
@@ -116,7 +127,11 @@ def unstored(
     for delivery in sent:
         low, high = delivery.created_at - NEAR_S, delivery.created_at + NEAR_S
         near = range(bisect_left(times, low), bisect_right(times, high))
-        fits = [index for index in near if index not in used and rows[index][1] in delivery.text]
+        fits = [
+            index
+            for index in near
+            if index not in used and rows[index][1] in delivery.text
+        ]
         if not fits:
             text = delivery.text.strip()
             fits = [
@@ -125,7 +140,9 @@ def unstored(
                 if index not in used and said_then == text
             ]
         if fits:
-            used.add(min(fits, key=lambda index: abs(times[index] - delivery.created_at)))
+            used.add(
+                min(fits, key=lambda index: abs(times[index] - delivery.created_at))
+            )
         else:
             found.add(delivery)
     return frozenset(found)

@@ -34,16 +34,24 @@ class HermesSubject:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         store = self._store
         if store is None:
-            unreadable = Finding(RULE["hermes/unreadable-store"], "", self.path, str(self._trouble))
+            unreadable = Finding(
+                RULE["hermes/unreadable-store"], "", self.path, str(self._trouble)
+            )
             yield Examined("", 0, (unreadable,))
             return
         sessions = HermesSessions(store, store.rows, store.iterate)
         cases = CaseBuilder(
-            store, store.sessions, rows=store.rows, before=sessions.before, torn=store.torn
+            store,
+            store.sessions,
+            rows=store.rows,
+            before=sessions.before,
+            torn=store.torn,
         )
         for one in in_order(store.sessions):
             if session is None or one.id == session:
-                store.facts(one.id)  # so that a damaged row is told, whatever of it is needed
+                store.facts(
+                    one.id
+                )  # so that a damaged row is told, whatever of it is needed
                 found = tuple(findings_of(cases.case(one)))
                 unread = tuple(map(_finding, store.file.problems_of(one.id)))
                 yield Examined(one.id, store.size(one.id), (*found, *unread))
@@ -97,4 +105,6 @@ def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Finding]:
 
 def _finding(problem: UnreadableRecord) -> Finding:
     measured = f"It can't be read: {problem.problem}."
-    return Finding(RULE["hermes/unreadable-record"], problem.session or "", problem.place, measured)
+    return Finding(
+        RULE["hermes/unreadable-record"], problem.session or "", problem.place, measured
+    )

@@ -17,7 +17,9 @@ from holdfast.importers.damaged_rows import quoted
 from holdfast.importers.sqlite_file import SqliteFile, TableColumn
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]{0,40}(\([0-9, ]{1,20}\))?")
-_LITERAL = re.compile(r"NULL|[+-]?[0-9]{1,18}(\.[0-9]{1,18})?|'[^'\0]{0,200}'", re.IGNORECASE)
+_LITERAL = re.compile(
+    r"NULL|[+-]?[0-9]{1,18}(\.[0-9]{1,18})?|'[^'\0]{0,200}'", re.IGNORECASE
+)
 _REFERENCES = {
     ("sessions", "parent_session_id"): "REFERENCES sessions(id)",
     ("messages", "session_id"): "REFERENCES sessions(id)",
@@ -45,7 +47,10 @@ _INDEXES = {
     "idx_sessions_handoff_state": "sessions(handoff_state, started_at)",
 }
 _UNIQUE = {"idx_sessions_title_unique": "sessions(title) WHERE title IS NOT NULL"}
-_SEARCH = {"messages_fts": "content", "messages_fts_trigram": "content, tokenize='trigram'"}
+_SEARCH = {
+    "messages_fts": "content",
+    "messages_fts_trigram": "content, tokenize='trigram'",
+}
 _SEARCHED = ("content", "tool_name", "tool_calls")
 _SHADOWS = ("data", "idx", "content", "docsize", "config")
 _WORDS = " || ' ' || ".join(f"COALESCE(new.{column}, '')" for column in _SEARCHED)
@@ -87,10 +92,14 @@ def _make(store: SqliteFile, target: apsw.Connection, table: str) -> bool:
     columns = store.definitions(table)
     if not columns:
         return False
-    keys = sorted((column for column in columns if column.key), key=lambda column: column.key)
+    keys = sorted(
+        (column for column in columns if column.key), key=lambda column: column.key
+    )
     parts = [_column(table, column, alone=len(keys) == 1) for column in columns]
     if len(keys) > 1:
-        parts.append(f"PRIMARY KEY ({', '.join(quoted(column.name) for column in keys)})")
+        parts.append(
+            f"PRIMARY KEY ({', '.join(quoted(column.name) for column in keys)})"
+        )
     target.execute(f"CREATE TABLE {quoted(table)} ({', '.join(parts)})")
     return True
 

@@ -43,7 +43,9 @@ def write_hermes(
 ) -> None:
     """Writes a healed store to a path where there is nothing yet, for its owner alone."""
     try:
-        os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        )
     except OSError as error:
         problem = f"it can't be made ({error.strerror or error})"
         raise StoreUnavailable(
@@ -62,7 +64,9 @@ def write_hermes(
         os.unlink(out)
         problem = f"it can't be written ({error})"
         raise StoreUnavailable(
-            where=out, problem=problem, remedy="Check its disk, or heal into a Holdfast store"
+            where=out,
+            problem=problem,
+            remedy="Check its disk, or heal into a Holdfast store",
         ) from error
     except BaseException:
         os.unlink(out)
@@ -76,7 +80,9 @@ class _HealedStore:
         self._next = max(store.last_id, self._given_out()) + 1
         self._known: list[int] = []
 
-    def write(self, cases: Iterable[HermesCase], drops: Callable[[CompactionLock], bool]) -> None:
+    def write(
+        self, cases: Iterable[HermesCase], drops: Callable[[CompactionLock], bool]
+    ) -> None:
         tables = make_tables(self._store.file, self._target)
         for table in tables:
             if table not in _OWN_TABLES:
@@ -101,7 +107,9 @@ class _HealedStore:
         if "state_meta" in tables:
             self._copy("state_meta", lambda row: row.get("key") != KNOWN_KEY)
             if self._known:
-                self._insert("state_meta", {"key": KNOWN_KEY, "value": json.dumps(self._known)})
+                self._insert(
+                    "state_meta", {"key": KNOWN_KEY, "value": json.dumps(self._known)}
+                )
         self._target.execute(
             "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'messages'",
             (self._next - 1,),
@@ -117,7 +125,9 @@ class _HealedStore:
         except apsw.Error:
             return 0
 
-    def _copy(self, table: str, keeps: Callable[[dict[str, Any]], bool] = lambda row: True) -> None:
+    def _copy(
+        self, table: str, keeps: Callable[[dict[str, Any]], bool] = lambda row: True
+    ) -> None:
         columns = self._store.file.columns(table)
         for _, *values in self._store.file.scan(table, columns):
             row = dict(zip(columns, values, strict=True))
@@ -146,10 +156,16 @@ class _HealedStore:
             if is_taken_back(row) and "active" not in columns:
                 continue  # an older schema has no way to keep a row and not show it
             values = {
-                name: getattr(row, ROW_COLUMNS[name]) for name in columns if name in ROW_COLUMNS
+                name: getattr(row, ROW_COLUMNS[name])
+                for name in columns
+                if name in ROW_COLUMNS
             }
             if not row.origin:
-                values |= {name: row.rest.get(name) for name in columns if name not in ROW_COLUMNS}
+                values |= {
+                    name: row.rest.get(name)
+                    for name in columns
+                    if name not in ROW_COLUMNS
+                }
             self._insert("messages", values | {"id": number})
             if row.id in case.known:
                 self._known.append(number)

@@ -43,7 +43,9 @@ class Healthy(msgspec.Struct):
     changes: list[Change]
 
 
-def healed(record: SessionRecord, *, ended: bool | None = None, rooted: bool = False) -> Healthy:
+def healed(
+    record: SessionRecord, *, ended: bool | None = None, rooted: bool = False
+) -> Healthy:
     """The session, healed. `ended` ends it though it had not; `rooted` makes it one of its own
     though it was a fork.
     """
@@ -85,7 +87,9 @@ class _Healing:
         by_seq = {entry.seq: entry for entry in self._record.entries}
         ids = {entry.id for entry in self._past}
         messages = {
-            entry.id.hex() for entry in (*self._past, *by_seq.values()) if entry.kind == "message"
+            entry.id.hex()
+            for entry in (*self._past, *by_seq.values())
+            if entry.kind == "message"
         }
         for seq in range(self._state.origin + 1, self._state.head + 1):
             entry = by_seq.get(seq)
@@ -94,8 +98,13 @@ class _Healing:
             elif entry.id in ids:
                 before = f"the id of another, {entry.id.hex()}"
                 self._change("doubled-id", f"entry {seq}", before, "an id of its own")
-                entry = replace(entry, id=entry_name(self._state.id, f"entry {seq}", entry.at))
-            elif entry.kind == "label" and note_of("label", entry.note).message not in messages:
+                entry = replace(
+                    entry, id=entry_name(self._state.id, f"entry {seq}", entry.at)
+                )
+            elif (
+                entry.kind == "label"
+                and note_of("label", entry.note).message not in messages
+            ):
                 before = "a label of no message that is here"
                 self._change("label-of-nothing", f"entry {seq}", before, "a tombstone")
                 entry = self._tombstone(seq, entry.at)
@@ -107,7 +116,9 @@ class _Healing:
             id = first.id
             if first.kind != "opened":
                 id = entry_name(self._state.id, "opened", first.at)
-            self._entries[0] = Entry(first.seq, "opened", None, id, first.at, noted(note), b"")
+            self._entries[0] = Entry(
+                first.seq, "opened", None, id, first.at, noted(note), b""
+            )
 
     def _lost(self, seq: int) -> Entry:
         why = self._record.lost.get(seq, "there is no such entry")
@@ -120,7 +131,13 @@ class _Healing:
             at = self._entries[-1].at if self._entries else self._state.opened_at
         id = entry_name(self._state.id, f"tombstone {seq}", at)
         return Entry(
-            seq, "message", None, id, at, noted(MessageNote(plain=False, erased=True)), b""
+            seq,
+            "message",
+            None,
+            id,
+            at,
+            noted(MessageNote(plain=False, erased=True)),
+            b"",
         )
 
     def settle_turns(self) -> None:
@@ -134,27 +151,40 @@ class _Healing:
             seen = {"turn": started, "end": ended}.get(entry.kind)
             if seen is None:
                 continue
-            if entry.turn in seen or (entry.kind == "end" and entry.turn not in started):
+            if entry.turn in seen or (
+                entry.kind == "end" and entry.turn not in started
+            ):
                 what = "start" if entry.kind == "turn" else "end"
                 before = f"a {what} of turn {entry.turn} too many"
-                self._change("turn-without-one-end", f"entry {entry.seq}", before, "a tombstone")
+                self._change(
+                    "turn-without-one-end", f"entry {entry.seq}", before, "a tombstone"
+                )
                 self._entries[at] = self._tombstone(entry.seq, entry.at)
             seen.add(entry.turn)
         for turn in sorted(number for number in started - ended if number is not None):
             if turn != self._state.turn:
-                self._change("turn-without-one-end", f"turn {turn}", "no end", "ended as abandoned")
+                self._change(
+                    "turn-without-one-end",
+                    f"turn {turn}",
+                    "no end",
+                    "ended as abandoned",
+                )
             elif self._state.ended:
                 before = "running in an ended session"
-                self._change("ended-and-running", f"turn {turn}", before, "ended as abandoned")
+                self._change(
+                    "ended-and-running", f"turn {turn}", before, "ended as abandoned"
+                )
             self._abandon(turn)
 
     def _start_turns(self) -> None:
         """A turn whose start was lost began at the last place before its words where
         something was.
         """
-        known = {entry.turn for entry in (*self._past, *self._entries) if entry.kind == "turn"} | {
-            None
-        }
+        known = {
+            entry.turn
+            for entry in (*self._past, *self._entries)
+            if entry.kind == "turn"
+        } | {None}
         spare: int | None = None
         for at, entry in enumerate(self._entries):
             if (
@@ -170,9 +200,13 @@ class _Healing:
                 continue
             lost = self._entries[spare]
             after = f"started at entry {lost.seq}"
-            self._change("turn-without-one-end", f"turn {entry.turn}", "no start", after)
+            self._change(
+                "turn-without-one-end", f"turn {entry.turn}", "no start", after
+            )
             note = noted(self._start(spare, entry.turn))
-            self._entries[spare] = replace(lost, kind="turn", turn=entry.turn, note=note)
+            self._entries[spare] = replace(
+                lost, kind="turn", turn=entry.turn, note=note
+            )
             known.add(entry.turn)
             spare = None
 
@@ -181,7 +215,9 @@ class _Healing:
         inbox = Inbox()
         inbox.add([*self._past, *self._entries[:at]])
         owed = [debt.reply_to for debt in self._record.debts if debt.turn == turn]
-        return TurnStarted(takes=tuple(inbox.waiting), reply_to=owed[0] if owed else None)
+        return TurnStarted(
+            takes=tuple(inbox.waiting), reply_to=owed[0] if owed else None
+        )
 
     def _abandon(self, turn: int) -> None:
         known = {entry.id for entry in self._entries}
@@ -195,7 +231,11 @@ class _Healing:
             if text:
                 note = MessageNote(role="assistant", plain=False, partial=True)
                 self._add(
-                    "message", turn, id, noted(note), freeze({"role": "assistant", "content": text})
+                    "message",
+                    turn,
+                    id,
+                    noted(note),
+                    freeze({"role": "assistant", "content": text}),
                 )
         reason = "its end was lost"
         if turn == self._state.turn:
@@ -212,7 +252,12 @@ class _Healing:
         self._is_ended = True
 
     def _add(
-        self, kind: str, turn: int | None, id: bytes | None, note: bytes, body: bytes = b""
+        self,
+        kind: str,
+        turn: int | None,
+        id: bytes | None,
+        note: bytes,
+        body: bytes = b"",
     ) -> None:
         last = self._entries[-1]
         id = id or entry_name(self._state.id, f"{kind} {last.seq + 1}", last.at)
@@ -235,7 +280,9 @@ class _Healing:
         events = tuple(self._events())
         named = {(event.name, event.seq) for event in events}
         strays = {(event.name, event.seq) for event in self._record.events} - named
-        self._note_strays("stray-events", len(strays), "events of entries that are not there")
+        self._note_strays(
+            "stray-events", len(strays), "events of entries that are not there"
+        )
         inbox = tuple(self._waiting())
         was = [(waiting.seq, waiting.message) for waiting in self._record.inbox]
         self._note_strays(
@@ -247,7 +294,9 @@ class _Healing:
         if state.origin < state.base <= head and self._is_compaction(state.base):
             base = state.base
         self._note_strays(
-            "lost-base", int(base != state.base), f"a load that begins with entry {state.base}"
+            "lost-base",
+            int(base != state.base),
+            f"a load that begins with entry {state.base}",
         )
         return Laid(
             fence=max([state.fence, *turns]),
@@ -261,7 +310,9 @@ class _Healing:
         )
 
     def _is_compaction(self, seq: int) -> bool:
-        return any(entry.seq == seq and entry.kind == "compaction" for entry in self._entries)
+        return any(
+            entry.seq == seq and entry.kind == "compaction" for entry in self._entries
+        )
 
     def _waiting(self) -> Iterator[Waiting]:
         inbox = Inbox()
@@ -272,7 +323,9 @@ class _Healing:
     def _events(self) -> Iterator[AcceptedEvent]:
         """The events that the log knows, and those of the store that agree with it."""
         state, named = self._state, set()
-        for event in events_in(self._entries, tenant=state.tenant, key=state.key, session=state.id):
+        for event in events_in(
+            self._entries, tenant=state.tenant, key=state.key, session=state.id
+        ):
             if event.name not in named:
                 named.add(event.name)
                 yield event
@@ -294,5 +347,6 @@ class _Healing:
 def drafts_of(entries: list[Entry]) -> tuple[Draft, ...]:
     """Entries on their way into a new log."""
     return tuple(
-        Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries
+        Draft(each.kind, each.turn, each.id, each.at, each.note, each.body)
+        for each in entries
     )

@@ -105,7 +105,9 @@ def _asked(asked: bool) -> str:
 
 
 def _notes(entries: Sequence[Entry], kind: str) -> Iterator[tuple[Entry, Any]]:
-    return ((entry, note_of(kind, entry.note)) for entry in entries if entry.kind == kind)
+    return (
+        (entry, note_of(kind, entry.note)) for entry in entries if entry.kind == kind
+    )
 
 
 LAWS = (

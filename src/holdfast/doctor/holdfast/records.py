@@ -56,7 +56,9 @@ class HoldfastRecords:
         self._copy = PrivateCopy(path)
         self.left_out = self._copy.left_out
         try:
-            self.engine = SqliteEngine(str(self._copy.path), durability="process", tick=lambda: 0.0)
+            self.engine = SqliteEngine(
+                str(self._copy.path), durability="process", tick=lambda: 0.0
+            )
         except (
             OperatorNeeded
         ) as error:  # it names the private copy, which is gone when somebody reads this
@@ -78,37 +80,56 @@ class HoldfastRecords:
         """What the engine's own check tells, but for the rights of the private copy, which are
         ours.
         """
-        return [problem for problem in self.engine.check() if problem.rule != "open-to-others"]
+        return [
+            problem
+            for problem in self.engine.check()
+            if problem.rule != "open-to-others"
+        ]
 
     def states(self) -> list[SessionState]:
         """All sessions, in an order that does not change."""
-        return sorted(self._states.values(), key=lambda state: (state.opened_at, state.id))
+        return sorted(
+            self._states.values(), key=lambda state: (state.opened_at, state.id)
+        )
 
     def record(self, state: SessionState) -> SessionRecord:
         """One session, whole."""
         entries, lost = self._read(state.id, state.origin, state.head)
-        inbox, debts = _or_none(self.engine.inbox, state.id), _or_none(self.engine.debts, state.id)
+        inbox, debts = (
+            _or_none(self.engine.inbox, state.id),
+            _or_none(self.engine.debts, state.id),
+        )
         events = self._events_of(state.id)
         journal = (
             _or_none(self.engine.journal, state.id, limit=1_000_000)
             if state.turn is not None
             else []
         )
-        return SessionRecord(state, entries, self._past(state), lost, inbox, debts, events, journal)
+        return SessionRecord(
+            state, entries, self._past(state), lost, inbox, debts, events, journal
+        )
 
     def opened(self, state: SessionState) -> Opened | None:
         """The note of its first entry, if that can be read."""
         page, _ = self._page(state.id, state.origin, 1, bodies=False)
-        whole = [entry for entry in page if entry.kind == "opened" and _wrong(entry) is None]
+        whole = [
+            entry for entry in page if entry.kind == "opened" and _wrong(entry) is None
+        ]
         return note_of("opened", whole[0].note) if whole else None
 
     def _past(self, state: SessionState) -> list[Entry]:
         """What a fork shares, from the first entry on; less than that where it is not there."""
         opened = self.opened(state) if state.origin else None
-        parent = self._states.get(opened.parent) if opened is not None and opened.parent else None
+        parent = (
+            self._states.get(opened.parent)
+            if opened is not None and opened.parent
+            else None
+        )
         if parent is None:
             return []
-        own, _ = self._read(parent.id, parent.origin, min(parent.head, state.origin), bodies=False)
+        own, _ = self._read(
+            parent.id, parent.origin, min(parent.head, state.origin), bodies=False
+        )
         return [*self._past(parent), *own]
 
     def _read(
@@ -138,7 +159,9 @@ class HoldfastRecords:
         self, session: str, after: int, limit: int, bodies: bool
     ) -> tuple[list[Entry], str | None]:
         try:
-            return self.engine.entries(session, after=after, limit=limit, bodies=bodies), None
+            return self.engine.entries(
+                session, after=after, limit=limit, bodies=bodies
+            ), None
         except Damaged as error:
             return [], error.problem
 

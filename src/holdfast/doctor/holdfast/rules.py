@@ -17,11 +17,15 @@ def _rule(
     severity: Severity = "error",
 ) -> Rule:
     """A rule. What is expected is one of the invariants, where it is named by its number."""
-    wanted = f"{expected}: {INVARIANTS[expected]}" if expected in INVARIANTS else expected
+    wanted = (
+        f"{expected}: {INVARIANTS[expected]}" if expected in INVARIANTS else expected
+    )
     return Rule(f"holdfast/{name}", severity, policy, cause, wanted, example, remedy)
 
 
-TOMBSTONE = "Put a tombstone in the place of what is lost, so that all else keeps its place."
+TOMBSTONE = (
+    "Put a tombstone in the place of what is lost, so that all else keeps its place."
+)
 
 RULES: tuple[Rule, ...] = (
     _rule(

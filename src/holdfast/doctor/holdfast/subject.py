@@ -36,19 +36,29 @@ class HoldfastSubject:
             if session is None or state.id.startswith(session):
                 record = self._records.record(state)
                 messages = sum(entry.kind == "message" for entry in record.entries)
-                yield Examined(state.id, messages, (*found, *_broken_laws(record, found)))
+                yield Examined(
+                    state.id, messages, (*found, *_broken_laws(record, found))
+                )
         if session is None:
-            rest = [_finding(problem) for problems in of_session.values() for problem in problems]
+            rest = [
+                _finding(problem)
+                for problems in of_session.values()
+                for problem in problems
+            ]
             damaged = RULE["holdfast/damaged-page"]
             lost = [
-                Finding(damaged, "", one.place, f"{one.problem}.") for one in self._records.left_out
+                Finding(damaged, "", one.place, f"{one.problem}.")
+                for one in self._records.left_out
             ]
             yield Examined("", 0, (*self._rights(), *lost, *rest))
 
     def _rights(self) -> Iterator[Finding]:
         if self._mode & 0o077:
             yield Finding(
-                RULE["holdfast/open-to-others"], "", self.path, f"Its mode is {self._mode:o}."
+                RULE["holdfast/open-to-others"],
+                "",
+                self.path,
+                f"Its mode is {self._mode:o}.",
             )
 
     def healed(self, accepts: Accepts) -> "HoldfastHealed":
@@ -67,7 +77,8 @@ class HoldfastHealed:
     def __init__(self, records: HoldfastRecords, rights: list[Finding]) -> None:
         self._records = records
         self._changes = [
-            Change(one.rule.name, "", one.place, one.measured, "mode 600") for one in rights
+            Change(one.rule.name, "", one.place, one.measured, "mode 600")
+            for one in rights
         ]
 
     def sessions(self) -> Iterator[ForeignSession]:
@@ -84,11 +95,16 @@ class HoldfastHealed:
 def _finding(problem: Problem) -> Finding:
     sentence = problem.problem[:1].upper() + problem.problem[1:]
     return Finding(
-        RULE[f"holdfast/{problem.rule}"], problem.session or "", problem.place, f"{sentence}."
+        RULE[f"holdfast/{problem.rule}"],
+        problem.session or "",
+        problem.place,
+        f"{sentence}.",
     )
 
 
-def _broken_laws(record: SessionRecord, found: tuple[Finding, ...]) -> Iterator[Finding]:
+def _broken_laws(
+    record: SessionRecord, found: tuple[Finding, ...]
+) -> Iterator[Finding]:
     """What the entries tell; only where all of them can be read, for the law may be kept by one
     that can't.
     """
@@ -99,4 +115,9 @@ def _broken_laws(record: SessionRecord, found: tuple[Finding, ...]) -> Iterator[
         for seq, sentence in law(entries):
             if seq > record.state.origin:
                 place = f"session {record.state.id}, entry {seq}"
-                yield Finding(RULE[f"holdfast/{rule}"], record.state.id, place, f"Here {sentence}.")
+                yield Finding(
+                    RULE[f"holdfast/{rule}"],
+                    record.state.id,
+                    place,
+                    f"Here {sentence}.",
+                )

@@ -35,7 +35,13 @@ def write_store(records: HoldfastRecords, out: str) -> list[Change]:
             record = records.record(states[id])
             if not record.entries and not record.lost:
                 changes.append(
-                    Change("holdfast/no-entries", id, f"session {id}", "no entries", "left out")
+                    Change(
+                        "holdfast/no-entries",
+                        id,
+                        f"session {id}",
+                        "no entries",
+                        "left out",
+                    )
                 )
                 continue
             changes += _lay(target, record, places[id])
@@ -44,7 +50,9 @@ def write_store(records: HoldfastRecords, out: str) -> list[Change]:
     return changes
 
 
-def _places(records: HoldfastRecords, states: dict[str, SessionState]) -> dict[str, Place]:
+def _places(
+    records: HoldfastRecords, states: dict[str, SessionState]
+) -> dict[str, Place]:
     by_key: dict[tuple[str, str], list[SessionState]] = {}
     for state in states.values():
         if state.key is not None:
@@ -82,7 +90,9 @@ def _ordered(places: dict[str, Place]) -> Iterable[str]:
     waiting = sorted(places)
     while waiting:
         ready = [
-            id for id in waiting if {places[id].parent, places[id].before} - {None} <= done
+            id
+            for id in waiting
+            if {places[id].parent, places[id].before} - {None} <= done
         ] or waiting[:1]
         yield from ready
         done.update(ready)
@@ -92,7 +102,9 @@ def _ordered(places: dict[str, Place]) -> Iterable[str]:
 def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
     state = record.state
     session = healed(
-        record, ended=not place.is_last, rooted=bool(state.origin) and place.parent is None
+        record,
+        ended=not place.is_last,
+        rooted=bool(state.origin) and place.parent is None,
     )
     opening = Opening(
         state.tenant,

@@ -24,7 +24,9 @@ class ItemCase(msgspec.Struct):
     unread: list[UnreadableRecord] = []
 
 
-def looked_at(items: Iterable[Item | UnreadableRecord], *, may_run: bool = True) -> ItemCase:
+def looked_at(
+    items: Iterable[Item | UnreadableRecord], *, may_run: bool = True
+) -> ItemCase:
     """Goes through a session once. A call is open when something was said after it and no result
     came, before or since. So is one that the session ends on, unless it may be running (`may_run`).
     """
@@ -68,14 +70,21 @@ def _gist(item: Item) -> bytes:
     """What an item says. The same id alone makes no repetition: some models give all their messages
     one.
     """
-    said = item.line.payload if isinstance(item.line, ForeignMessage) else item.line.text
+    said = (
+        item.line.payload if isinstance(item.line, ForeignMessage) else item.line.text
+    )
     return hashlib.blake2b(
         json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16
     ).digest()
 
 
 def item_findings(
-    rules: Iterable[Rule], session: str, path: str, case: ItemCase, *, is_all: bool = True
+    rules: Iterable[Rule],
+    session: str,
+    path: str,
+    case: ItemCase,
+    *,
+    is_all: bool = True,
 ) -> tuple[Finding, ...]:
     """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all
     of this is.
@@ -88,12 +97,20 @@ def item_findings(
     found: list[Finding] = []
     for place, calls in case.open_calls.items():
         measured = f"{', '.join(calls)} has no result."
-        found.append(Finding(named["tool-call-without-result"], session, place, measured))
+        found.append(
+            Finding(named["tool-call-without-result"], session, place, measured)
+        )
     for place, calls in case.strays.items():
         measured = f"{', '.join(calls)} is called by no message."
-        found.append(Finding(named["tool-result-without-call"], session, place, measured))
+        found.append(
+            Finding(named["tool-result-without-call"], session, place, measured)
+        )
     for place, id in case.repeated.items():
-        found.append(Finding(named["repeated-message"], session, place, f"{id} stood here before."))
+        found.append(
+            Finding(
+                named["repeated-message"], session, place, f"{id} stood here before."
+            )
+        )
     for one in case.unread:
         measured = f"It is not read: {one.problem}."
         found.append(Finding(named["unreadable-record"], session, one.place, measured))

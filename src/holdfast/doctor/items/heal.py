@@ -19,7 +19,9 @@ class ItemHealing:
     gone through.
     """
 
-    def __init__(self, kind: str, session: str, case: ItemCase, accepted: Collection[str]) -> None:
+    def __init__(
+        self, kind: str, session: str, case: ItemCase, accepted: Collection[str]
+    ) -> None:
         self._kind = kind
         self._session = session
         self._case = case
@@ -39,18 +41,28 @@ class ItemHealing:
                 continue
             place = item.line.place
             if place in self._case.repeated and self._applies("repeated-message"):
-                self._note_change("repeated-message", place, self._case.repeated[place], "left out")
+                self._note_change(
+                    "repeated-message", place, self._case.repeated[place], "left out"
+                )
                 continue
             if place in self._case.strays and self._applies("tool-result-without-call"):
                 self._note_change(
-                    "tool-result-without-call", place, "shown to the model", "hidden from the model"
+                    "tool-result-without-call",
+                    place,
+                    "shown to the model",
+                    "hidden from the model",
                 )
                 item = _stray(item, self._case.strays[place])
             yield item
-            if place in self._case.open_calls and self._applies("tool-call-without-result"):
+            if place in self._case.open_calls and self._applies(
+                "tool-call-without-result"
+            ):
                 for call in self._case.open_calls[place]:
                     self._note_change(
-                        "tool-call-without-result", place, f"{call} has no result", INTERRUPTED
+                        "tool-call-without-result",
+                        place,
+                        f"{call} has no result",
+                        INTERRUPTED,
                     )
                     yield _answered(item, call)
 
@@ -58,7 +70,9 @@ class ItemHealing:
         return f"{self._kind}/{rule}" in self._accepted
 
     def _note_change(self, rule: str, place: str, before: str, after: str) -> None:
-        self.changes.append(Change(f"{self._kind}/{rule}", self._session, place, before, after))
+        self.changes.append(
+            Change(f"{self._kind}/{rule}", self._session, place, before, after)
+        )
 
 
 def _stray(item: Item, strays: tuple[str, ...]) -> Item:

@@ -60,15 +60,21 @@ class ItemSubject:
             case, id = self.case(item_session), item_session.session.id
             messages += case.messages
             unread += case.unread[:1]
-            found = item_findings(self.rules, id, self.path, case, is_all=not self.holds_many)
+            found = item_findings(
+                self.rules, id, self.path, case, is_all=not self.holds_many
+            )
             yield Examined(id, case.messages, found)
         troubles = self.reader.troubles()
-        if session is None and (troubles or (self.holds_many and unread and not messages)):
+        if session is None and (
+            troubles or (self.holds_many and unread and not messages)
+        ):
             case = ItemCase(messages=messages, unread=troubles or unread)
             yield Examined("", 0, item_findings(self.rules, "", self.path, case))
 
     def healed(self, accepts: Accepts) -> "HealedItems":
-        return HealedItems(self, frozenset(rule.name for rule in self.rules if accepts(rule)))
+        return HealedItems(
+            self, frozenset(rule.name for rule in self.rules if accepts(rule))
+        )
 
     def case(self, item_session: ItemSession) -> ItemCase:
         """What is wrong with a session."""
@@ -119,11 +125,17 @@ class HealedItems:
         for item_session in self._subject.reader.item_sessions():
             id = item_session.session.id
             case = self._subject.case(item_session)
-            self._healings[id] = healing = ItemHealing(self._subject.kind, id, case, self._accepted)
-            yield replace(item_session.session, lines=_HealedItems(item_session, healing))
+            self._healings[id] = healing = ItemHealing(
+                self._subject.kind, id, case, self._accepted
+            )
+            yield replace(
+                item_session.session, lines=_HealedItems(item_session, healing)
+            )
 
     def changes(self) -> list[Change]:
-        return [change for healing in self._healings.values() for change in healing.changes]
+        return [
+            change for healing in self._healings.values() for change in healing.changes
+        ]
 
     def write(self, out: str) -> None:
         problem = f"a healed copy is not written as files of {self._subject.kind}"
@@ -139,5 +151,7 @@ class _HealedItems:
         self._healing = healing
 
     def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        healed = ItemLines(lambda: self._healing.heal(self._item_session.items()), lambda _: None)
+        healed = ItemLines(
+            lambda: self._healing.heal(self._item_session.items()), lambda _: None
+        )
         return iter(healed)

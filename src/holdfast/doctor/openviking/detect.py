@@ -19,7 +19,13 @@ from holdfast.doctor.openviking.detect_archives import (
 from holdfast.doctor.openviking.rules import RULE
 from holdfast.importers.jsonl import NOT_JSON
 from holdfast.importers.openviking.convert import phase_of, state_of, words_of
-from holdfast.importers.openviking.files import META, ROOT, MessageLine, SessionFolder, messages
+from holdfast.importers.openviking.files import (
+    META,
+    ROOT,
+    MessageLine,
+    SessionFolder,
+    messages,
+)
 
 _LOCK = re.compile(rb".+:\d+:[A-Z]\s*")
 OPEN = ("pending", "running")
@@ -30,9 +36,13 @@ REPLAYS_TRIED = 8
 def findings_of(folder: SessionFolder) -> tuple[Finding, ...]:
     """All that is wrong with a session."""
     if folder.records is None and not folder.meta.there and not folder.archives:
-        problems = "; ".join(f"{place}: {problem}" for place, problem in folder.problems)
+        problems = "; ".join(
+            f"{place}: {problem}" for place, problem in folder.problems
+        )
         seen = problems or f"There is neither {ROOT} nor {META} nor an archive."
-        return (Finding(RULE["openviking/unreadable-store"], folder.id, folder.place, seen),)
+        return (
+            Finding(RULE["openviking/unreadable-store"], folder.id, folder.place, seen),
+        )
     found = [*lost_clear(folder), *_counters(folder)]
     for place, records in files(folder):
         found += [*_unread(folder, place, records), *_repeated(folder, place, records)]
@@ -93,14 +103,18 @@ def held(folder: SessionFolder) -> int:
         readable = messages(records)
         ids.update(record.id for record in readable)
         count += _namesakes(readable)
-        count += sum(bool(record.problem) and not record.aside for record in records or ())
+        count += sum(
+            bool(record.problem) and not record.aside for record in records or ()
+        )
     return len(ids) + count
 
 
 def _namesakes(records: tuple[MessageLine, ...]) -> int:
     """How many messages of a file have the id of another one before them, and other words."""
     counts = Counter(record.id for record in records)
-    again = {(record.id, words_of(record)) for record in records if counts[record.id] > 1}
+    again = {
+        (record.id, words_of(record)) for record in records if counts[record.id] > 1
+    }
     return len(again) - len({id for id, _ in again})
 
 
@@ -109,7 +123,11 @@ def lines_in(records: tuple[MessageLine, ...] | None) -> int:
 
 
 def number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else None
+    )
 
 
 def _counters(folder: SessionFolder) -> Iterator[Finding]:
@@ -120,7 +138,9 @@ def _counters(folder: SessionFolder) -> Iterator[Finding]:
     whole = len({record.id for record in folder.live}) + _namesakes(folder.live)
     if whole > count and not any(stale_ids(folder).values()):
         seen = f"{ROOT} has {whole} messages, `message_count` is {count}."
-        yield Finding(RULE["openviking/append-crash-meta-behind"], folder.id, META, seen)
+        yield Finding(
+            RULE["openviking/append-crash-meta-behind"], folder.id, META, seen
+        )
     if gone := missing(folder):
         seen = f"{ROOT} has {lines} messages, `message_count` is {count}: {gone} are missing."
         yield Finding(RULE["openviking/wiped-live"], folder.id, ROOT, seen)
@@ -175,7 +195,9 @@ def _replayed(folder: SessionFolder) -> Iterator[Finding]:
     for begin, size in replays(folder.live):
         first, again = folder.live[begin], folder.live[begin + size]
         seen = f"The {size} messages from {again.id} on say what the {size} from {first.id} on say."
-        yield Finding(RULE["openviking/replayed-batch"], folder.id, f"{ROOT}:{again.number}", seen)
+        yield Finding(
+            RULE["openviking/replayed-batch"], folder.id, f"{ROOT}:{again.number}", seen
+        )
 
 
 def replays(live: tuple[MessageLine, ...]) -> Iterator[tuple[int, int]]:
@@ -191,15 +213,23 @@ def replays(live: tuple[MessageLine, ...]) -> Iterator[tuple[int, int]]:
     while begin < len(live):
         same = places[words[begin]]
         near = same[bisect_right(same, begin) :][:REPLAYS_TRIED]
-        size = next((place - begin for place in near if _is_replay(live, words, begin, place)), 0)
+        size = next(
+            (place - begin for place in near if _is_replay(live, words, begin, place)),
+            0,
+        )
         if size:
             yield begin, size
         begin += 2 * size or 1
 
 
-def _is_replay(live: tuple[MessageLine, ...], words: list[bytes], begin: int, middle: int) -> bool:
+def _is_replay(
+    live: tuple[MessageLine, ...], words: list[bytes], begin: int, middle: int
+) -> bool:
     size = middle - begin
-    if not 2 <= size <= REPLAY_MAX or words[begin:middle] != words[middle : middle + size]:
+    if (
+        not 2 <= size <= REPLAY_MAX
+        or words[begin:middle] != words[middle : middle + size]
+    ):
         return False
     ids = [record.id for record in live[begin : middle + size]]
     says_much = any(_says_much(record) for record in live[begin:middle])
@@ -208,22 +238,31 @@ def _is_replay(live: tuple[MessageLine, ...], words: list[bytes], begin: int, mi
 
 def _says_much(record: MessageLine) -> bool:
     parts = [part for part in record.parts if isinstance(part, dict)]
-    return any(_is_tool(part) or len(str(part.get("text") or "").split()) > 2 for part in parts)
+    return any(
+        _is_tool(part) or len(str(part.get("text") or "").split()) > 2 for part in parts
+    )
 
 
 def _tools(folder: SessionFolder) -> Iterator[Finding]:
     for place, record, index in unfinished(folder):
         part = record.parts[index]
         seen = (
-            f"The part {part.get('tool_id')} is {part.get('tool_status')}, and the session went on."
+            f"The part {part.get('tool_id')} is {part.get('tool_status')}, and the "
+            "session went on."
         )
         yield Finding(
-            RULE["openviking/tool-never-finished"], folder.id, f"{place}:{record.number}", seen
+            RULE["openviking/tool-never-finished"],
+            folder.id,
+            f"{place}:{record.number}",
+            seen,
         )
     for place, record, index in lost_results(folder):
         seen = f"{record.parts[index]['tool_output_ref']} is not there."
         yield Finding(
-            RULE["openviking/tool-result-missing"], folder.id, f"{place}:{record.number}", seen
+            RULE["openviking/tool-result-missing"],
+            folder.id,
+            f"{place}:{record.number}",
+            seen,
         )
 
 
@@ -246,7 +285,9 @@ def unfinished(folder: SessionFolder) -> Iterator[tuple[str, MessageLine, int]]:
 
 def _goes_on(record: MessageLine) -> bool:
     parts = record.parts
-    is_calling = any(_is_tool(part) and part.get("tool_status") in OPEN for part in parts)
+    is_calling = any(
+        _is_tool(part) and part.get("tool_status") in OPEN for part in parts
+    )
     return not is_calling and not all(_is_tool(part) for part in parts)
 
 
@@ -277,7 +318,11 @@ def _is_tool(part: Any) -> bool:
 
 def _is_own(ref: str, folder: SessionFolder) -> bool:
     session = re.search(r"/sessions/([^/]+)/", ref)
-    names = (folder.id, folder.id.rpartition("/")[2], folder.meta.data.get("session_id"))
+    names = (
+        folder.id,
+        folder.id.rpartition("/")[2],
+        folder.meta.data.get("session_id"),
+    )
     return session is None or session[1] in names
 
 

@@ -37,7 +37,9 @@ def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
     live = {record.id for record in folder.live}
     stale: dict[str, set[str]] = {}
     for archive, state in states(folder):
-        took_effect = state == "done" or (state == "pending" and phase_of(archive) == "ready")
+        took_effect = state == "done" or (
+            state == "pending" and phase_of(archive) == "ready"
+        )
         if took_effect and not archive.meta.problem:
             stale[archive.name] = moved_by(archive) & live
     return stale
@@ -57,7 +59,9 @@ def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
 def gaps(folder: SessionFolder) -> list[int]:
     """The numbers of archives that should be there and are not."""
     numbers = {archive.number for archive in folder.archives}
-    return [number for number in range(1, max(numbers, default=0)) if number not in numbers][:1000]
+    return [
+        number for number in range(1, max(numbers, default=0)) if number not in numbers
+    ][:1000]
 
 
 def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
@@ -70,31 +74,43 @@ def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
     for other, state in states(folder):
         if other.name != archive.name and state not in ("copy", "failed"):
             elsewhere |= held_by(other)
-    return [record.id for record in messages(archive.records) if record.id not in elsewhere]
+    return [
+        record.id for record in messages(archive.records) if record.id not in elsewhere
+    ]
 
 
 def archive_signs(folder: SessionFolder) -> Iterator[Finding]:
     """What is wrong archive by archive, and with their row."""
     for archive, state in states(folder):
         for rule, seen in _signs(folder, archive, state):
-            yield Finding(RULE[f"openviking/{rule}"], folder.id, f"history/{archive.name}", seen)
+            yield Finding(
+                RULE[f"openviking/{rule}"], folder.id, f"history/{archive.name}", seen
+            )
     if lost := gaps(folder):
         names = ", ".join(f"archive_{number:03d}" for number in lost[:5])
         seen = f"{len(lost)} missing: {names}; the last is {folder.archives[-1].name}."
         yield Finding(RULE["openviking/archive-gap"], folder.id, "history", seen)
 
 
-def _signs(folder: SessionFolder, archive: Archive, state: State) -> Iterator[tuple[str, str]]:
+def _signs(
+    folder: SessionFolder, archive: Archive, state: State
+) -> Iterator[tuple[str, str]]:
     """The rules that an archive breaks, each with what was seen."""
     if state == "copy":
         count = len(messages(archive.records))
         phase = phase_of(archive) or "nothing"
-        yield "prepared-only", f"Its commit came to {phase!r}; its {count} messages are live."
+        yield (
+            "prepared-only",
+            f"Its commit came to {phase!r}; its {count} messages are live.",
+        )
     elif state == "done" and not archive.records:
         seen = "Its messages.jsonl is empty"
         if archive.records is None:
             seen = "There is no messages.jsonl"
-        yield "done-without-messages", f"{seen}; it took {len(moved_by(archive))} messages."
+        yield (
+            "done-without-messages",
+            f"{seen}; it took {len(moved_by(archive))} messages.",
+        )
     elif state in ("failed", "pending") or _lacks_overview(archive, state):
         hidden = len(hidden_by(folder, archive))
         if hidden:
@@ -111,9 +127,14 @@ def _hiding_sign(archive: Archive, state: State, hidden: int) -> tuple[str, str]
         seen = f"{hidden} messages are neither live nor under an overview ({why})."
         return "failed-hides-messages", seen
     if state == "pending":
-        seen = f"It has neither .done nor .failed.json; {hidden} messages are only here."
+        seen = (
+            f"It has neither .done nor .failed.json; {hidden} messages are only here."
+        )
         return "pending-forever", seen
-    return "done-without-overview", f"There is no overview; {hidden} messages are in nobody's view."
+    return (
+        "done-without-overview",
+        f"There is no overview; {hidden} messages are in nobody's view.",
+    )
 
 
 def _lacks_overview(archive: Archive, state: State) -> bool:
@@ -137,7 +158,10 @@ def _covered(folder: SessionFolder) -> set[str]:
         first = _number(done.get("coverage_start_archive"), archive.number)
         last = _number(done.get("coverage_end_archive"), archive.number)
         for other, its_state in states(folder):
-            if first <= other.number <= min(last, archive.number) and its_state != "pending":
+            if (
+                first <= other.number <= min(last, archive.number)
+                and its_state != "pending"
+            ):
                 covered.add(other.name)
         failed = done.get("covered_failed_archives")
         if isinstance(failed, list):

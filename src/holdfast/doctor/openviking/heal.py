@@ -37,7 +37,9 @@ Remedy = Callable[[SessionFolder, str], tuple[SessionFolder, list[Change]]]
 ROUNDS_MAX = 1000
 
 
-def heal(folder: SessionFolder, accepted: Collection[str]) -> tuple[SessionFolder, list[Change]]:
+def heal(
+    folder: SessionFolder, accepted: Collection[str]
+) -> tuple[SessionFolder, list[Change]]:
     """The session with the remedies of these rules applied, and what they changed."""
     changes: list[Change] = []
     left = REMEDIES.keys() & set(accepted)
@@ -59,7 +61,9 @@ def _clear(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change
     stale = set().union(*stale_ids(folder).values())
     gone = [record for record in folder.live if record.id in stale]
     kept = tuple(
-        record for record in folder.records or () if record.problem or record.id not in stale
+        record
+        for record in folder.records or ()
+        if record.problem or record.id not in stale
     )
     before = f"{len(folder.live)} live messages, {len(gone)} of them archived"
     after = f"{len(folder.live) - len(gone)} live messages"
@@ -72,11 +76,13 @@ def _counted(before: SessionFolder, after: SessionFolder) -> SessionFolder:
     if after.meta.problem or not after.meta.there or before.meta.problem:
         return after
     changes: dict[str, Any] = {}
-    if number(meta.get("message_count")) is not None and lines_in(before.records) != lines_in(
-        after.records
-    ):
+    if number(meta.get("message_count")) is not None and lines_in(
+        before.records
+    ) != lines_in(after.records):
         changes["message_count"] = lines_in(after.records) + missing(before)
-    if number(meta.get("total_message_count")) is not None and held(before) != held(after):
+    if number(meta.get("total_message_count")) is not None and held(before) != held(
+        after
+    ):
         changes["total_message_count"] = held(after) + missing_in_all(before)
     if not changes:
         return after

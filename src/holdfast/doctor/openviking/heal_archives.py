@@ -15,17 +15,27 @@ from holdfast.importers.openviking.files import (
 )
 
 
-def leave_out_copies(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def leave_out_copies(
+    folder: SessionFolder, rule: str
+) -> tuple[SessionFolder, list[Change]]:
     """Archives that were prepared and never took effect."""
     changes = []
     for archive, state in reversed(states(folder)):
         if state == "copy":
             place = f"history/{archive.name}"
             changes.append(
-                Change(rule, folder.id, place, "a prepared copy of live messages", "left out")
+                Change(
+                    rule,
+                    folder.id,
+                    place,
+                    "a prepared copy of live messages",
+                    "left out",
+                )
             )
             folder = (
-                _without(folder, archive) if _is_last(folder, archive) else _failed(folder, archive)
+                _without(folder, archive)
+                if _is_last(folder, archive)
+                else _failed(folder, archive)
             )
     return folder, changes[::-1]
 
@@ -49,7 +59,9 @@ def make_live(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Cha
                 f"{len(hidden)} messages in {archive.name} only",
                 f"{len(hidden)} messages live again",
             )
-            changes.append(Change(rule, folder.id, f"history/{archive.name}", before, after))
+            changes.append(
+                Change(rule, folder.id, f"history/{archive.name}", before, after)
+            )
             folder = replace(folder, records=(*back, *(folder.records or ())))
             folder = (
                 _without(folder, archive)
@@ -94,7 +106,11 @@ def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
         "archived_message_ids": ids,
         "retained_message_ids": ids,
     }
-    meta = {key: value for key, value in archive.meta.data.items() if key != "overview_tokens"}
+    meta = {
+        key: value
+        for key, value in archive.meta.data.items()
+        if key != "overview_tokens"
+    }
     done = {
         "starting_message_id": ids[0],
         "ending_message_id": ids[-1],
@@ -115,12 +131,18 @@ def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
 
 def _failed(folder: SessionFolder, archive: Archive) -> SessionFolder:
     """What OpenViking's next commit would say of it."""
-    failed = {"stage": "phase1_recovery", "error": "The commit never took effect", "skipped": True}
+    failed = {
+        "stage": "phase1_recovery",
+        "error": "The commit never took effect",
+        "skipped": True,
+    }
     return _instead(folder, replace(archive, failed=SmallFile.saying(failed)))
 
 
 def _instead(folder: SessionFolder, archive: Archive) -> SessionFolder:
     return replace(
         folder,
-        archives=tuple(archive if one.name == archive.name else one for one in folder.archives),
+        archives=tuple(
+            archive if one.name == archive.name else one for one in folder.archives
+        ),
     )

@@ -18,7 +18,9 @@ from holdfast.importers.openviking.files import ROOT, MessageLine, SessionFolder
 Records = tuple[MessageLine, ...]
 
 
-def each_file(folder: SessionFolder, change: Callable[[str, Records], Records]) -> SessionFolder:
+def each_file(
+    folder: SessionFolder, change: Callable[[str, Records], Records]
+) -> SessionFolder:
     """The folder with every file of messages changed that counts; `change` is told which it is."""
     counted = {place for place, _ in files(folder)}
     archives = []
@@ -48,17 +50,25 @@ def keep_aside(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Ch
 
     def _aside(record: MessageLine, place: str) -> MessageLine:
         torn = record.last and record.problem.startswith(NOT_JSON)
-        if not record.problem or record.aside or torn != (rule == "openviking/torn-tail"):
+        if (
+            not record.problem
+            or record.aside
+            or torn != (rule == "openviking/torn-tail")
+        ):
             return record
         before = record.raw[:80].decode("utf-8", "backslashreplace")
         after = f"{len(record.raw)} bytes kept aside"
-        changes.append(Change(rule, folder.id, f"{place}:{record.number}", before, after))
+        changes.append(
+            Change(rule, folder.id, f"{place}:{record.number}", before, after)
+        )
         return replace(record, aside=True)
 
     return each_file(folder, change), changes
 
 
-def join_duplicates(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def join_duplicates(
+    folder: SessionFolder, rule: str
+) -> tuple[SessionFolder, list[Change]]:
     """The first of an id stays, and so does one with other words, under an id of its own."""
     changes: list[Change] = []
 
@@ -75,7 +85,9 @@ def join_duplicates(folder: SessionFolder, rule: str) -> tuple[SessionFolder, li
             if before and not record.problem:
                 after = "left out" if words in before else f"kept as {kept[-1].id}"
                 changes.append(
-                    Change(rule, folder.id, f"{place}:{record.number}", record.id, after)
+                    Change(
+                        rule, folder.id, f"{place}:{record.number}", record.id, after
+                    )
                 )
             before.append(words)
         return tuple(kept)
@@ -88,7 +100,9 @@ def _renamed(record: MessageLine, words: bytes) -> MessageLine:
     return replace(record, id=id, raw=written({**record.message(), "id": id}))
 
 
-def leave_out_replays(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def leave_out_replays(
+    folder: SessionFolder, rule: str
+) -> tuple[SessionFolder, list[Change]]:
     """Of a block that follows itself, the first stays."""
     gone: set[str] = set()
     changes: list[Change] = []
@@ -97,10 +111,14 @@ def leave_out_replays(folder: SessionFolder, rule: str) -> tuple[SessionFolder, 
         gone |= {record.id for record in again}
         place = f"{ROOT}:{again[0].number}"
         changes.append(
-            Change(rule, folder.id, place, f"{again[0].id} to {again[-1].id}", "left out")
+            Change(
+                rule, folder.id, place, f"{again[0].id} to {again[-1].id}", "left out"
+            )
         )
     kept = tuple(
-        record for record in folder.records or () if record.problem or record.id not in gone
+        record
+        for record in folder.records or ()
+        if record.problem or record.id not in gone
     )
     return replace(folder, records=kept), changes
 
@@ -119,7 +137,9 @@ def end_tools(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Cha
     return _with_parts(folder, rule, found, ended, "tool_status")
 
 
-def let_go_of_results(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def let_go_of_results(
+    folder: SessionFolder, rule: str
+) -> tuple[SessionFolder, list[Change]]:
     """The preview of a lost output stays, and says that there is no more."""
 
     def without_ref(part: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +171,13 @@ def _with_parts(
         for index, part in enumerate(record.parts):
             if (record.id, index) in found and isinstance(part, dict):
                 parts[index] = change(part)
-                before, after = f"{shown}: {part.get(shown)}", f"{shown}: {parts[index].get(shown)}"
-                changes.append(Change(rule, folder.id, f"{place}:{record.number}", before, after))
+                before, after = (
+                    f"{shown}: {part.get(shown)}",
+                    f"{shown}: {parts[index].get(shown)}",
+                )
+                changes.append(
+                    Change(rule, folder.id, f"{place}:{record.number}", before, after)
+                )
         return replace(
             record,
             raw=written({**record.message(), "parts": parts}),
@@ -160,6 +185,7 @@ def _with_parts(
         )
 
     after = each_file(
-        folder, lambda place, records: tuple(changed(place, record) for record in records)
+        folder,
+        lambda place, records: tuple(changed(place, record) for record in records),
     )
     return after, changes

@@ -32,7 +32,9 @@ def count_anew(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Ch
     ]
 
 
-def rebuild_papers(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def rebuild_papers(
+    folder: SessionFolder, rule: str
+) -> tuple[SessionFolder, list[Change]]:
     """Each file that can't be read is made from the messages; its bytes are kept aside."""
     changes: list[Change] = []
     asides = list(folder.asides)
@@ -41,7 +43,9 @@ def rebuild_papers(folder: SessionFolder, rule: str) -> tuple[SessionFolder, lis
         if not paper.problem:
             return paper
         before = f"{len(paper.raw)} bytes: {paper.raw[:60].decode('utf-8', 'backslashreplace')}"
-        changes.append(Change(rule, folder.id, place, before, "rebuilt from the messages"))
+        changes.append(
+            Change(rule, folder.id, place, before, "rebuilt from the messages")
+        )
         asides.append((place, paper.raw))
         return SmallFile.saying(data)
 
@@ -52,22 +56,34 @@ def rebuild_papers(folder: SessionFolder, rule: str) -> tuple[SessionFolder, lis
             under = f"history/{archive.name}"
             archive = replace(
                 archive,
-                meta=rebuilt(f"{under}/{META}", archive.meta, _archive_meta(folder, archive)),
+                meta=rebuilt(
+                    f"{under}/{META}", archive.meta, _archive_meta(folder, archive)
+                ),
                 done=rebuilt(f"{under}/{DONE}", archive.done, _done(archive)),
                 failed=rebuilt(
-                    f"{under}/{FAILED}", archive.failed, {"stage": "unknown", "error": "unknown"}
+                    f"{under}/{FAILED}",
+                    archive.failed,
+                    {"stage": "unknown", "error": "unknown"},
                 ),
             )
         archives.append(archive)
     meta = rebuilt(META, folder.meta, _meta(folder))
-    return replace(folder, archives=tuple(archives), meta=meta, asides=tuple(asides)), changes
+    return replace(
+        folder, archives=tuple(archives), meta=meta, asides=tuple(asides)
+    ), changes
 
 
 def _meta(folder: SessionFolder) -> dict[str, Any]:
     """Times are taken from the first and the last message: nobody knows better."""
-    every = [record for archive in folder.archives for record in messages(archive.records)]
+    every = [
+        record for archive in folder.archives for record in messages(archive.records)
+    ]
     every += folder.live
-    times = [at for record in every if isinstance(at := record.message().get("created_at"), str)]
+    times = [
+        at
+        for record in every
+        if isinstance(at := record.message().get("created_at"), str)
+    ]
     return {
         "session_id": folder.id.rpartition("/")[2],
         "created_at": times[0] if times else "",

@@ -41,14 +41,18 @@ class OpenVikingSubject:
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
-        self._ignored = UNDER_WAY if is_live(*session_folders(Path(path))) else frozenset()
+        self._ignored = (
+            UNDER_WAY if is_live(*session_folders(Path(path))) else frozenset()
+        )
         self._shelf = OpenVikingReader(path)
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         for folder in self.folders(session):
             every = [*(archive.records for archive in folder.archives), folder.records]
             ids = {record.id for records in every for record in messages(records)}
-            found = tuple(one for one in findings_of(folder) if one.rule.name not in self._ignored)
+            found = tuple(
+                one for one in findings_of(folder) if one.rule.name not in self._ignored
+            )
             yield Examined(folder.id, len(ids), found)
 
     def folders(self, session: str | None = None) -> Iterator[SessionFolder]:
@@ -90,7 +94,9 @@ class HealedOpenViking:
             raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
         root = Path(self._subject.path).resolve()
         for folder in self._folders():
-            write_folder(folder, Path(out) / Path(folder.place).resolve().relative_to(root))
+            write_folder(
+                folder, Path(out) / Path(folder.place).resolve().relative_to(root)
+            )
 
     def _folders(self) -> Iterator[SessionFolder]:
         for folder in self._subject.folders():

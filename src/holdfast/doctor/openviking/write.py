@@ -44,20 +44,32 @@ def _write_archive(out: Path, archive: Archive) -> None:
     under = f"history/{archive.name}"
     _make(out / under)
     _write_records(out, f"{under}/{ROOT}", archive.records)
-    for name, paper in ((META, archive.meta), (DONE, archive.done), (FAILED, archive.failed)):
+    for name, paper in (
+        (META, archive.meta),
+        (DONE, archive.done),
+        (FAILED, archive.failed),
+    ):
         _write_paper(out / under / name, paper)
     for name, words in ((OVERVIEW, archive.overview), (ABSTRACT, archive.abstract)):
         if words:
             _write(out / under / name, words)
 
 
-def _write_records(out: Path, name: str, records: tuple[MessageLine, ...] | None) -> None:
+def _write_records(
+    out: Path, name: str, records: tuple[MessageLine, ...] | None
+) -> None:
     if records is None:
         return
-    _write(out / name, b"".join(record.raw + b"\n" for record in records if not record.aside))
+    _write(
+        out / name,
+        b"".join(record.raw + b"\n" for record in records if not record.aside),
+    )
     for record in records:
         if record.aside:
-            _write(out / ASIDE / _aside_name(f"{name}-{record.number}", record.raw), record.raw)
+            _write(
+                out / ASIDE / _aside_name(f"{name}-{record.number}", record.raw),
+                record.raw,
+            )
 
 
 def _aside_name(name: str, raw: bytes) -> str:
@@ -77,7 +89,9 @@ def _make(path: Path) -> None:
 
 def _write(path: Path, raw: bytes) -> None:
     _make(path.parent)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+    ) as file:
         file.write(raw)
 
 

@@ -37,7 +37,10 @@ def cut_inside(log: Log, running: int, *, keep_turns: int) -> int:
     turn = log.turns.get(running)
     # if it dies now, it gives back what it took: that must not be summed up
     if turn is None or not turn.spoke:
-        end = next((index for index, seen in enumerate(order[:end]) if seen.turn == running), end)
+        end = next(
+            (index for index, seen in enumerate(order[:end]) if seen.turn == running),
+            end,
+        )
     if keep_turns > 0:
         starts = [index for index in range(len(order)) if _begins_turn(order, index)]
         places = [index for index in starts[: -keep_turns + 1 or None] if index <= end]
@@ -114,9 +117,17 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
     covered = frozenset(covered)
     if sum(seen.id in covered for seen in order) != len(covered):
         return None
-    end = max((index for index, seen in enumerate(placed) if seen.id in covered), default=-1) + 1
+    end = (
+        max(
+            (index for index, seen in enumerate(placed) if seen.id in covered),
+            default=-1,
+        )
+        + 1
+    )
     aside = {
-        seen.seq: None for seen in placed[:end] if seen.id not in covered and seen.id in log.hidden
+        seen.seq: None
+        for seen in placed[:end]
+        if seen.id not in covered and seen.id in log.hidden
     }
     kept = [seen for seen in placed if seen.id not in covered and seen.seq not in aside]
     unread = {*log.aside}.difference(seen.seq for seen in standing)
@@ -124,7 +135,9 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
         covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
         ranges=ranges(standing, [seen.seq for seen in kept]),
         edits={
-            seen.seq: Edit(seen.note, thaw(seen.body)) for seen in kept if seen.seq in log.edits
+            seen.seq: Edit(seen.note, thaw(seen.body))
+            for seen in kept
+            if seen.seq in log.edits
         },
         instructions=log.instructions_seq,
         since=_earliest(log, kept),
@@ -137,11 +150,17 @@ def _earliest(log: Log, kept: Iterable[StoredMessage]) -> int:
     waiting = log.waiting
     seqs = [log.head + 1, *(seen.seq for seen in log.by_seq if seen.id in waiting)]
     if log.running is not None and log.running in log.turns:  # more will come of it
-        seqs += [log.turns[log.running].seq, *(message.seq for message in log.of_turn(log.running))]
+        seqs += [
+            log.turns[log.running].seq,
+            *(message.seq for message in log.of_turn(log.running)),
+        ]
     looked_at: set[int] = set()
     for seen in kept:
         seqs.append(seen.seq)
         if seen.turn is not None and seen.turn not in looked_at:
             looked_at.add(seen.turn)
-            seqs += [log.born(seen), *(message.seq for message in log.of_turn(seen.turn))]
+            seqs += [
+                log.born(seen),
+                *(message.seq for message in log.of_turn(seen.turn)),
+            ]
     return min(seqs)

@@ -61,7 +61,9 @@ class Outline:
 
     def _calls(self) -> dict[str, list[ToolCall]]:
         found: dict[str, list[ToolCall]] = {}
-        for call in tool_calls(self._log.natural, running=self._log.running, asks=self._log.asks):
+        for call in tool_calls(
+            self._log.natural, running=self._log.running, asks=self._log.asks
+        ):
             found.setdefault(call.message, []).append(call)
         return found
 
@@ -96,7 +98,11 @@ class Outline:
             if turn is not None:
                 told.add(turn.number)
             found[-1].messages.append(seen)
-        empty = [Section(turn, []) for turn in self._log.turns.values() if turn.number not in told]
+        empty = [
+            Section(turn, [])
+            for turn in self._log.turns.values()
+            if turn.number not in told
+        ]
         return sorted([*found, *empty], key=_begins) if empty else found
 
     def answered(self) -> set[str]:
@@ -135,9 +141,13 @@ class Outline:
         note = back_to(self._log, message_id)
         before = dict.fromkeys(seen.id for seen in self._log.visible)
         if note is not None:
-            self._log.add([Entry(self._log.head + 1, "rewind", None, b"", 0, noted(note), b"")])
+            self._log.add(
+                [Entry(self._log.head + 1, "rewind", None, b"", 0, noted(note), b"")]
+            )
         after = dict.fromkeys(seen.id for seen in self._log.visible)
-        return [id for id in before if id not in after], [id for id in after if id not in before]
+        return [id for id in before if id not in after], [
+            id for id in after if id not in before
+        ]
 
     def found(self, id: str) -> StoredMessage:
         """The message with this id."""

@@ -69,7 +69,9 @@ class _Natural:
         self._units = len(units)
         return self._order
 
-    def named(self, units: list[Unit], ranges: Sequence[tuple[int, int]]) -> list[StoredMessage]:
+    def named(
+        self, units: list[Unit], ranges: Sequence[tuple[int, int]]
+    ) -> list[StoredMessage]:
         """The messages in these ranges over the natural order."""
         order = self.of(units)
         for index in range(len(self._place), len(order)):
@@ -103,7 +105,9 @@ class Log:
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
         self.asks: dict[tuple[str, int], Ask] = {}
-        self._started_asks: set[int | None] = set()  # the turns that have used an approval
+        self._started_asks: set[int | None] = (
+            set()
+        )  # the turns that have used an approval
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._natural = _Natural()
@@ -204,7 +208,14 @@ class Log:
             if note.erased:
                 continue
             seen = StoredMessage(
-                entry.id.hex(), entry.seq, entry.turn, note, entry.body, False, (), entry.at
+                entry.id.hex(),
+                entry.seq,
+                entry.turn,
+                note,
+                entry.body,
+                False,
+                (),
+                entry.at,
             )
             if note.inbox:
                 self._inbox[seen.id] = seen
@@ -270,7 +281,9 @@ class Log:
         if not self.aside:
             return order
         stands = {message.seq: message for message in natural}
-        return put_after(order, self._summary, [stands[seq] for seq in self.aside if seq in stands])
+        return put_after(
+            order, self._summary, [stands[seq] for seq in self.aside if seq in stands]
+        )
 
     @property
     def gone(self) -> set[int]:
@@ -312,14 +325,22 @@ class Log:
     def asks_of(self, call_id: str) -> list[Ask]:
         """What was asked about this id, oldest first, but for what the view has gone back from."""
         asked = [ask for ask in self.asks.values() if ask.call_id == call_id]
-        return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
+        return (
+            [ask for ask in asked if ask.message not in self._gone_ids()]
+            if asked
+            else []
+        )
 
     def approved(self) -> list[Ask]:
         """What was approved and has not been started, in the order asked for; not what the view has
         gone back from.
         """
         asked = [ask for ask in self.asks.values() if ask.may_start]
-        return [ask for ask in asked if ask.message not in self._gone_ids()] if asked else []
+        return (
+            [ask for ask in asked if ask.message not in self._gone_ids()]
+            if asked
+            else []
+        )
 
     def _gone_ids(self) -> set[str]:
         gone = self.gone
@@ -341,7 +362,9 @@ class Log:
         """
         marks: dict[str, dict[str, tuple[str, ...]]] = {}
         for ask in self.asks.values():
-            if ask.is_open or (ask.started_in is not None and ask.started_in == self.running):
+            if ask.is_open or (
+                ask.started_in is not None and ask.started_in == self.running
+            ):
                 mark = "waiting" if ask.is_open else "started"
                 mine = marks.setdefault(ask.message, {})
                 mine[mark] = (*mine.get(mark, ()), ask.call_id)
@@ -454,7 +477,9 @@ class Log:
             self.elsewhere.update(self._inbox)
         for ask in self.asks.values():
             if ask.may_start:
-                ask.approved = None  # it is used there or not at all: here it is asked about again
+                ask.approved = (
+                    None  # it is used there or not at all: here it is asked about again
+                )
         for turn in self.turns.values():
             if turn.end is None:
                 (turn.end, turn.reason), turn.ended_at = FORKED, entry.at
@@ -473,9 +498,13 @@ class Log:
             self.covered[seen.id] = summary
         if entry.body:  # else it was erased
             self._units.append(
-                StoredMessage(summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at)
+                StoredMessage(
+                    summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at
+                )
             )
-        self.edits = {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
+        self.edits = {
+            seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()
+        }
         self._summary, self.aside, self.loads_since = entry.seq, note.aside, note.since
         if note.ranges:
             self._fronts[entry.seq] = note.ranges[0][0]
@@ -511,7 +540,9 @@ class Log:
             else:
                 self.hidden.add(note.message)
             self._shows_lost |= (
-                note.seq < self.since and note.seq in self.aside and note.message not in self.hidden
+                note.seq < self.since
+                and note.seq in self.aside
+                and note.message not in self.hidden
             )
             self._stale = True
 
@@ -528,7 +559,9 @@ class Log:
 
     def _closed(self, entry: Entry) -> None:
         note = note_of("closed", entry.note)
-        if self.closed is None:  # closed once more, it says only where what still waited has gone
+        if (
+            self.closed is None
+        ):  # closed once more, it says only where what still waited has gone
             self.closed = note.reason
         for id in note.moved:
             self._inbox.pop(id, None)
@@ -537,7 +570,12 @@ class Log:
         """All words are gone, from here too."""
         revision = self.revision
         vars(self).update(vars(Log()))
-        self.head, self.revision, self.closed, self._stale = entry.seq, revision, "erased", True
+        self.head, self.revision, self.closed, self._stale = (
+            entry.seq,
+            revision,
+            "erased",
+            True,
+        )
 
 
 _HANDLERS = {

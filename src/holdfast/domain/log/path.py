@@ -22,13 +22,22 @@ def back_to(log: Log, id: str) -> Rewound | None:
     standing = log.natural
     said = [seen for seen in standing if seen.note.origin != "summary"]
     order = next(
-        (order for order in (_shown(log), said) if any(seen.id == id for seen in order)), None
+        (
+            order
+            for order in (_shown(log), said)
+            if any(seen.id == id for seen in order)
+        ),
+        None,
     )
     if order is None:
         return None
     at = next(index for index, seen in enumerate(order) if seen.id == id)
     before, was_away = _before(log, order[at])
-    gone = was_away | {seen.seq for seen in order[at + 1 :]} | _later(log, order, order[at])
+    gone = (
+        was_away
+        | {seen.seq for seen in order[at + 1 :]}
+        | _later(log, order, order[at])
+    )
     left = [seen for seen in order[: at + 1] if seen.seq not in gone]
     dead, cut = _turns(log, order[at], left, gone, before)
     return Rewound(
@@ -45,7 +54,11 @@ def _shown(log: Log) -> list[StoredMessage]:
     it covers.
     """
     aside = frozenset(log.aside)
-    return [seen for seen in log.arranged if seen.seq not in aside or seen.id not in log.hidden]
+    return [
+        seen
+        for seen in log.arranged
+        if seen.seq not in aside or seen.id not in log.hidden
+    ]
 
 
 def _said_at(log: Log, seen: StoredMessage) -> int:
@@ -73,18 +86,27 @@ def _later(log: Log, order: list[StoredMessage], to: StoredMessage) -> set[int]:
     """
     here, gone, until = {seen.id for seen in order}, log.gone, _said_at(log, to)
     standing = log.natural
-    after = standing[next(index for index, seen in enumerate(standing) if seen.id == to.id) :]
+    after = standing[
+        next(index for index, seen in enumerate(standing) if seen.id == to.id) :
+    ]
     return {
         seen.seq
         for seen in after
         if seen.note.origin != "summary"
         and _said_at(log, seen) > until
-        and (seen.seq in gone or (seen.id not in here and log.summary_of(seen.id, here) is None))
+        and (
+            seen.seq in gone
+            or (seen.id not in here and log.summary_of(seen.id, here) is None)
+        )
     }
 
 
 def _turns(
-    log: Log, to: StoredMessage, left: list[StoredMessage], gone: set[int], before: Rewound
+    log: Log,
+    to: StoredMessage,
+    left: list[StoredMessage],
+    gone: set[int],
+    before: Rewound,
 ) -> tuple[set[int], set[int]]:
     """The seqs of the turns of which nothing is left, and of those that are cut."""
     alive = {seen.turn for seen in left}

@@ -62,7 +62,11 @@ class References:
         here = _shown_by(page)
         near, self._last = self._last | here, here
         for entry in page:
-            if entry.kind != "message" and entry.kind in NOTES and entry.seq not in unreadable:
+            if (
+                entry.kind != "message"
+                and entry.kind in NOTES
+                and entry.seq not in unreadable
+            ):
                 for name in _named_by(entry) - near:
                     self.missing.setdefault(name, []).append(entry.seq)
 
@@ -79,7 +83,9 @@ class References:
                 first.setdefault(seq, name)
         for seq, name in sorted(first.items()):
             what = (
-                f"message {name.hex()}" if isinstance(name, bytes) else f"entry {name} as a message"
+                f"message {name.hex()}"
+                if isinstance(name, bytes)
+                else f"entry {name} as a message"
             )
             yield seq, f"it names {what}, which is not there"
 

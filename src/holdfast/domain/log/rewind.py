@@ -23,33 +23,52 @@ Born = Callable[[StoredMessage], int]
 """The seq at which a message's turn began; its own, outside a turn."""
 
 
-def away(note: Rewound, messages: Sequence[StoredMessage], *, made: int, born: Born) -> set[int]:
+def away(
+    note: Rewound, messages: Sequence[StoredMessage], *, made: int, born: Born
+) -> set[int]:
     """Seqs of those of these messages that are gone after this rewind, made at the seq `made`."""
     gone = {
-        message.seq for message in messages if message.seq < made and within(note.gone, message.seq)
+        message.seq
+        for message in messages
+        if message.seq < made and within(note.gone, message.seq)
     }
     outcomes = []
     for message in messages:
-        if message.seq > made and message.turn is not None and (begun := born(message)) < made:
+        if (
+            message.seq > made
+            and message.turn is not None
+            and (begun := born(message)) < made
+        ):
             if begun in note.cut or within(note.turns, begun):
                 gone.add(message.seq)
             if begun in note.cut and message.note.answers:
                 outcomes.append(message)
     return (
-        gone - _awaited(outcomes, [message for message in messages if message.seq not in gone])
+        gone
+        - _awaited(
+            outcomes, [message for message in messages if message.seq not in gone]
+        )
         if outcomes
         else gone
     )
 
 
-def _awaited(outcomes: Sequence[StoredMessage], left: Sequence[StoredMessage]) -> set[int]:
+def _awaited(
+    outcomes: Sequence[StoredMessage], left: Sequence[StoredMessage]
+) -> set[int]:
     """Seqs of those outcomes whose calls are still there."""
     ids = {message.id for message in left}
-    called = {(message.turn, call.id) for message in left for call in message.note.calls}
+    called = {
+        (message.turn, call.id) for message in left for call in message.note.calls
+    }
     return {
         outcome.seq
         for outcome in outcomes
-        if (outcome.note.target.partition(":")[0] in ids if outcome.note.target else False)
+        if (
+            outcome.note.target.partition(":")[0] in ids
+            if outcome.note.target
+            else False
+        )
         or (
             not outcome.note.target
             and any((outcome.turn, id) in called for id in outcome.note.answers)

@@ -15,7 +15,11 @@ from holdfast.domain.repair import StoredMessage, pair
 
 
 def shaped(
-    natural: Sequence[StoredMessage], shape: Shape, *, after: int, joined: Collection[int] = ()
+    natural: Sequence[StoredMessage],
+    shape: Shape,
+    *,
+    after: int,
+    joined: Collection[int] = (),
 ) -> list[StoredMessage]:
     """The natural order as this shape shows it; what was said after seq `after` follows, and what
     waited in the inbox then and was taken since (`joined`).
@@ -30,12 +34,18 @@ def shaped(
     return out
 
 
-def without(natural: Sequence[StoredMessage], shape: Shape, gone: Collection[int]) -> Shape:
+def without(
+    natural: Sequence[StoredMessage], shape: Shape, gone: Collection[int]
+) -> Shape:
     """The shape for a natural order from which these messages are taken: a range must not fall with
     its end.
     """
     left = [message for message in natural if message.seq not in gone]
-    shown = [message.seq for message in named(natural, shape.ranges) if message.seq not in gone]
+    shown = [
+        message.seq
+        for message in named(natural, shape.ranges)
+        if message.seq not in gone
+    ]
     return replace(shape, ranges=ranges(left, shown))
 
 
@@ -43,11 +53,15 @@ def named(
     natural: Sequence[StoredMessage], ranges: Sequence[tuple[int, int]]
 ) -> list[StoredMessage]:
     """The messages in these ranges over the natural order."""
-    return in_ranges(natural, {message.seq: index for index, message in enumerate(natural)}, ranges)
+    return in_ranges(
+        natural, {message.seq: index for index, message in enumerate(natural)}, ranges
+    )
 
 
 def in_ranges(
-    natural: Sequence[StoredMessage], place: Mapping[int, int], ranges: Sequence[tuple[int, int]]
+    natural: Sequence[StoredMessage],
+    place: Mapping[int, int],
+    ranges: Sequence[tuple[int, int]],
 ) -> list[StoredMessage]:
     """The messages in these ranges over the natural order, each once, where its first range has it;
     `place` says where each seq stands there.
@@ -56,7 +70,9 @@ def in_ranges(
     each other would otherwise make a view far larger than its history.
     """
     stretches = [
-        (place[first], place[last]) for first, last in ranges if first in place and last in place
+        (place[first], place[last])
+        for first, last in ranges
+        if first in place and last in place
     ]
     if _overlap(stretches):
         return [natural[index] for index in _each_once(stretches)]
@@ -75,7 +91,9 @@ def _each_once(stretches: Sequence[tuple[int, int]]) -> Iterator[int]:
     """The places in these stretches, each once. What was given is skipped in one step, however
     often it is named.
     """
-    skip: dict[int, int] = {}  # a place that was given → one after it where to look next
+    skip: dict[
+        int, int
+    ] = {}  # a place that was given → one after it where to look next
     for start, end in stretches:
         at, passed = start, []
         while at <= end:
@@ -89,7 +107,9 @@ def _each_once(stretches: Sequence[tuple[int, int]]) -> Iterator[int]:
             skip[index] = at
 
 
-def ranges(natural: Sequence[StoredMessage], shown: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def ranges(
+    natural: Sequence[StoredMessage], shown: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
     """The seqs in `shown`, in that order, as ranges over the natural order."""
     place = {message.seq: index for index, message in enumerate(natural)}
     out: list[tuple[int, int]] = []
@@ -110,7 +130,9 @@ def put_after(
     """The order with these messages after the one of this seq, but for those that it has; as it is
     without that one.
     """
-    at = next((index for index, message in enumerate(order) if message.seq == seq), None)
+    at = next(
+        (index for index, message in enumerate(order) if message.seq == seq), None
+    )
     if at is None:
         return order
     given = {message.seq for message in order}
@@ -132,7 +154,11 @@ class Ties:
         self.turns: set[int | None] = set()
 
     def add(self, messages: Sequence[StoredMessage]) -> None:
-        tools = [message for message in messages if message.note.calls or message.note.answers]
+        tools = [
+            message
+            for message in messages
+            if message.note.calls or message.note.answers
+        ]
         if not tools:
             return
         pairs = pair(tools)
@@ -144,7 +170,9 @@ class Ties:
                     self.open.add(call.id)
 
 
-def settled(order: Sequence[StoredMessage], kept: int, running: int | None, before: Ties) -> int:
+def settled(
+    order: Sequence[StoredMessage], kept: int, running: int | None, before: Ties
+) -> int:
     """The last place before which nothing changes any more: between a plain answer and a plain user
     message, where no format merges anything, and where no result is parted from its call. `before`:
     of what is kept already.
@@ -164,7 +192,8 @@ def settled(order: Sequence[StoredMessage], kept: int, running: int | None, befo
             rest.add(order[index:])
             return (
                 index
-                if part.turns.isdisjoint(rest.turns) and stands_alone(order[kept:index], before)
+                if part.turns.isdisjoint(rest.turns)
+                and stands_alone(order[kept:index], before)
                 else kept
             )
     return kept
@@ -176,7 +205,9 @@ def stands_alone(messages: Sequence[StoredMessage], before: Ties) -> bool:
     """
     if not before.calls:
         return True
-    tools = [message for message in messages if message.note.calls or message.note.answers]
+    tools = [
+        message for message in messages if message.note.calls or message.note.answers
+    ]
     if not before.turns.isdisjoint(message.turn for message in tools):
         return False
     made = {
@@ -201,7 +232,9 @@ def stands_alone(messages: Sequence[StoredMessage], before: Ties) -> bool:
     return True
 
 
-def live(messages: Sequence[StoredMessage], running: int | None) -> Sequence[StoredMessage]:
+def live(
+    messages: Sequence[StoredMessage], running: int | None
+) -> Sequence[StoredMessage]:
     """Marks the messages of the running turn: an open call in it is still running, not
     interrupted.
     """

@@ -61,7 +61,10 @@ def _earliest(said: Sequence[Hashable], found: list[int | None]) -> list[int | N
 
 
 def _strip(
-    known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]
+    known: Sequence[Hashable],
+    said: Sequence[Hashable],
+    span: Span,
+    found: list[int | None],
 ) -> Span:
     a, b, c, d = span
     while a < b and c < d and known[a] == said[c]:
@@ -110,7 +113,9 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return run[::-1]
 
 
-def _between(pivots: list[tuple[int, int]], span: Span, found: list[int | None]) -> list[Span]:
+def _between(
+    pivots: list[tuple[int, int]], span: Span, found: list[int | None]
+) -> list[Span]:
     a, b, c, d = span
     spans = []
     for place, at in pivots:
@@ -121,7 +126,10 @@ def _between(pivots: list[tuple[int, int]], span: Span, found: list[int | None])
 
 
 def _fill_table(
-    known: Sequence[Hashable], said: Sequence[Hashable], span: Span, found: list[int | None]
+    known: Sequence[Hashable],
+    said: Sequence[Hashable],
+    span: Span,
+    found: list[int | None],
 ) -> None:
     """The textbook table. Of equally long ways the one that lies latest in `known`: a dropped head
     is the usual cut.
@@ -132,7 +140,9 @@ def _fill_table(
         above, row = rows[-1], [0]
         for index, item in enumerate(said[c:d]):
             row.append(
-                above[index] + 1 if item == known[place] else max(above[index + 1], row[index])
+                above[index] + 1
+                if item == known[place]
+                else max(above[index + 1], row[index])
             )
         rows.append(row)
     while a < b and c < d:

@@ -85,16 +85,22 @@ def lay_base(
     ]
     own = [atom for _, _, parts in owned for atom in parts]
     view = [
-        atom for payload, refs in shown for atom in _take_apart(payload, refs, wording, is_said)
+        atom
+        for payload, refs in shown
+        for atom in _take_apart(payload, refs, wording, is_said)
     ]
     own, fused = _put_together(own, view)
-    atoms, alias = _merge(own, [atom for atom in view if not used.intersection(atom.refs)])
+    atoms, alias = _merge(
+        own, [atom for atom in view if not used.intersection(atom.refs)]
+    )
     at = {id(atom): index for index, atom in enumerate(atoms)}
     at |= {part: at[id(atom)] for part, atom in fused.items()}
     objects: dict[int, list[tuple[Payload, list[int]]]] = {}
     for held, payload, parts in owned:
         if held is not None and parts:
-            objects.setdefault(id(held), []).append((payload, [at[id(part)] for part in parts]))
+            objects.setdefault(id(held), []).append(
+                (payload, [at[id(part)] for part in parts])
+            )
     return Base(atoms, objects, alias, spent)
 
 
@@ -122,7 +128,8 @@ def _merge(
     # is no longer shown.
     shown = {ref for atom in view for ref in atom.refs}
     first = next(
-        (index for index, atom in enumerate(own) if shown.intersection(atom.refs)), len(own)
+        (index for index, atom in enumerate(own) if shown.intersection(atom.refs)),
+        len(own),
     )
     # What it shows after something remembered stands after what is no longer shown there, too: a
     # list grows at its end.
@@ -153,7 +160,9 @@ class _SaidExactly:
         return print in self._prints
 
 
-def _put_together(own: list[Atom], view: Sequence[Atom]) -> tuple[list[Atom], dict[int, Atom]]:
+def _put_together(
+    own: list[Atom], view: Sequence[Atom]
+) -> tuple[list[Atom], dict[int, Atom]]:
     """Messages that a handle remembers apart and the caller now shows as the view does: words and
     calls in one.
     """
@@ -195,7 +204,9 @@ def _take_apart(
             if part
         ]
         return parts if known else [Atom(refs, payload, whole)]
-    if len(prints) == len(refs) and whole.text == GLUE.join(part.text for part in prints):
+    if len(prints) == len(refs) and whole.text == GLUE.join(
+        part.text for part in prints
+    ):
         texts = [part.text for part in prints]
     else:
         texts = whole.text.split(GLUE)

@@ -41,7 +41,9 @@ def is_shortened(known: Fingerprint, said: Fingerprint) -> bool:
     """
     if not _comparable(known, said) or Counter(said.other) - Counter(known.other):
         return False
-    return said.text == known.text or _begins_with(known.text, _without_elision(said.text))
+    return said.text == known.text or _begins_with(
+        known.text, _without_elision(said.text)
+    )
 
 
 def _comparable(known: Fingerprint, said: Fingerprint) -> bool:

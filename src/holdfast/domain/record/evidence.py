@@ -21,7 +21,13 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Payload, thaw
 from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
-from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown, reconcile, remember
+from holdfast.domain.record.reconcile import (
+    Reconciled,
+    Remembered,
+    reconcile,
+    remember,
+)
+from holdfast.domain.record.wordings import Shown
 
 Open = Literal["nothing", "news", "history"]
 
@@ -71,7 +77,9 @@ class Evidence:
         self._spent = {id for id in self._gone if self._away[id] <= seen_through}
         self._kept = self._presented_and_not_cut(presented, went_back)
 
-    def _presented_and_not_cut(self, presented: list[Remembered], went_back: int) -> set[str]:
+    def _presented_and_not_cut(
+        self, presented: list[Remembered], went_back: int
+    ) -> set[str]:
         """What this handle recorded and a rewind of another took away: this one has only looked
         since. If its list has all of that again, it has not cut it off.
         """
@@ -80,7 +88,9 @@ class Evidence:
             return others
         return others.intersection(ref for entry in presented for ref in entry.refs)
 
-    def compare(self, payloads: Sequence[Payload], *, equal_from: int | None) -> FirstLook:
+    def compare(
+        self, payloads: Sequence[Payload], *, equal_from: int | None
+    ) -> FirstLook:
         """The list beside what the handle remembers and the view shows. `equal_from`: the place
         from which on the list equals all that was `presented`.
         """
@@ -93,7 +103,9 @@ class Evidence:
         found = self._reconciled(payloads, self._remembered, self._spent, equal_from)
         return FirstLook(found, self._left_open(found))
 
-    def compare_with(self, payloads: Sequence[Payload], past: Sequence[Shown]) -> Reconciled:
+    def compare_with(
+        self, payloads: Sequence[Payload], past: Sequence[Shown]
+    ) -> Reconciled:
         """The list beside this part of the past, too."""
         # What is spent is known by its object or its stamp only: its words would be taken for it.
         past = [(payload, refs) for payload, refs in past if refs[0] not in self._spent]
@@ -145,10 +157,14 @@ class Evidence:
             return []
         more |= known
         return [
-            (thaw(log.worded(seen).body), (seen.id,)) for seen in log.history if seen.id in more
+            (thaw(log.worded(seen).body), (seen.id,))
+            for seen in log.history
+            if seen.id in more
         ]
 
-    def past(self, history: Log, older: Mapping[int, Payload], echo: "Echo") -> list[Shown]:
+    def past(
+        self, history: Log, older: Mapping[int, Payload], echo: "Echo"
+    ) -> list[Shown]:
         """All that was ever said and may be in the list, in the order of this history. `older`: by
         seq, what the log no longer has and `echo` has recognized.
         """
@@ -159,11 +175,15 @@ class Evidence:
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
         return [
-            (payloads[seen.seq], (seen.id,)) for seen in history.history if seen.seq in payloads
+            (payloads[seen.seq], (seen.id,))
+            for seen in history.history
+            if seen.seq in payloads
         ]
 
 
-def _were_together(said: dict[str, int], away: dict[str, int], one: str, other: str) -> bool:
+def _were_together(
+    said: dict[str, int], away: dict[str, int], one: str, other: str
+) -> bool:
     """Whether a view ever had both of these messages: neither was said after the other had been
     taken away.
     """
@@ -197,7 +217,9 @@ class Echo:
     there may be an edit of it. For looking through a long history without keeping it.
     """
 
-    def __init__(self, said: Sequence[Payload], unknown: Sequence[Payload] = ()) -> None:
+    def __init__(
+        self, said: Sequence[Payload], unknown: Sequence[Payload] = ()
+    ) -> None:
         self._unknown = [fingerprint(payload) for payload in unknown[:UNKNOWN_MAX]]
         self._prints: set[Fingerprint] = set()
         self._lines: set[str] = set()

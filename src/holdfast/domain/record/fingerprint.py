@@ -62,7 +62,9 @@ def fingerprint(payload: Payload) -> Fingerprint:
 def bare(payload: Any) -> Any:
     """The payload without the caller's own marks: keys that start with an underscore."""
     if isinstance(payload, dict):
-        return {key: value for key, value in payload.items() if not str(key).startswith("_")}
+        return {
+            key: value for key, value in payload.items() if not str(key).startswith("_")
+        }
     if isinstance(payload, list):
         return [bare(item) for item in payload]
     return payload
@@ -80,7 +82,8 @@ def snapshot(payload: Any) -> Any:
     """
     if isinstance(payload, dict):
         return {
-            key: value if type(value) is str else snapshot(value) for key, value in payload.items()
+            key: value if type(value) is str else snapshot(value)
+            for key, value in payload.items()
         }
     if isinstance(payload, list | tuple):
         return [snapshot(item) for item in payload]
@@ -97,7 +100,11 @@ def stamp_of(payload: Payload) -> str | None:
 def worded(payload: Payload, text: str) -> Payload:
     """A message of the same role and shape that says only `text`."""
     if isinstance(payload, list):
-        return [worded(payload[0], text)] if payload else [{"role": "user", "content": text}]
+        return (
+            [worded(payload[0], text)]
+            if payload
+            else [{"role": "user", "content": text}]
+        )
     made: dict[str, Any] = {"type": payload["type"]} if "type" in payload else {}
     made["role"] = payload.get("role", "user")
     if "parts" in payload:
@@ -161,13 +168,21 @@ class _PayloadReading:
             self._take_call(block)
         elif kind in _RESULT:
             self.role = self.role or "tool"
-            self.answers.append(str(block.get("tool_use_id") or block.get("call_id") or ""))
+            self.answers.append(
+                str(block.get("tool_use_id") or block.get("call_id") or "")
+            )
             self.take(block.get("content", block.get("output")))
         elif kind in _THINKING:
             self.role = self.role or "assistant"
         else:
             self.other.append(
-                repr({key: value for key, value in bare(block).items() if key not in _MARKS})
+                repr(
+                    {
+                        key: value
+                        for key, value in bare(block).items()
+                        if key not in _MARKS
+                    }
+                )
             )
 
     def _take_call(self, call: Any) -> None:
@@ -179,5 +194,9 @@ class _PayloadReading:
         arguments = said.get("arguments", said.get("input", ""))
         words = arguments if isinstance(arguments, str) else repr(arguments)
         self.calls.append(
-            (str(call.get("call_id") or call.get("id") or ""), str(said.get("name", "")), words)
+            (
+                str(call.get("call_id") or call.get("id") or ""),
+                str(said.get("name", "")),
+                words,
+            )
         )

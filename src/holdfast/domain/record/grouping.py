@@ -19,12 +19,17 @@ Shown = tuple[Payload, tuple[str, ...]]
 def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
     """Neighbours that show the same single message become one list of items."""
     if not _shares_a_message(shown):
-        return list(shown)  # as nearly all are: long lists are recorded after every message
+        return list(
+            shown
+        )  # as nearly all are: long lists are recorded after every message
     out: list[Shown] = []
     for payload, ids in shown:
         if len(ids) == 1 and out and out[-1][1] == ids:
             before = out[-1][0]
-            out[-1] = ([*(before if isinstance(before, list) else [before]), payload], ids)
+            out[-1] = (
+                [*(before if isinstance(before, list) else [before]), payload],
+                ids,
+            )
         else:
             out.append((payload, ids))
     return out
@@ -53,7 +58,9 @@ def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payl
 class _Gathering:
     """One pass over a caller's list."""
 
-    def __init__(self, presented: Sequence[Payload], known: Sequence[list[Any]]) -> None:
+    def __init__(
+        self, presented: Sequence[Payload], known: Sequence[list[Any]]
+    ) -> None:
         self._presented = presented
         # by their first item, the first of them last
         self._waiting: dict[bytes, list[list[Any]]] = {}
@@ -80,7 +87,9 @@ class _Gathering:
     def _equal_from(self, place: int) -> int:
         """How many payloads from here on are the items of a known message that is not taken yet."""
         payload = self._presented[place]
-        groups = self._waiting.get(freeze(payload)) if isinstance(payload, dict) else None
+        groups = (
+            self._waiting.get(freeze(payload)) if isinstance(payload, dict) else None
+        )
         for index in range(len(groups or ()) - 1, -1, -1):
             group = groups[index]  # type: ignore[index]
             if list(self._presented[place : place + len(group)]) == group:

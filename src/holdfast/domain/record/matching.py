@@ -13,7 +13,12 @@ from holdfast.domain.message import Payload
 from holdfast.domain.record.alignment import align
 from holdfast.domain.record.atoms import GLUE, Atom, Base, Match, is_made, settle
 from holdfast.domain.record.edits import is_edit, is_shortened
-from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, is_same, stamp_of
+from holdfast.domain.record.fingerprint import (
+    Fingerprint,
+    fingerprint,
+    is_same,
+    stamp_of,
+)
 from holdfast.domain.record.merged_texts import MissingTexts, Seams
 
 EDITED_AHEAD = 8
@@ -23,7 +28,10 @@ looked for.
 
 
 def match(
-    body: Sequence[Payload], base: Base, *, by_stamp: Callable[[str], tuple[str, ...] | None]
+    body: Sequence[Payload],
+    base: Base,
+    *,
+    by_stamp: Callable[[str], tuple[str, ...] | None],
 ) -> list[Match]:
     """The claims of all presented payloads, in order; those whose `refs` stay None say something
     new.
@@ -43,7 +51,9 @@ def match(
 
 
 def _claim(
-    body: Sequence[Payload], base: Base, by_stamp: Callable[[str], tuple[str, ...] | None]
+    body: Sequence[Payload],
+    base: Base,
+    by_stamp: Callable[[str], tuple[str, ...] | None],
 ) -> list[Match]:
     """Each payload's claims, with those already matched that are certain: the same object, the same
     stamp.
@@ -76,9 +86,9 @@ def _claim(
         atom.taken |= any(ref in base.spent for ref in atom.refs)
     seams = Seams(base.atoms)
     for at, _, said in waiting:
-        claims += [Match(at, said._replace(text=text), text) for text in seams.cut(said)] or [
-            Match(at, said)
-        ]
+        claims += [
+            Match(at, said._replace(text=text), text) for text in seams.cut(said)
+        ] or [Match(at, said)]
     return sorted(claims, key=lambda claim: claim.at)
 
 
@@ -133,7 +143,9 @@ def _align(claims: Sequence[Match], base: Base) -> None:
     for claim in claims:
         if claim.refs is None:
             said.append(
-                claim.print if claim.print in primary else base.alias.get(claim.print, claim.print)
+                claim.print
+                if claim.print in primary
+                else base.alias.get(claim.print, claim.print)
             )
         else:
             said.append(-1 if claim.place is None else claim.place)
@@ -148,9 +160,16 @@ def _match_moved(claims: Sequence[Match], base: Base) -> None:
     for place in range(len(base.atoms) - 1, -1, -1):
         if not base.atoms[place].taken:
             left.setdefault(base.atoms[place].print, []).append(place)
-    last = max((index for index, claim in enumerate(claims) if claim.refs is not None), default=-1)
+    last = max(
+        (index for index, claim in enumerate(claims) if claim.refs is not None),
+        default=-1,
+    )
     for index, claim in enumerate(claims):
-        if claim.refs is None and (index < last or claim.print.calls) and left.get(claim.print):
+        if (
+            claim.refs is None
+            and (index < last or claim.print.calls)
+            and left.get(claim.print)
+        ):
             settle(claim, left[claim.print].pop(), base)
 
 
@@ -162,15 +181,26 @@ def _match_calls(claims: Sequence[Match], base: Base) -> None:
     for place, atom in enumerate(base.atoms):
         if atom.print.calls and atom.refs and not atom.taken:
             left.setdefault(_call_ids(atom.print), []).append(place)
-    last = max((index for index, claim in enumerate(claims) if claim.place is not None), default=-1)
-    reach = max((claim.place for claim in claims if claim.place is not None), default=-1)
+    last = max(
+        (index for index, claim in enumerate(claims) if claim.place is not None),
+        default=-1,
+    )
+    reach = max(
+        (claim.place for claim in claims if claim.place is not None), default=-1
+    )
     for index, claim in enumerate(claims):
         places = (
-            left.get(_call_ids(claim.print), ()) if claim.refs is None and claim.print.calls else ()
+            left.get(_call_ids(claim.print), ())
+            if claim.refs is None and claim.print.calls
+            else ()
         )
         if len(places) == 1 and not base.atoms[places[0]].taken:
             atom = base.atoms[places[0]]
-            if index < last or places[0] > reach or atom.print.calls == claim.print.calls:
+            if (
+                index < last
+                or places[0] > reach
+                or atom.print.calls == claim.print.calls
+            ):
                 settle(claim, places[0], base)
 
 
@@ -212,10 +242,14 @@ def _match_answers(claims: Sequence[Match], base: Base) -> None:
             given.setdefault((owner, atom.print.answers), []).append(place)
     spoken: dict[str, int | None] = {}
     for claim in claims:
-        spoken.update((id, claim.place if claim.refs else None) for id, _, _ in claim.print.calls)
+        spoken.update(
+            (id, claim.place if claim.refs else None) for id, _, _ in claim.print.calls
+        )
         if claim.refs is None and claim.print.answers:
             asker = spoken.get(claim.print.answers[0], -1)
-            places = given.get((asker, claim.print.answers), []) if asker is not None else []
+            places = (
+                given.get((asker, claim.print.answers), []) if asker is not None else []
+            )
             if len(places) == 1:
                 settle(claim, places.pop(), base)
 
@@ -225,7 +259,9 @@ def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
     the rest as new.
     """
     matched = [
-        (index, claim.place) for index, claim in enumerate(claims) if claim.place is not None
+        (index, claim.place)
+        for index, claim in enumerate(claims)
+        if claim.place is not None
     ]
     indexes = [index for index, _ in matched]
     gaps: dict[tuple[int, int, str], MissingTexts] = {}
@@ -260,13 +296,21 @@ def _match_edited(claims: Sequence[Match], base: Base) -> None:
         if claim.place is None:
             continue
         if before < claim.place and start < index:
-            _match_stretch(claims[start:index], base, range(before + 1, claim.place), is_edit)
+            _match_stretch(
+                claims[start:index], base, range(before + 1, claim.place), is_edit
+            )
         before, start = claim.place, index + 1
     # At the end the next message known and the next one said may be the same, but nothing after
     # them says so.
-    rest = [place for place in range(before + 1, len(base.atoms)) if _is_left(base.atoms[place])]
+    rest = [
+        place
+        for place in range(before + 1, len(base.atoms))
+        if _is_left(base.atoms[place])
+    ]
     if start < len(claims) and rest:
-        _match_stretch(claims[start : start + 1], base, range(rest[0], rest[0] + 1), is_shortened)
+        _match_stretch(
+            claims[start : start + 1], base, range(rest[0], rest[0] + 1), is_shortened
+        )
 
 
 def _match_stretch(

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from holdfast.domain.message import Payload
 from holdfast.domain.record.grouping import gather
-from holdfast.domain.record.reconcile import Remembered, Shown
+from holdfast.domain.record.reconcile import Remembered
+from holdfast.domain.record.wordings import Shown
 
 
 class LastList(NamedTuple):
@@ -69,7 +70,10 @@ class Memory:
 
 
 def gathered(
-    payloads: Sequence[Payload], last: LastList, shown: Sequence[Shown], equal: EqualStretch
+    payloads: Sequence[Payload],
+    last: LastList,
+    shown: Sequence[Shown],
+    equal: EqualStretch,
 ) -> list[Payload]:
     """The caller's list, with the items of one stored message as one payload."""
     held = last.messages
@@ -83,11 +87,16 @@ def gathered(
     return gather(payloads, groups)
 
 
-def rebound(messages: list[Remembered], payloads: Sequence[Payload]) -> list[Remembered]:
+def rebound(
+    messages: list[Remembered], payloads: Sequence[Payload]
+) -> list[Remembered]:
     """What is remembered of copies, bound to the caller's own objects where each has one: the next
     list is known by its objects.
     """
     if any(isinstance(entry.snapshot, list) for entry in messages):
         return messages
     own = payloads[len(payloads) - len(messages) :]
-    return [replace(entry, object=payload) for entry, payload in zip(messages, own, strict=True)]
+    return [
+        replace(entry, object=payload)
+        for entry, payload in zip(messages, own, strict=True)
+    ]

@@ -30,7 +30,9 @@ class Seams:
         is one itself.
         """
         text, role = said.text, said.role
-        if not said.plain or (least > 1 and (GLUE not in text or (role, text) in self.starts)):
+        if not said.plain or (
+            least > 1 and (GLUE not in text or (role, text) in self.starts)
+        ):
             return []
         for end in _paragraphs(text)[1][:-1]:
             if (role, end) in self.sizes:
@@ -102,7 +104,10 @@ class MissingTexts:
         end = text.find("\n")
         while end >= 0:
             for start in self.at.get(text[:end], ())[:8]:
-                run = range(start, start + len(_follow(text, self.lines, start=start, glue="\n")))
+                run = range(
+                    start,
+                    start + len(_follow(text, self.lines, start=start, glue="\n")),
+                )
                 if run and all(self._is_missing(self.places[index]) for index in run):
                     for index in run:
                         self.base.atoms[self.places[index]].taken = True
@@ -114,7 +119,9 @@ class MissingTexts:
     def _part(self, claim: Match, index: int) -> Match:
         text = self.lines[index]
         return settle(
-            Match(claim.at, claim.print._replace(text=text), text), self.places[index], self.base
+            Match(claim.at, claim.print._replace(text=text), text),
+            self.places[index],
+            self.base,
         )
 
     def _is_missing(self, place: int) -> bool:

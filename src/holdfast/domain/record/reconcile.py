@@ -60,7 +60,6 @@ What can't be told, and what is then chosen:
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
 from itertools import chain, repeat
 from operator import is_
 from types import MappingProxyType
@@ -70,13 +69,15 @@ import msgspec
 
 from holdfast.domain.message import Payload
 from holdfast.domain.record.atoms import GLUE, Match, is_made, lay_base
-from holdfast.domain.record.fingerprint import fingerprint, is_same, snapshot, stamp_of, worded
+from holdfast.domain.record.fingerprint import (
+    fingerprint,
+    is_same,
+    snapshot,
+    stamp_of,
+    worded,
+)
 from holdfast.domain.record.matching import match
-
-Shown = tuple[Payload, tuple[str, ...]]
-"""A payload, and the ids of the messages it shows: several when repair merged them, none when
-repair made it.
-"""
+from holdfast.domain.record.wordings import Shown, Wordings
 
 Ref = str | int
 """The id of a known message, or an index into `Reconciled.new`."""
@@ -135,7 +136,8 @@ class Reconciled(msgspec.Struct):
         """
         count = len(self.new)
         return count > 0 and (
-            count == len(self.order) or any(isinstance(ref, str) for ref in self.order[-count:])
+            count == len(self.order)
+            or any(isinstance(ref, str) for ref in self.order[-count:])
         )
 
     def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
@@ -145,7 +147,9 @@ class Reconciled(msgspec.Struct):
         anchors: list[Any] = self.anchors[:places]
         order += _settled(self.order[refs:], ids)
         for anchor in self.anchors[places:]:
-            anchors.append(anchor if isinstance(anchor, Remembered) else anchor.settle(ids))
+            anchors.append(
+                anchor if isinstance(anchor, Remembered) else anchor.settle(ids)
+            )
         return order, anchors
 
 
@@ -175,17 +179,25 @@ def reconcile(
     """
     instructions, body = _split_instructions(presented)
     result = Reconciled(instructions, [], [], {}, [])
-    wordings = _Wordings(shown, known)
+    wordings = Wordings(shown, known)
     held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
     spent = _spent(body, held, gone, spent) if gone else ()
     is_equal = bool(remembered) and equal_from == len(presented) - len(body)
     walked = _stride(result, body, held, shown, spent) if is_equal else 0
     _match(
-        result, body, held, wordings, shown=shown if remembered else (), spent=spent, walked=walked
+        result,
+        body,
+        held,
+        wordings,
+        shown=shown if remembered else (),
+        spent=spent,
+        walked=walked,
     )
     if gone and not spent and _repeats(result, held, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
-        _match(result, body, held, wordings, shown=shown if remembered else (), spent=gone)
+        _match(
+            result, body, held, wordings, shown=shown if remembered else (), spent=gone
+        )
     return result
 
 
@@ -193,7 +205,7 @@ def _match(
     result: Reconciled,
     body: Sequence[Payload],
     held: Sequence[Remembered],
-    wordings: "_Wordings",
+    wordings: Wordings,
     *,
     shown: Sequence[Shown],
     spent: Collection[str],
@@ -238,7 +250,10 @@ def _begins_with_the_view(
 
 
 def _take_the_view(
-    result: Reconciled, body: Sequence[Payload], held: Sequence[Remembered], shown: Sequence[Shown]
+    result: Reconciled,
+    body: Sequence[Payload],
+    held: Sequence[Remembered],
+    shown: Sequence[Shown],
 ) -> Sequence[Remembered]:
     """The beginning of the list is what the view shows; returns what the handle remembers after all
     of that.
@@ -251,7 +266,8 @@ def _take_the_view(
     ]
     visible = set(result.order)
     last = max(
-        (place for place, entry in enumerate(held) if visible.intersection(entry.refs)), default=-1
+        (place for place, entry in enumerate(held) if visible.intersection(entry.refs)),
+        default=-1,
     )
     return held[last + 1 :]
 
@@ -267,7 +283,9 @@ def _spent(
     """
     is_gone = [any(ref in gone for ref in entry.refs) for entry in held]
     stamps = {
-        stamp_of(entry.snapshot) for entry, away in zip(held, is_gone, strict=True) if away
+        stamp_of(entry.snapshot)
+        for entry, away in zip(held, is_gone, strict=True)
+        if away
     } - {None}
     owned = {
         id(entry.object): away
@@ -304,7 +322,9 @@ def _repeats(
     said = fingerprint(result.anchors[-1].snapshot)
     if said.role != "user" or said.answers:
         return False
-    last = [ref for ref in result.anchors[-1].refs if isinstance(ref, str) and ref in gone]
+    last = [
+        ref for ref in result.anchors[-1].refs if isinstance(ref, str) and ref in gone
+    ]
     line = [
         entry.refs
         for entry in held
@@ -328,7 +348,9 @@ def remember(
     last: Remembered | None = None
     for payload, refs in handed:
         before = [own[ref] for ref in refs if ref in own]
-        if len(before) < len(refs) and all(set(entry.refs) <= set(refs) for entry in before):
+        if len(before) < len(refs) and all(
+            set(entry.refs) <= set(refs) for entry in before
+        ):
             after.setdefault(id(before[-1] if before else last), []).append(
                 Remembered(payload if as_is else None, snapshot(payload), refs)
             )
@@ -339,7 +361,9 @@ def remember(
     # is no longer shown: that is older than all of it, and must not be taken for something said
     # after it.
     shown_now = {ref for _, refs in handed for ref in refs}
-    first = next((entry for entry in remembered if shown_now.intersection(entry.refs)), None)
+    first = next(
+        (entry for entry in remembered if shown_now.intersection(entry.refs)), None
+    )
     leading = after.get(id(None), [])
     merged: list[Remembered] = []
     for entry in remembered:
@@ -349,7 +373,9 @@ def remember(
     return merged if first is not None else [*merged, *leading]
 
 
-def _split_instructions(presented: Sequence[Payload]) -> tuple[str | None, Sequence[Payload]]:
+def _split_instructions(
+    presented: Sequence[Payload],
+) -> tuple[str | None, Sequence[Payload]]:
     texts = []
     for payload in presented:
         said = payload.get("role") if isinstance(payload, dict) else None
@@ -382,7 +408,10 @@ def _stride(
     if count > len(view):
         return 0
     snapshots, refs = [entry.snapshot for entry in held], [entry.refs for entry in held]
-    words, ids = [payload for payload, _ in view[:count]], [ids for _, ids in view[:count]]
+    words, ids = (
+        [payload for payload, _ in view[:count]],
+        [ids for _, ids in view[:count]],
+    )
     if snapshots != words or refs != ids:
         return 0
     same, objects = body[:count], [entry.object for entry in held]
@@ -403,7 +432,7 @@ def _walk(
     result: Reconciled,
     body: Sequence[Payload],
     held: Sequence[Remembered],
-    wordings: "_Wordings",
+    wordings: Wordings,
     spent: Collection[str],
 ) -> int:
     """Takes what is remembered, from the front, as long as the list says the same; returns how far
@@ -449,7 +478,7 @@ def _word(
     result: Reconciled,
     payload: Payload,
     refs: tuple[str, ...],
-    wordings: "_Wordings",
+    wordings: Wordings,
     believed: Payload | None = None,
 ) -> tuple[str, ...]:
     """Notes an edit where the view words these messages otherwise; returns those that stay in the
@@ -477,7 +506,10 @@ def _besides(shown: Sequence[Shown], used: set[str]) -> list[Shown]:
 
 
 def _add(
-    result: Reconciled, body: Sequence[Payload], claims: Sequence[Match], wordings: "_Wordings"
+    result: Reconciled,
+    body: Sequence[Payload],
+    claims: Sequence[Match],
+    wordings: Wordings,
 ) -> None:
     groups: list[list[Match]] = [[] for _ in body]
     for claim in claims:
@@ -492,7 +524,7 @@ def _add(
 
 
 def _add_whole(
-    result: Reconciled, payload: Payload, claim: Match, wordings: "_Wordings"
+    result: Reconciled, payload: Payload, claim: Match, wordings: Wordings
 ) -> tuple[Ref, ...]:
     if claim.refs is None:
         result.new.append(payload)
@@ -501,7 +533,7 @@ def _add_whole(
 
 
 def _add_parts(
-    result: Reconciled, payload: Payload, group: Sequence[Match], wordings: "_Wordings"
+    result: Reconciled, payload: Payload, group: Sequence[Match], wordings: Wordings
 ) -> tuple[Ref, ...]:
     """A merged payload: the known parts, and each unknown stretch between them as one new
     message.
@@ -517,7 +549,11 @@ def _add_parts(
             stretch = []
         part = worded(payload, claim.text or "")
         same = wordings.read(claim.refs, believed=claim.believed) in (None, claim.text)
-        refs += claim.refs if same else _word(result, part, claim.refs, wordings, claim.believed)
+        refs += (
+            claim.refs
+            if same
+            else _word(result, part, claim.refs, wordings, claim.believed)
+        )
     if stretch:
         refs.append(_add_text(result, payload, stretch))
     return tuple(refs)
@@ -526,62 +562,3 @@ def _add_parts(
 def _add_text(result: Reconciled, payload: Payload, stretch: Sequence[str]) -> int:
     result.new.append(worded(payload, GLUE.join(stretch)))
     return len(result.new) - 1
-
-
-class _Wordings:
-    """How the view words its messages: as shown, or as known before repair."""
-
-    def __init__(self, shown: Sequence[Shown], known: Mapping[str, Payload]) -> None:
-        self.view = shown
-        self.known = known
-
-    @cached_property
-    def shown(self) -> dict[str, Payload]:
-        return {refs[0]: payload for payload, refs in self.view if len(refs) == 1}
-
-    def single(self, ref: str) -> Payload | None:
-        return self.shown[ref] if ref in self.shown else self.known.get(ref)
-
-    def differ(
-        self, refs: tuple[str, ...], payload: Payload, *, believed: Payload | None = None
-    ) -> bool:
-        """Whether the caller words these messages otherwise; no, where nobody knows. `known` has
-        the last word: repair may show a message otherwise than the view has it, again and again.
-        """
-        if len(refs) > 1:
-            if believed is not None and not is_same(believed, payload):
-                return True
-            return self.read(refs) not in (None, fingerprint(payload).text)
-        shown = self.shown.get(refs[0])
-        if shown is not None and is_same(shown, payload):
-            return False
-        stored = self.known.get(refs[0])
-        if stored is None:
-            stored = shown if shown is not None else believed
-        return stored is not None and not is_same(stored, payload)
-
-    def read(self, refs: tuple[str, ...], *, believed: Payload | None = None) -> str | None:
-        """What the view says for these messages together; None where nobody knows."""
-        stored = [self.known.get(ref, self.shown.get(ref)) for ref in refs]
-        if len(refs) == 1 and stored[0] is None:
-            stored[0] = believed
-        texts = [fingerprint(payload).text for payload in stored if payload is not None]
-        return GLUE.join(text for text in texts if text) if len(texts) == len(refs) else None
-
-    def stamped(self, used: set[str]) -> Any:
-        """Finds messages out of view by their payload's own id; each only once."""
-        places: dict[str, str] | None = None
-        gone = set(used)
-
-        def find(stamp: str) -> tuple[str, ...] | None:
-            nonlocal places
-            if places is None:
-                every = [*self.shown.items(), *self.known.items()]
-                places = {own: ref for ref, payload in every if (own := stamp_of(payload))}
-            ref = places.get(stamp)
-            if ref is None or ref in gone:
-                return None
-            gone.add(ref)
-            return (ref,)
-
-        return find

@@ -33,7 +33,12 @@ class ListShape:
     """
 
     def __init__(
-        self, log: Log, order: list[str], *, new: Sequence[str], edits: Mapping[str, Payload]
+        self,
+        log: Log,
+        order: list[str],
+        *,
+        new: Sequence[str],
+        edits: Mapping[str, Payload],
     ) -> None:
         self.log = log
         self._order = order
@@ -44,7 +49,11 @@ class ListShape:
     @property
     def is_natural(self) -> bool:
         """Whether the view shows this list without any entry, as it does for most lists."""
-        return not self._edits and not self.log.rewinds and self._order == [*self._now, *self._new]
+        return (
+            not self._edits
+            and not self.log.rewinds
+            and self._order == [*self._now, *self._new]
+        )
 
     @property
     def names_the_past(self) -> bool:
@@ -68,7 +77,10 @@ class ListShape:
         order = self._allowed(whole)
         present = set(order)
         edits = {id: payload for id, payload in self._edits.items() if id in present}
-        if not edits and order == [*(id for id in self._now if id in visible), *self._new]:
+        if not edits and order == [
+            *(id for id in self._now if id in visible),
+            *self._new,
+        ]:
             return None
         kept = _with_unseen(order, self._now, visible)
         if not edits and kept == [*self._now, *self._new]:
@@ -102,7 +114,10 @@ class ListShape:
         return list(allowed)
 
     def _wordings(
-        self, edits: Mapping[str, Payload], seqs: Mapping[str, int], speak: Callable[..., Spoken]
+        self,
+        edits: Mapping[str, Payload],
+        seqs: Mapping[str, int],
+        speak: Callable[..., Spoken],
     ) -> tuple[dict[int, Edit], tuple[int, ...]]:
         """The edits by seq, and the seqs of messages that are shown in their own words again."""
         bodies = {seen.id: seen.body for seen in self.log.natural} if edits else {}

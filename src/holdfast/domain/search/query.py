@@ -128,14 +128,20 @@ def places(text: str, question: SearchQuestion) -> list[Place] | None:
     return _apart(sorted(hits))
 
 
-def _occurrences(words: Sequence[str], phrase: Sequence[str], open_ended: bool) -> list[int]:
+def _occurrences(
+    words: Sequence[str], phrase: Sequence[str], open_ended: bool
+) -> list[int]:
     """The places at which a row of words stands among others."""
     *whole, last = phrase
     size = len(whole)
     ends = [
-        i for i, word in enumerate(words) if word == last or (open_ended and word.startswith(last))
+        i
+        for i, word in enumerate(words)
+        if word == last or (open_ended and word.startswith(last))
     ]
-    return [end - size for end in ends if end >= size and words[end - size : end] == whole]
+    return [
+        end - size for end in ends if end >= size and words[end - size : end] == whole
+    ]
 
 
 def _apart(hits: list[Place]) -> list[Place]:

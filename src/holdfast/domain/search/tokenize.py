@@ -32,7 +32,9 @@ _SPACELESS = (
     "\ua9e0-\ua9fe\uaa60-\uaadf\uac00-\ud7fb\uf900-\ufaff"
     "\uff66-\uffdc\U00017000-\U00018d08\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_SYLLABLE = "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # a Korean character spelled out
+_SYLLABLE = (
+    "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?"  # a Korean character spelled out
+)
 _KANA = "[\u3041-\u30ff\uff66-\uff9d][\u3099\u309a\uff9e\uff9f]"  # a voiced one, spelled out
 _JOINERS = "\u00ad\u200c\u200d\u2060"
 # Currencies, arrows, mathematics, pictures; not the boxes that programs draw around their output.
@@ -145,7 +147,9 @@ def _anywhere() -> re.Pattern[str]:
     """
     from unicodedata import category
 
-    marks = [code for codes in _MARKED for code in codes if category(chr(code))[0] == "M"]
+    marks = [
+        code for codes in _MARKED for code in codes if category(chr(code))[0] == "M"
+    ]
     letters = rf"[^\W_{_SPACELESS}]"
     word = f"{letters}+(?:[{_ranges(marks)}{_JOINERS}]+{letters}*)*"
     return re.compile(f"{word}|{_SYLLABLE}|{_KANA}|[{_SPACELESS}]|[{_SYMBOLS}]")
@@ -159,4 +163,6 @@ def _ranges(codes: list[int]) -> str:
             ranges[-1][1] = code
         else:
             ranges.append([code, code])
-    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges)
+    return "".join(
+        f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges
+    )

@@ -237,7 +237,9 @@ class BatchState:
 
     def _judge(self, write: Write) -> Judgement:
         row, batch = self.sessions.get(write.session), self.batch
-        accepted = None if write.event is None else batch.events.get(event_name(*write.event))
+        accepted = (
+            None if write.event is None else batch.events.get(event_name(*write.event))
+        )
         opening = write.open
         if opening is not None:
             exists = row is not None or write.session in batch.elsewhere
@@ -246,14 +248,20 @@ class BatchState:
                 current = batch.bindings.get(
                     (name(opening.tenant, "tenant"), name(opening.key, "key"))
                 )
-            return judge_opening(write, opening, exists=exists, current=current, accepted=accepted)
+            return judge_opening(
+                write, opening, exists=exists, current=current, accepted=accepted
+            )
         reply = reply_of(write)
         if row is None or not (write.takes or reply is not None):
-            return judge(write, row, accepted, position=row.position if row is not None else None)
+            return judge(
+                write, row, accepted, position=row.position if row is not None else None
+            )
         reply_key = (row.id, reply or b"")
         owed, claim = reply_key in batch.debts, batch.claims.get(reply_key)
         waiting, position = self._inbox(row), row.position
-        return judge(write, row, accepted, waiting, owed=owed, claim=claim, position=position)
+        return judge(
+            write, row, accepted, waiting, owed=owed, claim=claim, position=position
+        )
 
     def _inbox(self, row: SessionRow) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
@@ -261,7 +269,11 @@ class BatchState:
 
     def _effect(self, write: Write) -> Written:
         batch = self.batch
-        row = self._open(write) if write.open is not None else self.sessions[write.session]
+        row = (
+            self._open(write)
+            if write.open is not None
+            else self.sessions[write.session]
+        )
         if write.open is None and row.id not in batch.opened:
             batch.moved[row.id] = row
         first = row.head + 1
@@ -269,7 +281,9 @@ class BatchState:
             self._advance(row, write)
         if write.forget_events:
             batch.events = {
-                name: event for name, event in batch.events.items() if event.session != row.id
+                name: event
+                for name, event in batch.events.items()
+                if event.session != row.id
             }
         if write.lay is not None:
             restore(batch, row, write.lay)
@@ -303,7 +317,11 @@ class BatchState:
     def _add(self, row: SessionRow, draft: Any) -> None:
         row.head += 1
         turn = row.turn if draft.turn == STARTING else draft.turn
-        body = draft.body if len(draft.body) < PART_BYTES_MIN else self._parted(row, draft.body)
+        body = (
+            draft.body
+            if len(draft.body) < PART_BYTES_MIN
+            else self._parted(row, draft.body)
+        )
         parted = body is not draft.body
         self.batch.parted |= parted
         self.batch.entries.append(
@@ -333,12 +351,17 @@ class BatchState:
         skeleton, parts = split(body)
         digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
         stored = self.batch.digests
-        if any(stored.get((row.id, name), digest) != digest for name, digest in digests.items()):
+        if any(
+            stored.get((row.id, name), digest) != digest
+            for name, digest in digests.items()
+        ):
             return body  # another part has this name, against all odds: then none is cut out
         for part_name, part in parts.items():
             if (row.id, part_name) not in stored:
                 stored[row.id, part_name] = digests[part_name]
-                self.batch.blobs.append((row.tenant, row.id, part_name, digests[part_name], part))
+                self.batch.blobs.append(
+                    (row.tenant, row.id, part_name, digests[part_name], part)
+                )
         return skeleton if parts else body
 
     def _open(self, write: Write) -> SessionRow:
@@ -382,12 +405,21 @@ class BatchState:
         """The turn and the session's own state."""
         batch = self.batch
         batch.turned.add(row.id)
-        if write.start is not None or write.finish or write.close or write.lay is not None:
+        if (
+            write.start is not None
+            or write.finish
+            or write.close
+            or write.lay is not None
+        ):
             # whether a turn runs in it, and when it was active, shows in lists
             batch.listed[row.id] = row
         after = advance(row, write, row.position)
         row.ended, row.turn, row.fence = after.ended, after.turn, after.fence
-        row.base, row.journal, row.active_at = after.base, after.journal, after.active_at
+        row.base, row.journal, row.active_at = (
+            after.base,
+            after.journal,
+            after.active_at,
+        )
         if after.left:
             row.holder = row.lease_s = None
             # what the turn said is not needed any more
@@ -428,7 +460,9 @@ class BatchState:
             self.batch.owed[row.id, write.pays] = None
         if write.claim is not None:
             claim = write.claim
-            self.batch.claims[row.id, claim.id] = claim.token if claim.seconds > 0 else None
+            self.batch.claims[row.id, claim.id] = (
+                claim.token if claim.seconds > 0 else None
+            )
             self.batch.claimed[row.id, claim.id] = (
                 row.tenant,
                 row.id,
@@ -439,5 +473,12 @@ class BatchState:
         for owing in write.owes:
             last = write.drafts[-1]
             self.batch.debts.add((row.id, owing.id))
-            debt = (row.tenant, row.id, owing.id, last.turn or 0, raw(owing.reply_to), last.at)
+            debt = (
+                row.tenant,
+                row.id,
+                owing.id,
+                last.turn or 0,
+                raw(owing.reply_to),
+                last.at,
+            )
             self.batch.owed[row.id, owing.id] = debt

@@ -28,7 +28,13 @@ ENTRY = PLACE | {
     "body": Blobs,
     "parted": Flags,
 }
-CHUNK = PLACE | {"position": Ints, "turn": Ints, "message": Blobs, "idx": Ints, "body": Blobs}
+CHUNK = PLACE | {
+    "position": Ints,
+    "turn": Ints,
+    "message": Blobs,
+    "idx": Ints,
+    "body": Blobs,
+}
 WAITING = PLACE | {"seq": Ints, "message": Blobs, "waiter": Blobs, "lease_s": Floats}
 DEBT = PLACE | {"id": Blobs, "turn": Ints, "reply_to": Blobs, "at": Ints}
 CLAIM = PLACE | {"id": Blobs, "token": Blobs, "seconds": Floats}
@@ -76,7 +82,12 @@ SESSION: Columns = {
     "parent": Ids,
 }
 LISTED = PLACE | {"key": Blobs, "state": Ints, "active_at": Ints, "unread": Flags}
-_MOVED: Columns = {"l_tenant": Blobs, "l_session": Ids, "l_active_at": Ints, "l_unread": Flags}
+_MOVED: Columns = {
+    "l_tenant": Blobs,
+    "l_session": Ids,
+    "l_active_at": Ints,
+    "l_unread": Flags,
+}
 _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
@@ -93,12 +104,17 @@ def effects(
     found: list[Statement] = []
     stamp = {"stamp": batch.stamp}
     if plain:
-        found.append(("save_activity", columns(ACTIVITY, map(_activity, plain)) | stamp))
+        found.append(
+            ("save_activity", columns(ACTIVITY, map(_activity, plain)) | stamp)
+        )
     if turned:
         found.append(("save_turn", columns(TURN, map(_turn, turned)) | stamp))
     found += erased
     if batch.opened:
-        rows = [tuple(getattr(row, name) for name in SESSION) for row in batch.opened.values()]
+        rows = [
+            tuple(getattr(row, name) for name in SESSION)
+            for row in batch.opened.values()
+        ]
         found.append(("add_session", columns(SESSION, rows) | stamp))
     if batch.bound:
         bound = [(*key, *current) for key, current in batch.bound.items()]
@@ -114,22 +130,32 @@ def effects(
         if rows:
             found.append((name, columns(names, rows)))
     if batch.swept:
-        over = [(tenant, id, position) for id, (tenant, position) in batch.swept.items()]
+        over = [
+            (tenant, id, position) for id, (tenant, position) in batch.swept.items()
+        ]
         found.append(("sweep", columns(PLACE | {"position": Ints}, over)))
     return found + list(_shifts(batch, sessions))
 
 
 def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
     """All of a plain batch in one statement."""
-    values = columns(ACTIVITY, (_activity(batch.moved[id]) for id in sorted(batch.moved)))
+    values = columns(
+        ACTIVITY, (_activity(batch.moved[id]) for id in sorted(batch.moved))
+    )
     values |= {"stamp": batch.stamp, "lasting": lasting}
     rows, names, statement = batch.entries, _APPENDED, "append"
     if batch.chunks:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
         statement = statement.replace("append", "append_one")
-    moved = [(row.tenant, row.id, row.active_at, row.unread) for row in batch.listed.values()]
-    values |= columns(_MOVED, moved) if moved else {name: kind() for name, kind in _MOVED.items()}
+    moved = [
+        (row.tenant, row.id, row.active_at, row.unread) for row in batch.listed.values()
+    ]
+    values |= (
+        columns(_MOVED, moved)
+        if moved
+        else {name: kind() for name, kind in _MOVED.items()}
+    )
     return statement, values | columns(names, rows)
 
 
@@ -137,7 +163,9 @@ def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     """Rows turned into arrays, by name."""
     return {
         name: kind(values)
-        for (name, kind), values in zip(names.items(), zip(*rows, strict=True), strict=True)
+        for (name, kind), values in zip(
+            names.items(), zip(*rows, strict=True), strict=True
+        )
     }
 
 
@@ -148,7 +176,9 @@ def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement
         (batch.owed, "remove_debt", "add_debt", DEBT),
     ):
         gone: list[Any] = [
-            (sessions[id].tenant, id, place) for (id, place), row in gathered.items() if row is None
+            (sessions[id].tenant, id, place)
+            for (id, place), row in gathered.items()
+            if row is None
         ]
         come: list[Any] = [row for row in gathered.values() if row is not None]
         if gone:

@@ -27,13 +27,27 @@ from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.batch import BatchState
 from holdfast.engine.postgres.batch_sql import Statement, append, columns, effects
 from holdfast.engine.postgres.blocked_commits import BlockedCommits
-from holdfast.engine.postgres.guard_rows import SESSION_PLACE, learn, questions, session_places
+from holdfast.engine.postgres.guard_rows import (
+    SESSION_PLACE,
+    learn,
+    questions,
+    session_places,
+)
 from holdfast.engine.postgres.maintenance.erase import apart, erasures
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.prepared_append import PreparedAppend
 from holdfast.engine.postgres.server.binary_arrays import Ids
-from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
-from holdfast.engine.postgres.server.driver_errors import UNPREPARED, Stalled, translate, verdict
+from holdfast.engine.postgres.server.connection import (
+    Address,
+    ServerConnection,
+    Watchdog,
+)
+from holdfast.engine.postgres.server.driver_errors import (
+    UNPREPARED,
+    Stalled,
+    translate,
+    verdict,
+)
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import is_id, name
 from holdfast.engine.postgres.tenant_cache import TenantCache
@@ -102,7 +116,9 @@ class BatchWriter:
 
     def connect(self) -> ServerConnection:
         """The connection, made if there is none. Raises the driver's errors."""
-        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+        if self._line is not None and self._address.primary.is_outdated(
+            self._line.identity
+        ):
             self.close()
         if self._line is None or self._line.connection.closed:
             self._line = reach(self._address, self._watchdog, prepared=self._prepared)
@@ -117,7 +133,9 @@ class BatchWriter:
         """
         if not line.pooled:
             # a database without them
-            with contextlib.suppress(psycopg.ProgrammingError, psycopg.NotSupportedError):
+            with contextlib.suppress(
+                psycopg.ProgrammingError, psycopg.NotSupportedError
+            ):
                 line.run("limits", LIMITS | {"once": False})
 
     def apply(self, commits: Sequence[Commit]) -> list[Any]:
@@ -128,10 +146,16 @@ class BatchWriter:
             return self._apply_beside(commits)
         return self._apply(commits)
 
-    def _apply_beside(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Any]:
+    def _apply_beside(
+        self, commits: Sequence[Commit], stuck: Collection[str] = ()
+    ) -> list[Any]:
         assert self._blocked is not None
         aside = self._blocked.divert(commits, stuck)
-        going = [commit for commit, later in zip(commits, aside, strict=True) if later is None]
+        going = [
+            commit
+            for commit, later in zip(commits, aside, strict=True)
+            if later is None
+        ]
         answers = iter(self._apply(going) if going else ())
         return [next(answers) if later is None else later for later in aside]
 
@@ -141,7 +165,9 @@ class BatchWriter:
             return self._answers(commits, swiftly=True)
         return [answer for some in apart(commits) for answer in self._answers(some)]
 
-    def _answers(self, commits: Sequence[Commit], *, swiftly: bool = False) -> list[Any]:
+    def _answers(
+        self, commits: Sequence[Commit], *, swiftly: bool = False
+    ) -> list[Any]:
         try:
             return self._carry(commits, swiftly) if commits else []
         except OperatorNeeded as error:
@@ -200,7 +226,9 @@ class BatchWriter:
                 places.append((tenant, id))
         stuck = {id for _, id in places}
         if places:
-            for (id,) in self.connect().run("free_sessions", columns(SESSION_PLACE, places)):
+            for (id,) in self.connect().run(
+                "free_sessions", columns(SESSION_PLACE, places)
+            ):
                 stuck.discard(id)
         if stuck or len(commits) == 1:
             raise Stuck(stuck or sessions)
@@ -213,7 +241,9 @@ class BatchWriter:
         """
         line = self.connect()
         if not self._sure:
-            [(commits, longest_s)] = line.run("stalled", {"seconds": self._watchdog.answer_s / 2})
+            [(commits, longest_s)] = line.run(
+                "stalled", {"seconds": self._watchdog.answer_s / 2}
+            )
             if commits:
                 raise Stalled(commits, longest_s)
             self._sure = True
@@ -230,7 +260,9 @@ class BatchWriter:
         ):
             doubts.append(self._attempt)
         if error.sqlstate in UNPREPARED:
-            self._prepared = False  # a pooler is in between that does not keep them apart
+            self._prepared = (
+                False  # a pooler is in between that does not keep them apart
+            )
         if (
             means == "unknown" and not isinstance(error, Unreplicated | Stalled)
         ) or error.sqlstate in UNPREPARED:
@@ -347,14 +379,19 @@ class BatchWriter:
         return made | places
 
     def _load(
-        self, writes: Sequence[Write], places: dict[str, bytes], beginning: list[Statement]
+        self,
+        writes: Sequence[Write],
+        places: dict[str, bytes],
+        beginning: list[Statement],
     ) -> None:
         """Reads all that the guards of these writes ask for: the sessions first, whose stamps then
         tell whether any of it has changed. With a beginning, in a transaction that locks the
         sessions.
         """
         asked = questions(writes, places, locked=bool(beginning))
-        answers = self.connect().run_all([*beginning, *asked], harmless=True)[len(beginning) :]
+        answers = self.connect().run_all([*beginning, *asked], harmless=True)[
+            len(beginning) :
+        ]
         for (statement, _), rows in zip(asked, answers, strict=True):
             learn(self._state, statement, rows)
 
@@ -372,13 +409,16 @@ class BatchWriter:
             tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
             return bool(
                 line.run(
-                    "entry_by_id", {"tenant": tenant, "session": session, "seq": seq, "id": id}
+                    "entry_by_id",
+                    {"tenant": tenant, "session": session, "seq": seq, "id": id},
                 )
             )
         if doubt.chunk is not None:
             tenant, session, position, _turn, message, index, _body = doubt.chunk
             place = {"tenant": tenant, "session": session, "position": position}
-            return bool(line.run("chunk_is", place | {"message": message, "idx": index}))
+            return bool(
+                line.run("chunk_is", place | {"message": message, "idx": index})
+            )
         return False
 
     def _confirm(self, doubt: Attempt, beginning: list[Statement]) -> list[Outcome]:
@@ -431,10 +471,14 @@ class BatchWriter:
 
     def wrote(self, stamp: int) -> bool:
         """Whether this is the stamp of one of its transactions. Asked from any thread."""
-        return (stamp - self._first_stamp) & _STAMPS <= (self._stamp - self._first_stamp) & _STAMPS
+        return (stamp - self._first_stamp) & _STAMPS <= (
+            self._stamp - self._first_stamp
+        ) & _STAMPS
 
     def _is_lasting(self, commits: Sequence[Commit]) -> bool:
-        return self._lasting and not all(write.fleeting for commit in commits for write in commit)
+        return self._lasting and not all(
+            write.fleeting for commit in commits for write in commit
+        )
 
     def _beginning(self, lasting: bool) -> list[Statement]:
         statements: list[Statement] = [("begin", None)]

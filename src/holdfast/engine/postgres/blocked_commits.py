@@ -52,7 +52,9 @@ class BlockedCommits:
         """Whether any session is aside."""
         return bool(self._aside)
 
-    def divert(self, commits: Sequence[Commit], stuck: Collection[str] = ()) -> list[Later | None]:
+    def divert(
+        self, commits: Sequence[Commit], stuck: Collection[str] = ()
+    ) -> list[Later | None]:
         """Puts aside what concerns a session that is aside already, or one of these; None for what
         may go on.
         """
@@ -72,7 +74,8 @@ class BlockedCommits:
                 return None
             waiters = self._opened()
             _log.warning(
-                "somebody holds the row of %s; its commits wait aside", ", ".join(sorted(sessions))
+                "somebody holds the row of %s; its commits wait aside",
+                ", ".join(sorted(sessions)),
             )
         for id in sessions:  # the other sessions of the commit wait with it
             self._aside.setdefault(id, waiters)
@@ -112,7 +115,9 @@ class BlockedCommits:
             waiting, waiters.waiting = waiters.waiting, []
             if not waiting:
                 self._aside = {
-                    id: other for id, other in self._aside.items() if other is not waiters
+                    id: other
+                    for id, other in self._aside.items()
+                    if other is not waiters
                 }
                 self._threads.pop(waiters.number, None)
         return waiting

@@ -93,15 +93,10 @@ class PostgresEngine:
         self._acknowledged = AcknowledgedHeads()
         self._forked = False
         self._lasting = durability == "power"
-        self._readers = PostgresReaders(address, self._watchdog, size=readers, retry=self._retry)
-        self._searching = PostgresSearch(
-            address,
-            self._watchdog,
-            read=self._read_slowly,
-            words_of=words_of,
-            retry=self._retry,
-            read_only=read_only,
+        self._readers = PostgresReaders(
+            address, self._watchdog, size=readers, retry=self._retry
         )
+        self._searching = self._search_of(address, words_of)
         make_batch_writer = partial(
             BatchWriter,
             address,
@@ -115,7 +110,9 @@ class PostgresEngine:
         self._blocked = BlockedCommits(make_batch_writer)
         self._batch_writers: list[BatchWriter] = []
         if not read_only:
-            self._batch_writers = [make_batch_writer(blocked=self._blocked) for _ in range(writers)]
+            self._batch_writers = [
+                make_batch_writer(blocked=self._blocked) for _ in range(writers)
+            ]
         self._start_background(address)
         try:
             self._prepare()
@@ -129,6 +126,16 @@ class PostgresEngine:
             )
         _open.add(self)
 
+    def _search_of(self, address: Address, words_of: WordsOf | None) -> PostgresSearch:
+        return PostgresSearch(
+            address,
+            self._watchdog,
+            read=self._read_slowly,
+            words_of=words_of,
+            retry=self._retry,
+            read_only=self.read_only,
+        )
+
     def _start_background(self, address: Address) -> None:
         self._indexer = PostgresIndexer(self._searching.advance)
         batch_writers, once = self._batch_writers, self._readers.once
@@ -138,7 +145,9 @@ class PostgresEngine:
             self._watchdog,
             self._tenants,
             watchers=self._watchers,
-            is_ours=lambda stamp: any(batch_writer.wrote(stamp) for batch_writer in batch_writers),
+            is_ours=lambda stamp: any(
+                batch_writer.wrote(stamp) for batch_writer in batch_writers
+            ),
         )
 
     def _prepare(self) -> None:
@@ -148,7 +157,9 @@ class PostgresEngine:
         migrate.prepare(self._batch_writers[0].connect, self.where, self._retry())
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
-            warnings.warn(WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2)
+            warnings.warn(
+                WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2
+            )
 
     def replication(self) -> Replication:
         """What the cluster says of itself."""
@@ -163,14 +174,20 @@ class PostgresEngine:
                 tell(commits)
 
         return Writer(
-            self.where, apply=apply, wake=wake, tidy=batch_writer.tidy, finish=batch_writer.finish
+            self.where,
+            apply=apply,
+            wake=wake,
+            tidy=batch_writer.tidy,
+            finish=batch_writer.finish,
         )
 
     # Writing: on the writers' threads.
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         pool = self._checked()
-        return [ticket.result() for ticket in [pool.submit(commit) for commit in commits]]
+        return [
+            ticket.result() for ticket in [pool.submit(commit) for commit in commits]
+        ]
 
     def submit(self, commit: Commit) -> WriterTicket:
         return self._checked().submit(commit)
@@ -179,7 +196,9 @@ class PostgresEngine:
         if self._forked:
             remedy = "Open the store again in this process"
             raise StoreUnavailable(
-                where=self.where, problem="it was opened before this process forked", remedy=remedy
+                where=self.where,
+                problem="it was opened before this process forked",
+                remedy=remedy,
             )
         if self.read_only:
             raise ReadOnlyStore(where=self.where)
@@ -261,14 +280,20 @@ class PostgresEngine:
         return next(iter(self._states("session_by_id", id=session)), None)
 
     def current(self, tenant: str, key: str) -> SessionState | None:
-        return next(iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None)
+        return next(
+            iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None
+        )
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
         ids = span(prefix)
         if ids is None:
             return []
         return self._states(
-            "sessions_by_prefix", tenant=raw(tenant), first=ids[0], last=ids[1], limit=limit
+            "sessions_by_prefix",
+            tenant=raw(tenant),
+            first=ids[0],
+            last=ids[1],
+            limit=limit,
         )
 
     def sessions(
@@ -282,21 +307,37 @@ class PostgresEngine:
     ) -> list[SessionState]:
         at, id = before or _LAST
         id = id if is_id(id) else FIRST  # of none in particular: those before this time
-        values = {"tenant": raw(tenant), "at": at, "id": id, "state": state, "limit": limit}
+        values = {
+            "tenant": raw(tenant),
+            "at": at,
+            "id": id,
+            "state": state,
+            "limit": limit,
+        }
         if key is not None:
             return self._states("sessions_of_key", key=raw(key), **values)
         return self._states("sessions_by_activity", **values)
 
-    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+    def kept(
+        self, tenant: str, *, before: tuple[int, str], limit: int
+    ) -> list[SessionState]:
         at, id = before
-        place = {"tenant": raw(tenant), "at": at, "id": id if is_id(id) else FIRST, "limit": limit}
+        place = {
+            "tenant": raw(tenant),
+            "at": at,
+            "id": id if is_id(id) else FIRST,
+            "limit": limit,
+        }
         return self._states("sessions_kept", **place)
 
     def tenants(self) -> list[str]:
         return [text(tenant) for (tenant,) in self._read("all_tenants")]
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        return [AcceptedEvent(*row) for row in self._read("events", after=after, limit=limit)]
+        return [
+            AcceptedEvent(*row)
+            for row in self._read("events", after=after, limit=limit)
+        ]
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
         ids = Ids([id for id in parents if is_id(id)])
@@ -315,7 +356,9 @@ class PostgresEngine:
                 self._check_head(session, rows[-1][0] if rows else after, until)
 
         query = "entries" if bodies else "entries_bare"
-        return self._whole(place, self._read(query, check, **place, after=after, limit=limit))
+        return self._whole(
+            place, self._read(query, check, **place, after=after, limit=limit)
+        )
 
     def beginnings(
         self, sessions: Sequence[str], *, limit: int, bodies: bool = True
@@ -323,7 +366,9 @@ class PostgresEngine:
         places = self._places(sessions)
         if not places:
             return {}
-        given = columns(PLACE | {"seq": Ints}, [(*place.values(), 0) for place in places.values()])
+        given = columns(
+            PLACE | {"seq": Ints}, [(*place.values(), 0) for place in places.values()]
+        )
         rows = self._read("beginnings", **given, limit=limit, bodies=bodies)
         found: dict[str, list[Entry]] = {}
         size = 0
@@ -341,7 +386,9 @@ class PostgresEngine:
             return []
         return self._whole(place, self._read("labels", **place, after=after))
 
-    def _whole(self, place: dict[str, Any], rows: Sequence[Sequence[Any]]) -> list[Entry]:
+    def _whole(
+        self, place: dict[str, Any], rows: Sequence[Sequence[Any]]
+    ) -> list[Entry]:
         """Entries with their large parts put back; the page ends early when it grows large."""
         page: list[Entry] = []
         size = 0
@@ -361,13 +408,17 @@ class PostgresEngine:
         place = self._place(session)
         if place is None:
             return []
-        rows = self._read("inbox", tenant=Blobs([place["tenant"]]), session=Ids([session]))
+        rows = self._read(
+            "inbox", tenant=Blobs([place["tenant"]]), session=Ids([session])
+        )
         return [
             Waiting(message, None if who is None else text(who), seq, *lease)
             for _, message, who, seq, *lease in rows
         ]
 
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+    def journal(
+        self, session: str, *, after: int = 0, limit: int = 1000
+    ) -> list[JournalRow]:
         place = self._place(session)
         if place is None:
             return []
@@ -375,11 +426,21 @@ class PostgresEngine:
         return [JournalRow(*row) for row in rows]
 
     def outbox(
-        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+        self,
+        tenant: str,
+        *,
+        after: OwedReply | None = None,
+        limit: int = 50,
+        free: bool = False,
     ) -> list[OwedReply]:
         mark: dict[str, Any] = {"at": -1, "session": FIRST, "turn": 0, "id": b""}
         if after is not None:
-            mark = {"at": after.at, "session": after.session, "turn": after.turn, "id": after.id}
+            mark = {
+                "at": after.at,
+                "session": after.session,
+                "turn": after.turn,
+                "id": after.id,
+            }
         rows = self._read("outbox", tenant=raw(tenant), **mark, free=free, limit=limit)
         return [
             OwedReply(id, session, turn, text(reply_to), at)
@@ -387,14 +448,26 @@ class PostgresEngine:
         ]
 
     def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+        self,
+        tenant: str,
+        *,
+        after: tuple[bytes, str, int] | None = None,
+        limit: int = 50,
     ) -> list[Pending]:
         message, session, seq = after or (b"", FIRST, 0)
-        place = {"message": message, "session": session if is_id(session) else FIRST, "seq": seq}
+        place = {
+            "message": message,
+            "session": session if is_id(session) else FIRST,
+            "seq": seq,
+        }
         found: list[Pending] = []
         size = 0
-        for session, key, *row in self._read("pending", tenant=raw(tenant), **place, limit=limit):
-            [entry] = self._whole({"tenant": raw(tenant), "session": session}, [tuple(row)])
+        for session, key, *row in self._read(
+            "pending", tenant=raw(tenant), **place, limit=limit
+        ):
+            [entry] = self._whole(
+                {"tenant": raw(tenant), "session": session}, [tuple(row)]
+            )
             found.append(Pending(session, None if key is None else text(key), entry))
             size += len(entry.body)
             if size >= PAGE_BYTES_MAX:
@@ -408,9 +481,12 @@ class PostgresEngine:
         place = self._place(session)
         if place is None:
             return []
-        rows = self._read("debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session]))
+        rows = self._read(
+            "debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session])
+        )
         return [
-            OwedReply(id, session, turn, text(reply_to), at) for _, id, turn, reply_to, at in rows
+            OwedReply(id, session, turn, text(reply_to), at)
+            for _, id, turn, reply_to, at in rows
         ]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
@@ -422,7 +498,9 @@ class PostgresEngine:
         if not places:
             return {}
         given = columns(PLACE, [tuple(place.values()) for place in places.values()])
-        return {id: Weight(*weight) for id, *weight in self._read_slowly("weigh", **given)}
+        return {
+            id: Weight(*weight) for id, *weight in self._read_slowly("weigh", **given)
+        }
 
     def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         return self._searching.search(sought, limit=limit)
@@ -439,7 +517,9 @@ class PostgresEngine:
 
     def check(self) -> list[Problem]:
         return sizes.check(
-            self._read_slowly, self.where, None if self.read_only else self.replication()
+            self._read_slowly,
+            self.where,
+            None if self.read_only else self.replication(),
         )
 
     def backup(self, to: str) -> Backup:

@@ -22,7 +22,9 @@ Places = dict[str, bytes]
 Rows = Sequence[Sequence[Any]]
 
 
-def questions(writes: Sequence[Write], places: Places, *, locked: bool) -> list[Statement]:
+def questions(
+    writes: Sequence[Write], places: Places, *, locked: bool
+) -> list[Statement]:
     """All that these writes ask about, as statements; `locked` keeps others from the sessions until
     the end of the transaction.
     """
@@ -30,16 +32,26 @@ def questions(writes: Sequence[Write], places: Places, *, locked: bool) -> list[
     takers = {write.session for write in writes if write.takes} & places.keys()
     inboxes = [(places[id], id) for id in takers] + restored
     asked: list[tuple[str, Columns, Rows]] = [
-        ("lock_sessions" if locked else "sessions_now", SESSION_PLACE, session_places(places)),
+        (
+            "lock_sessions" if locked else "sessions_now",
+            SESSION_PLACE,
+            session_places(places),
+        ),
         ("bindings", {"tenant": Blobs, "key": Blobs}, _keys(writes)),
-        ("tenants", {"id": Ids}, [(write.session,) for write in writes if write.open is not None]),
+        (
+            "tenants",
+            {"id": Ids},
+            [(write.session,) for write in writes if write.open is not None],
+        ),
         ("accepted", {"name": Blobs}, [(event,) for event in _events(writes)]),
         ("inbox", PLACE, inboxes),
         ("debts_of", PLACE, restored),
         ("debt", PLACE | {"id": Blobs}, _replies(writes, places)),
         ("blob_digests", PLACE | {"name": Ints}, _parts(writes, places)),
     ]
-    return [(statement, columns(names, rows)) for statement, names, rows in asked if rows]
+    return [
+        (statement, columns(names, rows)) for statement, names, rows in asked if rows
+    ]
 
 
 def learn(state: BatchState, statement: str, rows: Rows) -> None:

@@ -56,13 +56,19 @@ class PreparedAppend:
         """Runs a statement whose answer is that it was done. Raises what the driver would."""
         prepared = self._prepared.get(name) or self._prepare(name)
         given = [_encoded(values[each]) for each in prepared.values]
-        _check(self._libpq.exec_prepared(prepared.name, given, prepared.formats, Format.BINARY))
+        _check(
+            self._libpq.exec_prepared(
+                prepared.name, given, prepared.formats, Format.BINARY
+            )
+        )
 
     def _prepare(self, name: str) -> _Prepared:
         text = _STATEMENTS[name]
         values = tuple(dict.fromkeys(_named.findall(text)))
         numbered = _named.sub(lambda found: f"${values.index(found[1]) + 1}", text)
-        made = _Prepared(f"holdfast_{name}".encode(), values, (Format.BINARY,) * len(values))
+        made = _Prepared(
+            f"holdfast_{name}".encode(), values, (Format.BINARY,) * len(values)
+        )
         _check(self._libpq.prepare(made.name, numbered.encode()))
         self._prepared[name] = made
         return made

@@ -4,7 +4,14 @@ import re
 
 from holdfast.engine import named_sql
 
-_FILES = ("queries.sql", "batching.sql", "searching.sql", "polling.sql", "laying.sql", "upkeep.sql")
+_FILES = (
+    "queries.sql",
+    "batching.sql",
+    "searching.sql",
+    "polling.sql",
+    "laying.sql",
+    "upkeep.sql",
+)
 _array = re.compile(r"%\(\w+\)s::[a-z ]+\[\]")
 _unnested = re.compile(rf"(?<=unnest\()(?:{_array.pattern}(?:, )?)+")
 
@@ -13,7 +20,9 @@ def _planned_once(statement: str) -> str:
     """The statement with its arrays where the planner can't look at them. It would find out how
     long they are and make a new plan every time, which takes longer than the work.
     """
-    return _unnested.sub(lambda arrays: _array.sub(r"(SELECT \g<0>)", arrays[0]), statement)
+    return _unnested.sub(
+        lambda arrays: _array.sub(r"(SELECT \g<0>)", arrays[0]), statement
+    )
 
 
 QUERIES = {

@@ -11,7 +11,11 @@ from typing import Any
 import psycopg
 
 from holdfast.engine.postgres.maintenance.migrate import reach
-from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.connection import (
+    Address,
+    ServerConnection,
+    Watchdog,
+)
 from holdfast.engine.postgres.server.driver_errors import UNPREPARED, translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import StoreUnavailable
@@ -23,7 +27,12 @@ class PostgresReaders:
     """The reading connections of one engine."""
 
     def __init__(
-        self, address: Address, watchdog: Watchdog, *, size: int, retry: Callable[[], Retry]
+        self,
+        address: Address,
+        watchdog: Watchdog,
+        *,
+        size: int,
+        retry: Callable[[], Retry],
     ) -> None:
         self._address, self._watchdog, self._retry = address, watchdog, retry
         self._idle: list[ServerConnection] = []
@@ -32,7 +41,12 @@ class PostgresReaders:
         self._closed = False
 
     def read(
-        self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None
+        self,
+        name: str,
+        values: dict[str, Any],
+        *,
+        slow: bool = False,
+        check: Check | None = None,
     ) -> list[tuple[Any, ...]]:
         """All rows of a query. One that is slow by nature may take its time. If `check` raises that
         the server knows too little, another is looked for.
@@ -53,7 +67,12 @@ class PostgresReaders:
                 retry.pause(error)
 
     def once(
-        self, name: str, values: dict[str, Any], *, slow: bool = False, check: Check | None = None
+        self,
+        name: str,
+        values: dict[str, Any],
+        *,
+        slow: bool = False,
+        check: Check | None = None,
     ) -> list[tuple[Any, ...]]:
         """The same, asked once. Raises the driver's errors."""
         with self._free:
@@ -62,7 +81,9 @@ class PostgresReaders:
                 rows = line.run(name, values, slow=slow)
                 if check is not None:
                     check(rows)
-            except BaseException:  # an interrupted one may still have its answer to come
+            except (
+                BaseException
+            ):  # an interrupted one may still have its answer to come
                 line.close()
                 raise
             self._give(line)
@@ -71,7 +92,9 @@ class PostgresReaders:
     def _take(self) -> ServerConnection:
         if self._closed:
             raise StoreUnavailable(
-                where=self._address.shown, problem="it was closed", remedy="Open it again"
+                where=self._address.shown,
+                problem="it was closed",
+                remedy="Open it again",
             )
         while self._idle:
             try:

@@ -39,7 +39,13 @@ def restore(batch: RestoredRows, row: Any, restored: Laid) -> None:
         batch.owed[debt] = None
     for owed in restored.outbox:
         batch.debts.add((row.id, owed.id))
-        batch.owed[row.id, owed.id] = (*place, owed.id, owed.turn, raw(owed.reply_to), owed.at)
+        batch.owed[row.id, owed.id] = (
+            *place,
+            owed.id,
+            owed.turn,
+            raw(owed.reply_to),
+            owed.at,
+        )
     for event in restored.events:
         if event.name not in batch.events:
             batch.events[event.name] = Accepted(row.id, event.seq, event.message)
@@ -55,9 +61,12 @@ def restored_events(writes: Iterable[Write]) -> list[bytes]:
     return list(names)
 
 
-def restored_places(writes: Sequence[Write], places: dict[str, bytes]) -> list[tuple[bytes, str]]:
+def restored_places(
+    writes: Sequence[Write], places: dict[str, bytes]
+) -> list[tuple[bytes, str]]:
     """The sessions whose inbox and outbox are to be others."""
     return [
         (places[id], id)
-        for id in {write.session for write in writes if write.lay is not None} & places.keys()
+        for id in {write.session for write in writes if write.lay is not None}
+        & places.keys()
     ]

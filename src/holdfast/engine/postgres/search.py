@@ -25,7 +25,11 @@ from holdfast.engine.blobs import join, names_in
 from holdfast.engine.postgres.batch_sql import PLACE, columns
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
-from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.connection import (
+    Address,
+    ServerConnection,
+    Watchdog,
+)
 from holdfast.engine.postgres.server.driver_errors import translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import is_id, raw, text
@@ -76,7 +80,9 @@ class PostgresSearch:
         """The sessions in which messages answer, those with the newest ones first."""
         self._catch_up(raw(sought.tenant))
         if any(len(phrase) > 1 for phrase in sought.asked.phrases):
-            sessions = dict.fromkeys(found.session for found in self._found(sought, PAGE_MAX))
+            sessions = dict.fromkeys(
+                found.session for found in self._found(sought, PAGE_MAX)
+            )
             return list(sessions)[:limit]
         values = _values(sought)
         return (
@@ -91,7 +97,9 @@ class PostgresSearch:
         """
         if not self._can_read:
             return False
-        behind = self._read("unread_among", id=Ids(filter(is_id, sessions)), limit=SESSIONS_AT_ONCE)
+        behind = self._read(
+            "unread_among", id=Ids(filter(is_id, sessions)), limit=SESSIONS_AT_ONCE
+        )
         return bool(behind) and self._insist(behind)
 
     def close(self) -> None:
@@ -113,7 +121,11 @@ class PostgresSearch:
                 if words is not None and places is not None:
                     entry = Entry(seq, kind, turn, id, at, note, whole)
                     yield Found(
-                        session, None if key is None else text(key), entry, words, tuple(places)
+                        session,
+                        None if key is None else text(key),
+                        entry,
+                        words,
+                        tuple(places),
                     )
             if len(rows) < size:
                 return
@@ -121,23 +133,36 @@ class PostgresSearch:
             size = min(2 * size, PAGE_MAX)
 
     def _words(
-        self, place: dict[str, Any], seq: int, kind: str, note: bytes, body: bytes, parted: bool
+        self,
+        place: dict[str, Any],
+        seq: int,
+        kind: str,
+        note: bytes,
+        body: bytes,
+        parted: bool,
     ) -> tuple[bytes, SearchableText | None]:
         """The whole body of an entry, and what can be found in it. One that makes no sense hides no
         other (I-18).
         """
         if parted:
-            parts: dict[int, bytes] = dict(self._read("blob", **place, name=Ints(names_in(body))))
+            parts: dict[int, bytes] = dict(
+                self._read("blob", **place, name=Ints(names_in(body)))
+            )
             body = join(body, parts.get)
         try:
-            return body, self._words_of(kind, note, body, partial(self._notes, place, seq))
+            return body, self._words_of(
+                kind, note, body, partial(self._notes, place, seq)
+            )
         except Exception:
             return b"", None
 
     def _notes(self, place: dict[str, Any], seq: int, needle: bytes) -> list[bytes]:
         if not needle:
             return []
-        return [note for (note,) in self._read("notes_before", **place, seq=seq, needle=needle)]
+        return [
+            note
+            for (note,) in self._read("notes_before", **place, seq=seq, needle=needle)
+        ]
 
     # Reading the log.
 
@@ -151,7 +176,9 @@ class PostgresSearch:
             idle = 0 if self._insist(behind) else idle + 1
 
     def _unread(self, tenant: bytes) -> list[tuple[Any, ...]]:
-        behind = self._read("unread", tenant=tenant, limit=SESSIONS_AT_ONCE, quiet=QUIET_MS)
+        behind = self._read(
+            "unread", tenant=tenant, limit=SESSIONS_AT_ONCE, quiet=QUIET_MS
+        )
         if behind and behind[-1][1] is None:
             self._read("forget_read", tenant=tenant)
             return self._unread(tenant)
@@ -163,7 +190,9 @@ class PostgresSearch:
             with self._gate:
                 if self._closed:
                     raise StoreUnavailable(
-                        where=self._address.shown, problem="it was closed", remedy="Open it again"
+                        where=self._address.shown,
+                        problem="it was closed",
+                        remedy="Open it again",
                     )
                 try:
                     return self._step(behind)
@@ -179,7 +208,9 @@ class PostgresSearch:
         while it reads: what it has read counts if the marks are where they were then, and is one
         transaction.
         """
-        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+        if self._line is not None and self._address.primary.is_outdated(
+            self._line.identity
+        ):
             self._drop()
         line = self._line = self._line or reach(self._address, self._watchdog)
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
@@ -188,27 +219,41 @@ class PostgresSearch:
             [*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)]
         )
         rows = line.run(
-            "unread_entries", columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE}
+            "unread_entries",
+            columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE},
         )
         found = [
             (tenant, session, seq, at, _lexemes(tenant, words))
             for tenant, session, seq, kind, at, note, body, parted in rows
             if (
                 words := self._words(
-                    {"tenant": tenant, "session": session}, seq, kind, note, body, parted
+                    {"tenant": tenant, "session": session},
+                    seq,
+                    kind,
+                    note,
+                    body,
+                    parted,
                 )[1]
             )
         ]
         read = {session: seq for _, session, seq, *_ in rows}
-        moved = [(tenant, session, was, read.get(session, was)) for tenant, session, was in marks]
+        moved = [
+            (tenant, session, was, read.get(session, was))
+            for tenant, session, was in marks
+        ]
         work: list[tuple[str, Any]] = [
             ("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))
         ]
         if found:
             work.append(
-                ("add_words", columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found))
+                (
+                    "add_words",
+                    columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found),
+                )
             )
-        read_so_far = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {"quiet": QUIET_MS}
+        read_so_far = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {
+            "quiet": QUIET_MS
+        }
         *_, settled, _ = line.run_all(
             [*_BEGIN, *work, ("note_read", read_so_far), ("commit", None)]
         )
@@ -222,7 +267,11 @@ class PostgresSearch:
 
 def _lexemes(tenant: bytes, words: SearchableText) -> str:
     """What is to be found of a message, in the form of a tsvector."""
-    facets = [f"r:{words.role}", f"p:{int(words.partial)}", *(f"f:{tool}" for tool in words.tools)]
+    facets = [
+        f"r:{words.role}",
+        f"p:{int(words.partial)}",
+        *(f"f:{tool}" for tool in words.tools),
+    ]
     mark = _mark_of(tenant)
     return " ".join(_quoted(word, mark) for word in {*words_in(words.text), *facets})
 

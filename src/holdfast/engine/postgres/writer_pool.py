@@ -81,13 +81,17 @@ class WriterPool:
         self._gate = threading.Lock()
         self._closed = False
         self._last: dict[object, tuple[int, int]] = {}
-        self._writers = [make(number, self._meeting(apply)) for number, apply in enumerate(applies)]
+        self._writers = [
+            make(number, self._meeting(apply)) for number, apply in enumerate(applies)
+        ]
 
     def submit(self, commit: Commit) -> WriterTicket:
         if len(commit) == 1 and commit[0].event is None and commit[0].open is None:
             if self._is_spread:
                 return self._writers[self._home(commit[0].session)].submit(commit)
-            with self._gate:  # a session must not change writers between the choice and the queue
+            with (
+                self._gate
+            ):  # a session must not change writers between the choice and the queue
                 self._spread_if_due()
                 return self._writers[self._home(commit[0].session)].submit(commit)
         return self._submit_tied(commit)
@@ -106,7 +110,11 @@ class WriterPool:
         """From now on each session has the writer it will keep. What it has at the first one is
         done before.
         """
-        if self._closed or self._is_spread or self._writers[0].waiting < self._spread_at:
+        if (
+            self._closed
+            or self._is_spread
+            or self._writers[0].waiting < self._spread_at
+        ):
             return
         meeting = Meeting(len(self._writers) - 1)
         for writer in self._writers[1:]:

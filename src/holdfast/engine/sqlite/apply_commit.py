@@ -28,7 +28,12 @@ from holdfast.engine.protocol import (
 )
 from holdfast.engine.session_row import advance, advances
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
-from holdfast.engine.sqlite.maintenance.erase import blank, blank_some, owe_scrubbing, take_out
+from holdfast.engine.sqlite.maintenance.erase import (
+    blank,
+    blank_some,
+    owe_scrubbing,
+    take_out,
+)
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.restore_state import restore
 from holdfast.engine.sqlite.row_codec import packed
@@ -85,7 +90,9 @@ class KnownSession:
             self.head,
             self.last_at,
         ) = row
-        self.lease = NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
+        self.lease = (
+            NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
+        )
 
     def state(self, here: Clock) -> SessionState:
         running = self.turn is not None
@@ -146,7 +153,8 @@ class CommitApplier:
         for sessions in (self._erased, self._blanked, self._untaken):
             sessions.clear()
         self.position = max(
-            self.fact("journal"), *(span or 0 for span in self._run(QUERIES["journal_spans"]).get)
+            self.fact("journal"),
+            *(span or 0 for span in self._run(QUERIES["journal_spans"]).get),
         )
         self.generation = "b" if self.fact("generation") else "a"
 
@@ -174,7 +182,8 @@ class CommitApplier:
             self._entries.clear()
         if self._chunks:
             self._run_many(
-                QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"], self._chunks
+                QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"],
+                self._chunks,
             )
             self._chunks.clear()
         if self._events:
@@ -198,7 +207,9 @@ class CommitApplier:
     def _take_out(self) -> None:
         """The outbox and the journal lose what erased sessions have there: once for all of them."""
         if self._untaken:
-            self.state_fact("journal", self.position)  # its rows go, and the position never falls
+            self.state_fact(
+                "journal", self.position
+            )  # its rows go, and the position never falls
             take_out(self._connection, self._untaken)
             self._untaken.clear()
 
@@ -232,20 +243,32 @@ class CommitApplier:
             return judge_opening(
                 write, write.open, exists=exists, current=current, accepted=accepted
             )
-        position = None if session is None or write.position is None else self._spoken(session)
+        position = (
+            None if session is None or write.position is None else self._spoken(session)
+        )
         if session is None or not (
             write.takes or write.pays is not None or write.claim is not None
         ):
-            return judge(write, session, accepted, position=position)  # as of nearly all
+            return judge(
+                write, session, accepted, position=position
+            )  # as of nearly all
         reply = reply_of(write)
         waiting = self._inbox(session) if write.takes else ()
         debt = None
         if reply is not None:
             clock, tick, _ = self._clock()
-            debt = self._run(QUERIES["debt"], (session.n, reply, tick, clock)).fetchone()
+            debt = self._run(
+                QUERIES["debt"], (session.n, reply, tick, clock)
+            ).fetchone()
         claim = debt[0] if debt else None
         return judge(
-            write, session, accepted, waiting, owed=debt is not None, claim=claim, position=position
+            write,
+            session,
+            accepted,
+            waiting,
+            owed=debt is not None,
+            claim=claim,
+            position=position,
         )
 
     def _spoken(self, session: KnownSession) -> int:
@@ -265,7 +288,9 @@ class CommitApplier:
         """The session that the key has now, and its epoch."""
         if opening.key is None:
             return None
-        row = self._run(QUERIES["session_by_key"], (opening.tenant, opening.key)).fetchone()
+        row = self._run(
+            QUERIES["session_by_key"], (opening.tenant, opening.key)
+        ).fetchone()
         return (row[1], row[4]) if row else None
 
     def _inbox(self, session: KnownSession) -> dict[bytes, int]:
@@ -315,7 +340,9 @@ class CommitApplier:
 
     def _position_of(self, session: KnownSession, chunk: Chunk) -> int:
         """Where this chunk of the running turn is in the journal; 0 when it is not there."""
-        rows: Any = self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
+        rows: Any = self._run(
+            QUERIES["journal"], (session.journal, session.n, FAR_FUTURE)
+        )
         for position, _turn, message, index, _body in rows:
             if (message, index) == (chunk.message, chunk.index):
                 found: int = position
@@ -323,7 +350,11 @@ class CommitApplier:
         return 0
 
     def _effect(self, write: Write) -> Written:
-        session = self._open(write) if write.open is not None else self._sessions[write.session]
+        session = (
+            self._open(write)
+            if write.open is not None
+            else self._sessions[write.session]
+        )
         first = session.head + 1
         if advances(write):
             self._advance(session, write)
@@ -350,7 +381,14 @@ class CommitApplier:
             self.position += 1
             chunk = write.chunk
             self._chunks.append(
-                (self.position, session.n, session.turn, chunk.message, chunk.index, chunk.body)
+                (
+                    self.position,
+                    session.n,
+                    session.turn,
+                    chunk.message,
+                    chunk.index,
+                    chunk.body,
+                )
             )
         return Written(
             first if write.drafts else 0,
@@ -365,7 +403,9 @@ class CommitApplier:
         if len(body) >= PART_BYTES_MIN:
             body = self._parted(session, body)
         kind, note, kept = packed(draft, body)
-        self._entries.append((session.n, session.head, kind, turn, draft.id, draft.at, note, kept))
+        self._entries.append(
+            (session.n, session.head, kind, turn, draft.id, draft.at, note, kept)
+        )
         # Not with every message: the row of the session would be written as often as the log.
         if draft.at >= session.active_at + ACTIVE_STEP_MS and kind == "":
             session.active_at = draft.at
@@ -374,7 +414,12 @@ class CommitApplier:
     def _erase(self, session: KnownSession, write: Write) -> None:
         self.flush()  # what this batch has added before goes too
         if write.erase is not None:
-            blank(self._connection, session.n, write.erase, forget_events=write.forget_events)
+            blank(
+                self._connection,
+                session.n,
+                write.erase,
+                forget_events=write.forget_events,
+            )
             self._erased.add(session.n)
             self._untaken.add(session.n)
         if write.blank:
@@ -400,18 +445,25 @@ class CommitApplier:
         at = write.drafts[0].at
         names = (write.session, opening.tenant, opening.key, opening.epoch)
         self._run(
-            QUERIES["add_session"], (*names, opening.fence, opening.head, at, at, opening.parent)
+            QUERIES["add_session"],
+            (*names, opening.fence, opening.head, at, at, opening.parent),
         )
         n = self._connection.last_insert_rowid()
         idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
-        session = KnownSession((n, *names, *idle, at, at, opening.parent, opening.head, at))
+        session = KnownSession(
+            (n, *names, *idle, at, at, opening.parent, opening.head, at)
+        )
         self._sessions[write.session] = session
         return session
 
     def _advance(self, session: KnownSession, write: Write) -> None:
         """The turn and the session's own state, kept here and saved."""
         after = advance(session, write, self.position)
-        session.ended, session.turn, session.fence = after.ended, after.turn, after.fence
+        session.ended, session.turn, session.fence = (
+            after.ended,
+            after.turn,
+            after.fence,
+        )
         session.base, session.journal, session.active_at = (
             after.base,
             after.journal,
@@ -439,14 +491,26 @@ class CommitApplier:
         if write.takes:
             seqs = self._inbox(session)
             self._run_many(
-                QUERIES["remove_waiting"], [(session.n, seqs[message]) for message in write.takes]
+                QUERIES["remove_waiting"],
+                [(session.n, seqs[message]) for message in write.takes],
             )
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
-            lease = NO_LEASE if waiting.lease_s is None else given(waiting.lease_s, self._clock())
+            lease = (
+                NO_LEASE
+                if waiting.lease_s is None
+                else given(waiting.lease_s, self._clock())
+            )
             self._waiting.append(
-                (session.n, seq, waiting.message, waiting.waiter, session.tenant, *lease)
+                (
+                    session.n,
+                    seq,
+                    waiting.message,
+                    waiting.waiter,
+                    session.tenant,
+                    *lease,
+                )
             )
 
     def _shift_outbox(self, session: KnownSession, write: Write) -> None:

@@ -6,7 +6,10 @@ import stat
 import apsw
 
 from holdfast.engine.sqlite.driver_errors import translate
-from holdfast.engine.sqlite.file_guard.file_header import read_header, refuse_lost_database
+from holdfast.engine.sqlite.file_guard.file_header import (
+    read_header,
+    refuse_lost_database,
+)
 from holdfast.engine.sqlite.file_guard.file_identity import refuse_beside_strayed
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
@@ -94,8 +97,13 @@ def prepare(path: str, *, busy_s: float) -> None:
         if header is not None:
             if header.whole and header.application_id != APPLICATION_ID:
                 raise not_ours(path)
-            if header.application_id == APPLICATION_ID and header.version > SCHEMA_VERSION:
-                raise SchemaMismatch(where=path, found=header.version, known=SCHEMA_VERSION)
+            if (
+                header.application_id == APPLICATION_ID
+                and header.version > SCHEMA_VERSION
+            ):
+                raise SchemaMismatch(
+                    where=path, found=header.version, known=SCHEMA_VERSION
+                )
         connection = connect(path, busy_s=busy_s)
         try:
             # a store that is refused stays as it is
@@ -138,7 +146,9 @@ def _make_or_check(path: str) -> None:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(0, "it is not a file")
         if not os.access(
-            path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids
+            path,
+            os.R_OK | os.W_OK,
+            effective_ids=os.access in os.supports_effective_ids,
         ):
             raise OSError(0, "it can't be written")
         return
@@ -169,4 +179,6 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
 
 def not_ours(path: str) -> StoreUnavailable:
     problem = "it is a database of another program"
-    return StoreUnavailable(where=path, problem=problem, remedy="Give Holdfast a file of its own")
+    return StoreUnavailable(
+        where=path, problem=problem, remedy="Give Holdfast a file of its own"
+    )

@@ -9,7 +9,10 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
         "another program holds its write lock",
         "Let that program finish, then try again",
     ),
-    apsw.LockedError: ("another program holds its lock", "Let that program finish, then try again"),
+    apsw.LockedError: (
+        "another program holds its lock",
+        "Let that program finish, then try again",
+    ),
     apsw.FullError: (
         "the disk is full",
         "Make room, then try again; what was acknowledged is safe",
@@ -39,7 +42,10 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
         "a message is larger than SQLite can hold",
         "Store large parts elsewhere and refer to them",
     ),
-    apsw.NoLFSError: ("the disk can't hold files this large", "Move the store to another disk"),
+    apsw.NoLFSError: (
+        "the disk can't hold files this large",
+        "Move the store to another disk",
+    ),
     apsw.InterruptError: ("the work was interrupted", "Try again"),
     apsw.ProtocolError: (
         "its lock protocol failed",
@@ -53,10 +59,16 @@ _DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 def translate(error: apsw.Error, where: str, *, place: str = "") -> HoldfastError:
     """What this driver error means to a person; `place` says where in the store it was met."""
     if isinstance(error, _DAMAGE):
-        return Damaged(where=where, problem=f"{error}, met in {place}" if place else str(error))
+        return Damaged(
+            where=where, problem=f"{error}, met in {place}" if place else str(error)
+        )
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
-            return StoreUnavailable(where=where, problem=f"{problem} ({error})", remedy=remedy)
+            return StoreUnavailable(
+                where=where, problem=f"{problem} ({error})", remedy=remedy
+            )
     return StoreUnavailable(
-        where=where, problem=f"SQLite says {error!r}", remedy="Report this; it is a defect"
+        where=where,
+        problem=f"SQLite says {error!r}",
+        remedy="Report this; it is a defect",
     )

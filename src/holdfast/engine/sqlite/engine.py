@@ -56,7 +56,9 @@ class SqliteEngine(SqliteReads):
         lock_s: float = 5.0,
         words_of: WordsOf | None = None,
     ) -> None:
-        readers = SqliteReaders(path, busy_s=lock_s, tell_writer=lambda: self.commit([()]))
+        readers = SqliteReaders(
+            path, busy_s=lock_s, tell_writer=lambda: self.commit([()])
+        )
         super().__init__(path, readers, clock_of(clock, tick, now))
         self._durability = durability
         self._tick = tick
@@ -79,7 +81,11 @@ class SqliteEngine(SqliteReads):
             lock_s=lock_s,
         )
         self._writer = Writer(
-            path, apply=self._apply, wake=self._watchers.wake, tidy=self._tidy, finish=self._let_go
+            path,
+            apply=self._apply,
+            wake=self._watchers.wake,
+            tidy=self._tidy,
+            finish=self._let_go,
         )
         self._searching.begin()
         concern(self)
@@ -190,7 +196,8 @@ class SqliteEngine(SqliteReads):
             remedy="When that is fixed, erase the session again, or run the retention again",
         )
         return [
-            left if is_one else outcome for is_one, outcome in zip(cleaning, outcomes, strict=True)
+            left if is_one else outcome
+            for is_one, outcome in zip(cleaning, outcomes, strict=True)
         ]
 
     def _scrubbed(self) -> str | None:
@@ -231,7 +238,9 @@ class SqliteEngine(SqliteReads):
 
     def _settle(self, commit: Commit) -> Any:
         try:
-            return self._cleaned([commit], [self._locked(lambda: self._find_or_do(commit))])[0]
+            return self._cleaned(
+                [commit], [self._locked(lambda: self._find_or_do(commit))]
+            )[0]
         except apsw.Error as error:
             return translate(error, self.where)
         except Exception as error:  # a commit that makes no sense fails alone
@@ -255,10 +264,14 @@ class SqliteEngine(SqliteReads):
 
     def _checkpoint(self) -> None:
         if self._wal_pages > self._wal_limit and self._files.steady:
-            length, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            length, done = self._connection.wal_checkpoint(
+                mode=apsw.SQLITE_CHECKPOINT_PASSIVE
+            )
             # A reader that holds an old page keeps the WAL from starting anew: then try again a
             # good while later.
-            self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
+            self._wal_limit = (
+                WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
+            )
 
     def _grown(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         """After each commit: how long the WAL is now."""
@@ -275,16 +288,23 @@ class SqliteEngine(SqliteReads):
         try:
             applier.forget()
             needed = connection.execute(QUERIES["journal_needed"]).get
-            first_a, last_a, first_b, last_b = connection.execute(QUERIES["journal_spans"]).get
+            first_a, last_a, first_b, last_b = connection.execute(
+                QUERIES["journal_spans"]
+            ).get
             spans = {"a": (first_a, last_a), "b": (first_b, last_b)}
             other = "b" if applier.generation == "a" else "a"
             applier.state_fact("journal", applier.position)
-            for name in (other, applier.generation) if all_of_it or needed is None else (other,):
+            for name in (
+                (other, applier.generation) if all_of_it or needed is None else (other,)
+            ):
                 last = spans[name][1]
                 if last is not None and (needed is None or last <= needed):
                     connection.execute(f"DELETE FROM journal_{name}")
                     spans[name] = (None, None)
-            if spans[other] == (None, None) and spans[applier.generation] != (None, None):
+            if spans[other] == (None, None) and spans[applier.generation] != (
+                None,
+                None,
+            ):
                 applier.state_fact("generation", int(other == "b"))
             connection.execute("COMMIT")
         finally:
@@ -312,7 +332,9 @@ class SqliteEngine(SqliteReads):
         with self._inside.lock():
             with suppress(apsw.Error):  # what is in the WAL is safe there
                 if self._files.steady:
-                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                    self._connection.wal_checkpoint(
+                        mode=apsw.SQLITE_CHECKPOINT_TRUNCATE
+                    )
             self._files.leave(self._connection)
         self._lock.close()
 

@@ -67,7 +67,9 @@ class ReadOnlyReaders:
     def __init__(self, path: str) -> None:
         self._path = path
         self._local = threading.local()
-        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = weakref.WeakKeyDictionary()
+        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = (
+            weakref.WeakKeyDictionary()
+        )
         self._closed = False
 
     def gates(self) -> list[Any]:
@@ -90,7 +92,9 @@ class ReadOnlyReaders:
                 raise damage_error(error, self._path, reader, name, values) from error
             if not self._changed(seen):
                 return rows
-        raise StoreUnavailable(where=self._path, problem="it keeps changing", remedy="Try again")
+        raise StoreUnavailable(
+            where=self._path, problem="it keeps changing", remedy="Try again"
+        )
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
@@ -106,12 +110,16 @@ class ReadOnlyReaders:
             raise translate(error, self._path) from error
         if self._changed(seen):
             raise StoreUnavailable(
-                where=self._path, problem="somebody began to write it", remedy="Try again"
+                where=self._path,
+                problem="somebody began to write it",
+                remedy="Try again",
             )
 
     def _reader(self) -> tuple[apsw.Connection, FilesSeen]:
         seen = look(self._path)
-        known: tuple[apsw.Connection, FilesSeen] | None = getattr(self._local, "known", None)
+        known: tuple[apsw.Connection, FilesSeen] | None = getattr(
+            self._local, "known", None
+        )
         if self._closed:
             raise StoreUnavailable(
                 where=self._path, problem="it was closed", remedy="Open it again"
@@ -144,7 +152,9 @@ def look(path: str) -> FilesSeen:
     whole = index is None
     log = _stamp(path + "-wal", whole=whole)
     return FilesSeen(
-        _stamp(path, whole=whole), None if log is not None and whole and not log[2] else log, index
+        _stamp(path, whole=whole),
+        None if log is not None and whole and not log[2] else log,
+        index,
     )
 
 
@@ -164,7 +174,9 @@ def connect(path: str, seen: FilesSeen) -> apsw.Connection:
     if seen.shared is not None:
         connection = apsw.Connection(f"{place}?mode=ro&readonly_shm=1", flags=flags)
     elif seen.log is not None:
-        connection = apsw.Connection(f"{place}?mode=ro", flags=flags, vfs=_unlocked().name)
+        connection = apsw.Connection(
+            f"{place}?mode=ro", flags=flags, vfs=_unlocked().name
+        )
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         # then the index of the log is in memory
         connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
@@ -288,7 +300,10 @@ class ReadOnlySqliteEngine(SqliteReads):
             unconcern(self)
 
     def gates(self) -> list[Any]:
-        return [*self._readers.gates(), *(self._words.gates() if self._words is not None else [])]
+        return [
+            *self._readers.gates(),
+            *(self._words.gates() if self._words is not None else []),
+        ]
 
     def abandon(self) -> None:
         self._forked = True

@@ -28,10 +28,14 @@ class SqliteReaders:
 
     files: FileIdentity
 
-    def __init__(self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]) -> None:
+    def __init__(
+        self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]
+    ) -> None:
         self._path, self._busy_s, self._tell_writer = path, busy_s, tell_writer
         self._local = threading.local()
-        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = weakref.WeakKeyDictionary()
+        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def gates(self) -> list[Any]:
         """The locks that are held while somebody reads."""

@@ -64,7 +64,9 @@ class SqliteReads:
         if self._forked:
             remedy = "Open the store again in this process"
             raise StoreUnavailable(
-                where=self.where, problem="it was opened before this process forked", remedy=remedy
+                where=self.where,
+                problem="it was opened before this process forked",
+                remedy=remedy,
             )
 
     def _read(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -100,7 +102,9 @@ class SqliteReads:
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
         return self._states(
-            self._read("sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit)
+            self._read(
+                "sessions_by_prefix", prefix, prefix + "\U0010ffff", tenant, limit
+            )
         )
 
     def sessions(
@@ -117,7 +121,9 @@ class SqliteReads:
             return self._states(self._read("sessions_of_key", *values, key))
         return self._states(self._read("sessions_by_activity", *values))
 
-    def kept(self, tenant: str, *, before: tuple[int, str], limit: int) -> list[SessionState]:
+    def kept(
+        self, tenant: str, *, before: tuple[int, str], limit: int
+    ) -> list[SessionState]:
         return self._states(self._read("sessions_kept", tenant, *before, limit))
 
     def entries(
@@ -125,7 +131,9 @@ class SqliteReads:
     ) -> list[Entry]:
         number = self._number(session)
         if not bodies:
-            return list(starmap(Entry, self._read("entries_bare", number, after, limit)))
+            return list(
+                starmap(Entry, self._read("entries_bare", number, after, limit))
+            )
         rows = self._read("entries", number, after, limit)
         if self._has_blobs(number, rows):
             return self._with_blobs(rows)
@@ -176,15 +184,25 @@ class SqliteReads:
 
     def inbox(self, session: str) -> list[Waiting]:
         here = self._clock()
-        return [_waiting(row, here) for row in self._read("inbox", self._number(session))]
-
-    def journal(self, session: str, *, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         return [
-            JournalRow(*row) for row in self._read("journal", after, self._number(session), limit)
+            _waiting(row, here) for row in self._read("inbox", self._number(session))
+        ]
+
+    def journal(
+        self, session: str, *, after: int = 0, limit: int = 1000
+    ) -> list[JournalRow]:
+        return [
+            JournalRow(*row)
+            for row in self._read("journal", after, self._number(session), limit)
         ]
 
     def outbox(
-        self, tenant: str, *, after: OwedReply | None = None, limit: int = 50, free: bool = False
+        self,
+        tenant: str,
+        *,
+        after: OwedReply | None = None,
+        limit: int = 50,
+        free: bool = False,
     ) -> list[OwedReply]:
         mark: tuple[Any, ...] = (-1, None, 0, b"")
         if after is not None:
@@ -197,18 +215,28 @@ class SqliteReads:
         ]
 
     def pending(
-        self, tenant: str, *, after: tuple[bytes, str, int] | None = None, limit: int = 50
+        self,
+        tenant: str,
+        *,
+        after: tuple[bytes, str, int] | None = None,
+        limit: int = 50,
     ) -> list[Pending]:
         rows = self._read("pending", tenant, *(after or (b"", None, 0)), limit)
         entries = self._with_blobs([row[2:] for row in rows])
-        return [Pending(row[0], row[1], entry) for row, entry in zip(rows, entries, strict=False)]
+        return [
+            Pending(row[0], row[1], entry)
+            for row, entry in zip(rows, entries, strict=False)
+        ]
 
     def running(self, tenant: str) -> list[str]:
         return [id for (id,) in self._read("running", tenant)]
 
     def debts(self, session: str) -> list[OwedReply]:
         rows = self._read("debts_of", self._number(session))
-        return [OwedReply(id, session, turn, address_of(kept), at) for id, turn, kept, at in rows]
+        return [
+            OwedReply(id, session, turn, address_of(kept), at)
+            for id, turn, kept, at in rows
+        ]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         rows = self._read("accepted", event_name(scope, event))
@@ -265,4 +293,6 @@ def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
     lease = Kept(*kept)
     if lease.until is None:
         return Waiting(message, waiter, seq)
-    return Waiting(message, waiter, seq, lease.length_s, lease.left_s(here), lease.until)
+    return Waiting(
+        message, waiter, seq, lease.length_s, lease.left_s(here), lease.until
+    )

@@ -10,7 +10,9 @@ from holdfast.engine.sqlite.lease_clock import NO_LEASE
 from holdfast.engine.sqlite.queries import QUERIES
 
 
-def restore(connection: apsw.Connection, session: int, tenant: str, restored: Laid) -> None:
+def restore(
+    connection: apsw.Connection, session: int, tenant: str, restored: Laid
+) -> None:
     """Inbox and outbox hold this and nothing else; events that are known stay as they are known."""
     run, run_many = connection.execute, connection.executemany
     run(QUERIES["remove_all_waiting"], (session,))
@@ -23,7 +25,17 @@ def restore(connection: apsw.Connection, session: int, tenant: str, restored: La
     )
     run(QUERIES["remove_all_debts"], (session,))
     debts = [
-        (session, debt.id, debt.turn, address(debt.reply_to), debt.at, tenant, None, None, None)
+        (
+            session,
+            debt.id,
+            debt.turn,
+            address(debt.reply_to),
+            debt.at,
+            tenant,
+            None,
+            None,
+            None,
+        )
         for debt in restored.outbox
     ]
     run_many(QUERIES["add_debt"], debts)

@@ -33,7 +33,11 @@ def packed(draft: Draft, body: bytes) -> tuple[str, Any, Any]:
 
 def _words(body: bytes, head: bytes) -> Any:
     """What stands between this head and the tail; the whole body when it is another one."""
-    if body.startswith(head) and body.endswith(TAIL) and len(body) >= len(head) + len(TAIL):
+    if (
+        body.startswith(head)
+        and body.endswith(TAIL)
+        and len(body) >= len(head) + len(TAIL)
+    ):
         try:
             return body[len(head) : -len(TAIL)].decode()
         except UnicodeDecodeError:

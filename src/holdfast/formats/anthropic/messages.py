@@ -49,7 +49,11 @@ class Anthropic:
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
-        if role != "system" and payload.keys() <= _PLAIN_KEYS and is_words(content, ("text",)):
+        if (
+            role != "system"
+            and payload.keys() <= _PLAIN_KEYS
+            and is_words(content, ("text",))
+        ):
             return MessageNote(role=role, format=NAME)
         return note_of(NAME, role, self.read(payload))
 
@@ -61,12 +65,18 @@ class Anthropic:
         return [Piece(_part(block), block) for block in content or ()]
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         shaped = dialogue(steps, AnthropicWriter(self._read_any, used))
         last = shaped[-1:] if goes_on else []
         shaped = [
-            (_paired(payload), ids) for payload, ids in shaped[: len(shaped) - len(last)]
+            (_paired(payload), ids)
+            for payload, ids in shaped[: len(shaped) - len(last)]
         ] + last
         if first and shaped and shaped[0][0]["role"] != "user":  # type: ignore[call-overload]
             shaped.insert(0, ({"role": "user", "content": EARLIER}, ()))
@@ -83,7 +93,10 @@ class Anthropic:
         if isinstance(content, str):
             content = content.rstrip()
         elif content[-1]["type"] == "text":
-            content = [*content[:-1], {**content[-1], "text": content[-1]["text"].rstrip()}]
+            content = [
+                *content[:-1],
+                {**content[-1], "text": content[-1]["text"].rstrip()},
+            ]
         return (
             payloads
             if content == last["content"]
@@ -111,7 +124,9 @@ def _part(block: dict[str, Any]) -> Part:
     if kind == "text":
         return Text(_text(block.get("text")))
     if kind == "thinking":
-        return Thinking(_text(block.get("thinking")), signed=not is_blank(block.get("signature")))
+        return Thinking(
+            _text(block.get("thinking")), signed=not is_blank(block.get("signature"))
+        )
     if kind == "redacted_thinking":
         return Thinking("", signed=not is_blank(block.get("data")))
     if kind == "tool_use":
@@ -119,7 +134,9 @@ def _part(block: dict[str, Any]) -> Part:
     if kind == "tool_result":
         error = block.get("is_error") is True
         return Result(
-            _text(block.get("tool_use_id")), _result_text(block.get("content")), error=error
+            _text(block.get("tool_use_id")),
+            _result_text(block.get("content")),
+            error=error,
         )
     if kind == "image":
         url = image_url(block)

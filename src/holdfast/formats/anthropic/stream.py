@@ -36,14 +36,23 @@ class AnthropicAssembly(Assembling):
             return _opened(field(chunk, "index"), plain(field(chunk, "content_block")))
         if kind == "message_start":
             message = field(chunk, "message")
-            facts = {"model": _name(field(message, "model")), "id": _name(field(message, "id"))}
+            facts = {
+                "model": _name(field(message, "model")),
+                "id": _name(field(message, "id")),
+            }
             return [("meta", 0, {**facts, "usage": _usage(field(message, "usage"))})]
         if kind == "message_delta":
             return _closing(chunk)
         if kind == "message_stop":
             return [("done", 0, None)]
         if kind == "error":
-            return [("meta", 0, {"finish": f"error: {field(field(chunk, 'error'), 'type')}"})]
+            return [
+                (
+                    "meta",
+                    0,
+                    {"finish": f"error: {field(field(chunk, 'error'), 'type')}"},
+                )
+            ]
         return []
 
     def _put(self, index: int, block: Any) -> None:
@@ -78,7 +87,11 @@ class AnthropicAssembly(Assembling):
         arguments = self._joined(index, "arguments")
         if call is not None or arguments is not None:
             block.update(_input(arguments, whole=self._complete))
-        for kind, name in (("text", "text"), ("thinking", "thinking"), ("signature", "signature")):
+        for kind, name in (
+            ("text", "text"),
+            ("thinking", "thinking"),
+            ("signature", "signature"),
+        ):
             grown = self._joined(index, kind)
             if grown is not None:
                 block.setdefault("type", "thinking" if kind == "signature" else kind)
@@ -93,7 +106,9 @@ def _grown(index: int, delta: Any) -> list[Delta]:
         value = field(delta, grows[1])
         return [(grows[0], index, value)] if value else []
     return (
-        [("part", index, plain(delta))] if isinstance(kind, str) and kind.endswith("_delta") else []
+        [("part", index, plain(delta))]
+        if isinstance(kind, str) and kind.endswith("_delta")
+        else []
     )
 
 
@@ -108,7 +123,8 @@ def _closing(chunk: Any) -> list[Delta]:
     if finish:
         facts["finish"] = str(finish)
     said = {
-        name: plain(field(delta, name)) for name in ("container", "stop_sequence", "stop_details")
+        name: plain(field(delta, name))
+        for name in ("container", "stop_sequence", "stop_details")
     }
     beside = {name: value for name, value in said.items() if value is not None}
     if beside:
@@ -129,7 +145,11 @@ def _opened(index: int, block: dict[str, Any]) -> list[Delta]:
         out: list[Delta] = [
             ("call", index, {"id": block.get("id", ""), "name": block.get("name", "")})
         ]
-        rest = {key: value for key, value in block.items() if key not in ("id", "name", "input")}
+        rest = {
+            key: value
+            for key, value in block.items()
+            if key not in ("id", "name", "input")
+        }
         if rest.keys() != {"type"}:
             out.insert(0, ("part", index, rest))
         if block.get("input"):

@@ -7,10 +7,26 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text, thaw
+from holdfast.domain.message import (
+    Call,
+    Image,
+    Other,
+    Part,
+    Refusal,
+    Result,
+    Text,
+    thaw,
+)
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.call_ids import CallNames, function_name
-from holdfast.formats.shaping import NO_OUTPUT, format_of, is_blank, pieces_of, stand_in, stand_ins
+from holdfast.formats.shaping import (
+    NO_OUTPUT,
+    format_of,
+    is_blank,
+    pieces_of,
+    stand_in,
+    stand_ins,
+)
 
 NAME = "anthropic"
 NAME_LENGTH_MAX = 128
@@ -52,7 +68,11 @@ class AnthropicWriter:
                 for block in blocks
             ]
         elif step.role == "tool":
-            blocks = [self._result(block) for block in blocks if block["type"] == "tool_result"]
+            blocks = [
+                self._result(block)
+                for block in blocks
+                if block["type"] == "tool_result"
+            ]
         return {"role": role, "content": blocks} if blocks else None
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
@@ -69,7 +89,8 @@ class AnthropicWriter:
         pieces = pieces_of(step, self._read)
         if format_of(step) == NAME:
             return [
-                piece.raw if piece.raw is not None else _block(piece, step.role) for piece in pieces
+                piece.raw if piece.raw is not None else _block(piece, step.role)
+                for piece in pieces
             ]
         blocks = [block for piece in pieces if (block := _block(piece, step.role))]
         if step.role == "assistant" and not any(
@@ -80,10 +101,13 @@ class AnthropicWriter:
         return blocks
 
     def _call(self, block: Block) -> Block:
-        given = self._names.give(block["id"] if isinstance(block.get("id"), str) else "")
+        given = self._names.give(
+            block["id"] if isinstance(block.get("id"), str) else ""
+        )
         self._pending.append(given)
         name = function_name(
-            block["name"] if isinstance(block.get("name"), str) else "", length_max=NAME_LENGTH_MAX
+            block["name"] if isinstance(block.get("name"), str) else "",
+            length_max=NAME_LENGTH_MAX,
         )
         said = block.get("input")
         if "partial_json" in block:
@@ -107,7 +131,9 @@ class AnthropicWriter:
 def _without_blanks(blocks: list[Block]) -> list[Block]:
     """The API refuses a block of text that is empty or only white space."""
     return [
-        block for block in blocks if block.get("type") != "text" or not is_blank(block.get("text"))
+        block
+        for block in blocks
+        if block.get("type") != "text" or not is_blank(block.get("text"))
     ]
 
 
@@ -119,7 +145,9 @@ def paired(blocks: list[Block]) -> list[Block]:
     something: words stand in for a message of nothing but such a use.
     """
     used = {block.get("id") for block in blocks if is_served_use(block)}
-    answered = {block.get("tool_use_id") for block in blocks if _is_served_result(block)}
+    answered = {
+        block.get("tool_use_id") for block in blocks if _is_served_result(block)
+    }
     if used == answered:
         return blocks
     kept = [
@@ -131,7 +159,10 @@ def paired(blocks: list[Block]) -> list[Block]:
     while kept and kept[-1]["type"] in _THINKING:
         kept.pop()  # it led to what is gone
     return kept or [
-        {"type": "text", "text": f"[{blocks[-1].get('name') or blocks[-1]['type']}: interrupted]"}
+        {
+            "type": "text",
+            "text": f"[{blocks[-1].get('name') or blocks[-1]['type']}: interrupted]",
+        }
     ]
 
 
@@ -196,7 +227,9 @@ def _is_in_place(kinds: list[str]) -> bool:
 
 
 def _is_signed(block: Block) -> bool:
-    return not is_blank(block.get("signature" if block["type"] == "thinking" else "data"))
+    return not is_blank(
+        block.get("signature" if block["type"] == "thinking" else "data")
+    )
 
 
 def _block(piece: Piece, role: str) -> Block:
@@ -241,7 +274,9 @@ def _image_source(url: str) -> Block | None:
     data = _DATA_URL.fullmatch(url)
     if data and data[1] in MEDIA:
         return {"type": "base64", "media_type": data[1], "data": data[2]}
-    return {"type": "url", "url": url} if url.startswith(("http://", "https://")) else None
+    return (
+        {"type": "url", "url": url} if url.startswith(("http://", "https://")) else None
+    )
 
 
 def image_url(block: Block) -> str | None:

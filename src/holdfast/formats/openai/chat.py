@@ -57,7 +57,9 @@ class OpenAIChat:
 
     def note(self, payload: Payload) -> MessageNote:
         if type(payload) is dict and payload.keys() == _PLAIN_KEYS:
-            usual = _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
+            usual = (
+                _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
+            )
             if (
                 usual is not None
                 and type(payload["content"]) is str
@@ -68,7 +70,11 @@ class OpenAIChat:
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
-        if role != "tool" and payload.keys() <= _PLAIN_KEYS and is_words(content, ("text",)):
+        if (
+            role != "tool"
+            and payload.keys() <= _PLAIN_KEYS
+            and is_words(content, ("text",))
+        ):
             return MessageNote(role=role, format=NAME)
         _check_calls(payload.get("tool_calls"), payload.get("function_call"))
         return note_of(NAME, role, self.read(payload))
@@ -78,7 +84,9 @@ class OpenAIChat:
         content = payload.get("content")
         if payload["role"] in ("tool", "function"):
             call_id = (
-                payload.get("tool_call_id") if payload["role"] == "tool" else payload.get("name")
+                payload.get("tool_call_id")
+                if payload["role"] == "tool"
+                else payload.get("name")
             )
             return [Piece(Result(_text(call_id), _result_text(content)), payload)]
         if type(content) is str and payload.keys() == _PLAIN_KEYS:
@@ -100,7 +108,12 @@ class OpenAIChat:
         return pieces
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         return dialogue(steps, ChatWriter(self._read_any))
 
@@ -116,11 +129,13 @@ class OpenAIChat:
 def _check_calls(calls: Any, single: Any) -> None:
     if single is not None and not isinstance(single, dict):
         raise InvalidMessage(
-            problem=f"a call is a dict, not a {type(single).__name__}", place="function_call"
+            problem=f"a call is a dict, not a {type(single).__name__}",
+            place="function_call",
         )
     if calls is not None and not isinstance(calls, list):
         raise InvalidMessage(
-            problem=f"calls are a list, not a {type(calls).__name__}", place="tool_calls"
+            problem=f"calls are a list, not a {type(calls).__name__}",
+            place="tool_calls",
         )
     for index, call in enumerate(calls or ()):
         if not isinstance(call, dict):

@@ -118,7 +118,9 @@ class ChatAssembly(Assembling):
             self._take_call(call, out)
         function = field(delta, "function_call")
         if function:
-            self._take_call({"index": 0, "type": "function_call", "function": function}, out)
+            self._take_call(
+                {"index": 0, "type": "function_call", "function": function}, out
+            )
         audio = plain(field(delta, "audio"))
         if isinstance(audio, dict):
             self._take_audio(audio, out)
@@ -144,7 +146,11 @@ class ChatAssembly(Assembling):
         """
         blocks = content if isinstance(content, list | tuple) else [content]
         for block in blocks:
-            said = {"type": "text", "text": block} if isinstance(block, str) else plain(block)
+            said = (
+                {"type": "text", "text": block}
+                if isinstance(block, str)
+                else plain(block)
+            )
             if not isinstance(said, dict):
                 said = {"type": "text", "text": dumped(said)}
             kind = str(said.get("type") or "unknown")
@@ -174,7 +180,9 @@ class ChatAssembly(Assembling):
         call_id = field(call, "id")
         name = field(said, "name")
         place = field(call, "index")
-        slot = self._slots.get(place if isinstance(place, int) else len(self._opened) - 1)
+        slot = self._slots.get(
+            place if isinstance(place, int) else len(self._opened) - 1
+        )
         # Some servers send every call at index 0: another id with a name is another call.
         if slot is None or (call_id and name and str(call_id) != self._opened[slot]):
             slot = self._open_slot(place, str(call_id or ""))
@@ -186,7 +194,9 @@ class ChatAssembly(Assembling):
             out.append(("call", _CALLS_FROM + slot, opened))
         arguments = field(said, "input" if kind == "custom" else "arguments")
         if arguments:
-            words = arguments if isinstance(arguments, str) else dumped(plain(arguments))
+            words = (
+                arguments if isinstance(arguments, str) else dumped(plain(arguments))
+            )
             out.append(("arguments", _CALLS_FROM + slot, words))
         more = _extra(call, _CALL_KEYS)
         if more:
@@ -202,7 +212,9 @@ class ChatAssembly(Assembling):
         before = self._parts.get(index)
         grown = merged(before, block)
         if index == _MORE and before and "data" in block.get("audio", ()):
-            data = _joined_base64(before.get("audio", {}).get("data"), block["audio"]["data"])
+            data = _joined_base64(
+                before.get("audio", {}).get("data"), block["audio"]["data"]
+            )
             grown = {**grown, "audio": {**grown["audio"], "data": data}}
         self._parts[index] = grown
 
@@ -215,7 +227,9 @@ class ChatAssembly(Assembling):
             grown = self._joined(index, kind)
             if grown is not None:
                 payload[name] = grown
-        payload.update({key: value for key, value in more.items() if key not in payload})
+        payload.update(
+            {key: value for key, value in more.items() if key not in payload}
+        )
         transcript = self._joined(_TRANSCRIPT, "text")
         if transcript is not None:
             payload["audio"] = {**payload.get("audio", {}), "transcript": transcript}
@@ -226,7 +240,9 @@ class ChatAssembly(Assembling):
 
     def _content(self) -> Any:
         words = self._joined(0, "text")
-        places = sorted(place for place in {*self._grown, *self._parts} if place >= _CONTENT_FROM)
+        places = sorted(
+            place for place in {*self._grown, *self._parts} if place >= _CONTENT_FROM
+        )
         if not places:
             return words
         blocks = [{"type": "text", "text": words}] if words else []
@@ -240,14 +256,20 @@ class ChatAssembly(Assembling):
     def _said_calls(self) -> dict[str, Any]:
         calls = [(index, self._calls[index]) for index in sorted(self._calls)]
         if any(call.get("type") == "function_call" for _, call in calls):
-            index, call = calls[0]  # the API's first kind of call, of which a message has one
+            index, call = calls[
+                0
+            ]  # the API's first kind of call, of which a message has one
             return {
                 "function_call": {
                     "name": call["name"],
                     "arguments": self._joined(index, "arguments") or "",
                 }
             }
-        return {"tool_calls": [self._call(index, call) for index, call in calls]} if calls else {}
+        return (
+            {"tool_calls": [self._call(index, call) for index, call in calls]}
+            if calls
+            else {}
+        )
 
     def _call(self, index: int, call: dict[str, str]) -> dict[str, Any]:
         said = self._joined(index, "arguments") or ""
@@ -267,7 +289,9 @@ def _joined_base64(before: Any, piece: Any) -> Any:
     """Audio comes in pieces of which each may be padded; joined as they are, nothing could read
     them.
     """
-    if not (isinstance(before, str) and isinstance(piece, str) and before.endswith("=")):
+    if not (
+        isinstance(before, str) and isinstance(piece, str) and before.endswith("=")
+    ):
         return merged(before, piece)
     try:
         return b64encode(

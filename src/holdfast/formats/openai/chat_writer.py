@@ -9,7 +9,16 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.message import USUAL_FORMAT, Call, Image, Other, Refusal, Result, Text, thaw
+from holdfast.domain.message import (
+    USUAL_FORMAT,
+    Call,
+    Image,
+    Other,
+    Refusal,
+    Result,
+    Text,
+    thaw,
+)
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.call_ids import CallNames, function_name
 from holdfast.formats.shaping import (
@@ -87,7 +96,9 @@ class ChatWriter:
             return payload
         return {
             "role": step.role,
-            "content": _user_content(pieces_of(step, self._read), format_of(step) == NAME),
+            "content": _user_content(
+                pieces_of(step, self._read), format_of(step) == NAME
+            ),
         }
 
     def _assistant(self, step: Step) -> dict[str, Any] | None:
@@ -116,10 +127,18 @@ class ChatWriter:
         field = "input" if kind == "custom" else "arguments"
         said = call.get(kind)
         said = said if isinstance(said, dict) else {}
-        words = _text(said.get(field)) if kind == "custom" else whole_arguments(said.get(field))
+        words = (
+            _text(said.get(field))
+            if kind == "custom"
+            else whole_arguments(said.get(field))
+        )
         fitting = {**said, "name": function_name(_text(said.get("name"))), field: words}
-        fitting = {key: value for key, value in fitting.items() if key not in _BY_CLIENTS}
-        more = {key: value for key, value in call.items() if key not in _CALL_BY_CLIENTS}
+        fitting = {
+            key: value for key, value in fitting.items() if key not in _BY_CLIENTS
+        }
+        more = {
+            key: value for key, value in call.items() if key not in _CALL_BY_CLIENTS
+        }
         return {**more, "id": given, "type": kind, kind: fitting}
 
     def _tool(self, step: Step) -> dict[str, Any]:
@@ -143,12 +162,22 @@ class ChatWriter:
 
     def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
         first = payloads[0]
-        joined = {key: value for key, value in first.items() if key not in _OF_ONE_MESSAGE}
-        joined["content"] = _joined_content([payload.get("content") for payload in payloads])
-        calls = [call for payload in payloads for call in payload.get("tool_calls") or ()]
-        images = [image for payload in payloads for image in payload.get("images") or ()]
+        joined = {
+            key: value for key, value in first.items() if key not in _OF_ONE_MESSAGE
+        }
+        joined["content"] = _joined_content(
+            [payload.get("content") for payload in payloads]
+        )
+        calls = [
+            call for payload in payloads for call in payload.get("tool_calls") or ()
+        ]
+        images = [
+            image for payload in payloads for image in payload.get("images") or ()
+        ]
         refusals = [
-            payload["refusal"] for payload in payloads if not is_blank(payload.get("refusal"))
+            payload["refusal"]
+            for payload in payloads
+            if not is_blank(payload.get("refusal"))
         ]
         if calls:
             joined["tool_calls"] = calls
@@ -192,7 +221,9 @@ def _is_blank_content(content: Any) -> bool:
 def _without_blanks(content: Any) -> Any:
     if isinstance(content, list):
         kept = [
-            block for block in content if block["type"] != "text" or not is_blank(block.get("text"))
+            block
+            for block in content
+            if block["type"] != "text" or not is_blank(block.get("text"))
         ]
         # Reasoning alone says nothing, and no server takes a message of nothing else.
         return kept if any(block["type"] != "thinking" for block in kept) else None
@@ -203,13 +234,16 @@ def _said(pieces: Sequence[Piece], *, own: bool) -> dict[str, Any]:
     """An assistant message put together from pieces."""
     text = spoken_text(pieces, refusals=False)
     payload: dict[str, Any] = {"role": "assistant", "content": text or None}
-    refusal = "\n\n".join(piece.part.text for piece in pieces if isinstance(piece.part, Refusal))
+    refusal = "\n\n".join(
+        piece.part.text for piece in pieces if isinstance(piece.part, Refusal)
+    )
     if not is_blank(refusal):
         payload["refusal"] = refusal
     calls = [piece for piece in pieces if isinstance(piece.part, Call)]
     if calls:
         payload["tool_calls"] = [
-            piece.raw if own and piece.raw else _tool_call(piece.part) for piece in calls
+            piece.raw if own and piece.raw else _tool_call(piece.part)
+            for piece in calls
         ]
     if not (text or calls or "refusal" in payload):
         payload["content"] = stand_ins(pieces) or None
@@ -228,7 +262,11 @@ def _user_content(pieces: Sequence[Piece], own: bool) -> Any:
     blocks: list[dict[str, Any]] = []
     for piece in pieces:
         part = piece.part
-        if own and piece.raw is not None and not (isinstance(part, Text) and is_blank(part.text)):
+        if (
+            own
+            and piece.raw is not None
+            and not (isinstance(part, Text) and is_blank(part.text))
+        ):
             blocks.append(piece.raw)
         elif isinstance(part, Image):
             blocks.append({"type": "image_url", "image_url": {"url": part.url}})
@@ -243,10 +281,16 @@ def _user_content(pieces: Sequence[Piece], own: bool) -> Any:
 
 
 def _joined_content(contents: Sequence[Any]) -> Any:
-    said = [content for content in contents if isinstance(content, list) or not is_blank(content)]
+    said = [
+        content
+        for content in contents
+        if isinstance(content, list) or not is_blank(content)
+    ]
     if all(isinstance(content, str) for content in said):
         return "\n\n".join(said) or None
     blocks: list[Any] = []
     for content in said:
-        blocks.extend([{"type": "text", "text": content}] if isinstance(content, str) else content)
+        blocks.extend(
+            [{"type": "text", "text": content}] if isinstance(content, str) else content
+        )
     return blocks

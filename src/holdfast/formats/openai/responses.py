@@ -80,7 +80,12 @@ class OpenAIResponses:
         return [piece for item in payload for piece in _pieces(item, served)]
 
     def shape(
-        self, steps: Sequence[Step], *, used: set[str], first: bool, goes_on: bool = False
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
     ) -> list[Shaped]:
         return ResponsesWriter(self._read_any, used).shape(steps)
 
@@ -104,7 +109,8 @@ def _role(item: Any, place: str, *, alone: bool) -> Role:
         return role
     if not isinstance(kind, str):
         raise InvalidMessage(
-            problem=f"{shown(kind)} is not an item's type", place=f"{place}.type".lstrip(".")
+            problem=f"{shown(kind)} is not an item's type",
+            place=f"{place}.type".lstrip("."),
         )
     if kind in OUTPUTS:
         return "tool"
@@ -113,7 +119,11 @@ def _role(item: Any, place: str, *, alone: bool) -> Role:
 
 
 def _is_plain(item: dict[str, Any]) -> bool:
-    return "role" in item and item.keys() <= _MESSAGE_KEYS and is_words(item.get("content"), _WORDS)
+    return (
+        "role" in item
+        and item.keys() <= _MESSAGE_KEYS
+        and is_words(item.get("content"), _WORDS)
+    )
 
 
 def _pieces(item: dict[str, Any], served: Collection[str] = ()) -> list[Piece]:
@@ -159,4 +169,6 @@ def _summary(item: dict[str, Any]) -> str:
         if isinstance(item.get(key), list)
         for block in item[key]
     ]
-    return "\n".join(_text(block.get("text")) for block in blocks if isinstance(block, dict))
+    return "\n".join(
+        _text(block.get("text")) for block in blocks if isinstance(block, dict)
+    )

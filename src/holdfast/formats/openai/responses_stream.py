@@ -61,7 +61,10 @@ class ResponsesAssembly(Assembling):
             return [*self._rest(index, item), ("part", index, item)]
         if kind == "response.created":
             response = field(chunk, "response")
-            names = {"model": _name(field(response, "model")), "id": _name(field(response, "id"))}
+            names = {
+                "model": _name(field(response, "model")),
+                "id": _name(field(response, "id")),
+            }
             return [("meta", 0, names)]
         if kind == "error":
             problem = field(chunk, "code") or field(chunk, "message")
@@ -87,7 +90,9 @@ class ResponsesAssembly(Assembling):
                 continue
             kind = "refusal" if block.get("type") == "refusal" else "text"
             text = block.get(kind) or ""
-            yield from self._grow(kind, index + place, text[self._taken.get(index + place, 0) :])
+            yield from self._grow(
+                kind, index + place, text[self._taken.get(index + place, 0) :]
+            )
 
     def _ended(self, kind: str, response: Any) -> list[Delta]:
         facts: dict[str, Any] = {
@@ -117,18 +122,31 @@ class ResponsesAssembly(Assembling):
         places = self._places(index)
         if item.get("status") == "completed" or not (places or index in self._calls):
             return item
-        return {**item, "type": kind, "status": "incomplete", **self._arrived(kind, index, places)}
+        return {
+            **item,
+            "type": kind,
+            "status": "incomplete",
+            **self._arrived(kind, index, places),
+        }
 
     def _places(self, index: int) -> list[int]:
         """The parts of an item that have grown."""
-        return [place for place in sorted(self._grown) if place // _STRIDE == index // _STRIDE]
+        return [
+            place
+            for place in sorted(self._grown)
+            if place // _STRIDE == index // _STRIDE
+        ]
 
     def _arrived(self, kind: str, index: int, places: list[int]) -> dict[str, Any]:
         """What the deltas have brought of an unfinished item."""
         if kind in _CALLS:
             call = self._calls.get(index, {"id": "", "name": ""})
             arguments = self._joined(index, "arguments") or ""
-            return {"call_id": call["id"], "name": call["name"], _CALLS[kind]: arguments}
+            return {
+                "call_id": call["id"],
+                "name": call["name"],
+                _CALLS[kind]: arguments,
+            }
         if kind in _SERVED:
             return {_SERVED[kind]: self._joined(index, "arguments") or ""}
         if kind == "message":
@@ -138,7 +156,9 @@ class ResponsesAssembly(Assembling):
             return {"role": "assistant", "content": blocks}
         if kind == "reasoning":
             texts = [self._joined(place, "thinking") or "" for place in places]
-            return {"summary": [{"type": "summary_text", "text": text} for text in texts]}
+            return {
+                "summary": [{"type": "summary_text", "text": text} for text in texts]
+            }
         return {}
 
     def _kind(self, index: int) -> str:
@@ -181,7 +201,11 @@ def _opened(index: int, item: dict[str, Any]) -> list[Delta]:
     out: list[Delta] = [("part", index, item)]
     if item.get("type") in _CALLS:
         out.append(
-            ("call", index, {"id": item.get("call_id") or "", "name": item.get("name") or ""})
+            (
+                "call",
+                index,
+                {"id": item.get("call_id") or "", "name": item.get("name") or ""},
+            )
         )
     return out
 

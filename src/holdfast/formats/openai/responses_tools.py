@@ -45,7 +45,9 @@ def call_of(item: Item) -> Call:
     kind = item["type"]
     if kind in SAID:
         return Call(
-            _text(item.get("call_id")), _text(item.get("name")), _text(item.get(SAID[kind]))
+            _text(item.get("call_id")),
+            _text(item.get("name")),
+            _text(item.get(SAID[kind])),
         )
     name, keys = RUN[kind]
     said = [dumped(item[key]) for key in keys if item.get(key) is not None]
@@ -55,7 +57,9 @@ def call_of(item: Item) -> Call:
 def result_of(item: Item) -> Result:
     """An output item as a result."""
     output = item.get("output")
-    failed = item.get("type") == "apply_patch_call_output" and item.get("status") == "failed"
+    failed = (
+        item.get("type") == "apply_patch_call_output" and item.get("status") == "failed"
+    )
     return Result(_call_id(item), _output_text(output), error=failed)
 
 
@@ -101,7 +105,9 @@ def _text(value: Any) -> str:
 
 def _output_text(output: Any) -> str:
     if isinstance(output, list):
-        return "\n".join(_block_text(block) for block in output if isinstance(block, dict))
+        return "\n".join(
+            _block_text(block) for block in output if isinstance(block, dict)
+        )
     if isinstance(output, dict):
         return f"[{_text(output.get('type')) or 'output'}]"
     return _text(output)

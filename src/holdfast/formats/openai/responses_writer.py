@@ -7,7 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text, thaw
+from holdfast.domain.message import (
+    Call,
+    Image,
+    Other,
+    Part,
+    Refusal,
+    Result,
+    Text,
+    thaw,
+)
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.call_ids import CallNames, function_name
 from holdfast.formats.format import Shaped
@@ -34,7 +43,9 @@ from holdfast.formats.shaping import (
 
 NAME = "openai.responses"
 _WORDS = frozenset({"input_text", "output_text", "text"})
-_BY_CLIENTS = frozenset({"parsed_arguments", "internal_chat_message_metadata_passthrough"})
+_BY_CLIENTS = frozenset(
+    {"parsed_arguments", "internal_chat_message_metadata_passthrough"}
+)
 
 
 def is_replayable(item: Item) -> bool:
@@ -84,14 +95,18 @@ class ResponsesWriter:
         else:
             self._out.append((self._user(step), ids))
 
-    def _group(self, items: Sequence[Item], ids: tuple[str, ...], *, intact: bool) -> None:
+    def _group(
+        self, items: Sequence[Item], ids: tuple[str, ...], *, intact: bool
+    ) -> None:
         """Puts out the items of one message, reasoning with what it led to, or neither with the
         other's ids.
         """
         if not intact:
             self._open.clear()
             self._out.extend(
-                (_unbound(item), ids) for item in items if item.get("type") != "reasoning"
+                (_unbound(item), ids)
+                for item in items
+                if item.get("type") != "reasoning"
             )
             return
         for item in items:
@@ -166,7 +181,9 @@ class ResponsesWriter:
             item = made_output(kind, given, result.content, error=result.error)
         if item is None:
             return self._in_words(given, kind, result)
-        output = _without_blanks(item.get("output")) if kind in SAID else item.get("output")
+        output = (
+            _without_blanks(item.get("output")) if kind in SAID else item.get("output")
+        )
         if kind == "computer_call" or (
             output and not (isinstance(output, str) and is_blank(output))
         ):
@@ -179,7 +196,11 @@ class ResponsesWriter:
         without it.
         """
         out = self._out
-        place = next(at for at in range(len(out) - 1, -1, -1) if _is_call(out[at][0], given, kind))
+        place = next(
+            at
+            for at in range(len(out) - 1, -1, -1)
+            if _is_call(out[at][0], given, kind)
+        )
         name = RUN[kind][0]
         ids = out[place][1]
         first = place
@@ -209,7 +230,9 @@ class ResponsesWriter:
             return {**item, "content": _without_blanks(item["content"])}
         own = format_of(step) == NAME
         blocks = [
-            block for piece in pieces_of(step, self._read) if (block := _block(piece, own=own))
+            block
+            for piece in pieces_of(step, self._read)
+            if (block := _block(piece, own=own))
         ]
         if len(blocks) == 1 and blocks[0]["type"] == "input_text":
             return {"role": step.role, "content": blocks[0]["text"]}
@@ -217,7 +240,11 @@ class ResponsesWriter:
 
 
 def _is_call(item: Any, given: str, kind: str) -> bool:
-    return isinstance(item, dict) and item.get("type") == kind and item.get("call_id") == given
+    return (
+        isinstance(item, dict)
+        and item.get("type") == kind
+        and item.get("call_id") == given
+    )
 
 
 def _is_reasoning(item: Any) -> bool:
@@ -239,7 +266,11 @@ def _as_served(item: Item) -> Item:
 
 def _block_as_served(block: Any) -> Any:
     if isinstance(block, dict) and block.get("type") == "output_audio":
-        return {"type": "output_text", "text": _text(block.get("transcript")), "annotations": []}
+        return {
+            "type": "output_text",
+            "text": _text(block.get("transcript")),
+            "annotations": [],
+        }
     if isinstance(block, dict) and "parsed" in block:
         return {key: value for key, value in block.items() if key != "parsed"}
     return block
@@ -281,7 +312,9 @@ def _said(step: Step, read: Read) -> Iterable[Item]:
         if isinstance(piece.part, Call):
             _speak(words, items)
             items.append(
-                _as_served(_unbound(piece.raw)) if own and piece.raw else _call_item(piece.part)
+                _as_served(_unbound(piece.raw))
+                if own and piece.raw
+                else _call_item(piece.part)
             )
         elif isinstance(piece.part, Text | Refusal):
             words.append(piece)
@@ -313,10 +346,16 @@ def _call_item(call: Call) -> Item:
 def _block(piece: Piece, *, own: bool) -> Item | None:
     part: Part = piece.part
     if isinstance(part, Text | Refusal):
-        return None if is_blank(part.text) else {"type": "input_text", "text": part.text}
+        return (
+            None if is_blank(part.text) else {"type": "input_text", "text": part.text}
+        )
     if own and piece.raw is not None:
         stored: Item = piece.raw
         return stored
     if isinstance(part, Image):
         return {"type": "input_image", "image_url": part.url, "detail": "auto"}
-    return {"type": "input_text", "text": stand_in(piece)} if isinstance(part, Other) else None
+    return (
+        {"type": "input_text", "text": stand_in(piece)}
+        if isinstance(part, Other)
+        else None
+    )

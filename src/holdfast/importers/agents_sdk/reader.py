@@ -78,13 +78,16 @@ class AgentsReader(ItemReader):
             for one in self._copy.left_out:
                 self._file.note_problem(None, one.place, one.problem)
             tables = {
-                name: set(self._file.columns(name)) for name in (SESSIONS, MESSAGES, BRANCHES)
+                name: set(self._file.columns(name))
+                for name in (SESSIONS, MESSAGES, BRANCHES)
             }
         except (apsw.Error, ZeroDivisionError) as error:
             self._copy.close()
             problem = f"it can't be read ({error})"
             remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
-            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
+            raise StoreUnavailable(
+                where=self.path, problem=problem, remedy=remedy
+            ) from error
         self.has_tables = {"session_id", "message_data"} <= tables[MESSAGES]
         if not self.has_tables:
             self._file.note_problem(None, MESSAGES, "there is no such table")
@@ -96,11 +99,15 @@ class AgentsReader(ItemReader):
         listed = self._file.scan(SESSIONS, ("session_id", "created_at"))
         opened = {named(id): at for _, id, at in listed if isinstance(id, str | bytes)}
         rows: dict[str, array[int]] = {id: array("q") for id in opened}
-        for rowid, id in self._file.scan(MESSAGES, ("session_id",)) if self.has_tables else ():
+        for rowid, id in (
+            self._file.scan(MESSAGES, ("session_id",)) if self.has_tables else ()
+        ):
             if isinstance(id, str | bytes):
                 rows.setdefault(named(id), array("q")).append(rowid)
             else:
-                self._file.note_problem(None, f"{MESSAGES}.id={rowid}", "it names no session")
+                self._file.note_problem(
+                    None, f"{MESSAGES}.id={rowid}", "it names no session"
+                )
         branches = self._branches()
         for name, own in rows.items():
             if session in (None, name):
@@ -112,7 +119,9 @@ class AgentsReader(ItemReader):
                     lines=(),
                     opened_at=stamp(opened.get(name)),
                 )
-                yield ItemSession(found, partial(self._items, name, sorted(own), branches))
+                yield ItemSession(
+                    found, partial(self._items, name, sorted(own), branches)
+                )
 
     def troubles(self) -> list[UnreadableRecord]:
         return list({one.place: one for one in self._file.problems}.values())
@@ -127,7 +136,9 @@ class AgentsReader(ItemReader):
     def _branches(self) -> dict[int, set[str]]:
         """By row, the branches it stands on; only the SDK's advanced sessions have any."""
         found: dict[int, set[str]] = {}
-        for _, message, branch in self._file.scan(BRANCHES, ("message_id", "branch_id")):
+        for _, message, branch in self._file.scan(
+            BRANCHES, ("message_id", "branch_id")
+        ):
             found.setdefault(message, set()).add(branch)
         return found
 
@@ -141,10 +152,14 @@ class AgentsReader(ItemReader):
                 yield UnreadableRecord(session, place, row)
                 continue
             data = row["message_data"]
-            raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+            raw = (
+                data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+            )
             read: tuple[Any, str] = (
                 None,
-                data.problem if isinstance(data, Lost) else f"it is a {type(data).__name__}",
+                data.problem
+                if isinstance(data, Lost)
+                else f"it is a {type(data).__name__}",
             )
             item, problem = parsed(raw) if isinstance(raw, bytes) else read
             if problem or (problem := _wrong_with(item)):

@@ -237,7 +237,9 @@ class Branches:
         self._path_answers = {self._answer_of.get(uuid) for uuid in self._path}
         # A compaction begins a chain too, but it goes on with the session.
         top = next(reversed(self._path), "")
-        self._begins_anew = self._parents.get(top, "") is None and top not in self._summaries
+        self._begins_anew = (
+            self._parents.get(top, "") is None and top not in self._summaries
+        )
 
     def is_left(self, uuid: str) -> bool:
         """Whether a line stands on a branch that was left."""
@@ -271,7 +273,9 @@ class Branches:
     def _turned_off(self, uuid: str) -> bool:
         """Whether something else begins with this line, which is not on the path."""
         answer = self._answer_of.get(uuid)
-        return uuid in self._turns_off or (answer is not None and answer not in self._path_answers)
+        return uuid in self._turns_off or (
+            answer is not None and answer not in self._path_answers
+        )
 
     def _note(self, line: dict[str, Any], kind: str) -> None:
         session, uuid = line.get("sessionId"), line.get("uuid")

@@ -25,8 +25,19 @@ from holdfast.importers.claude.branches import (
     queued_prompt,
     results_in,
 )
-from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
-from holdfast.importers.item_store import FileReader, Item, ItemSession, number, wrong_content
+from holdfast.importers.foreign_session import (
+    HIDDEN,
+    ForeignMessage,
+    ForeignSession,
+    Summary,
+)
+from holdfast.importers.item_store import (
+    FileReader,
+    Item,
+    ItemSession,
+    number,
+    wrong_content,
+)
 from holdfast.importers.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
 from holdfast.importers.private_copy import read_start
 from holdfast.importers.reader import UnreadableRecord
@@ -91,7 +102,10 @@ class ClaudeReader(FileReader):
         if not branches.is_aside or first == self._stem:
             return None, self._stem if self._stem in branches.sessions else first
         if branches.agent or self._stem.startswith(_AGENT):
-            return first, f"{first}/{_AGENT}{branches.agent or self._stem.removeprefix(_AGENT)}"
+            return (
+                first,
+                f"{first}/{_AGENT}{branches.agent or self._stem.removeprefix(_AGENT)}",
+            )
         return first, self._stem
 
 
@@ -101,10 +115,16 @@ class _Outputs:
     """
 
     def __init__(self, path: Path) -> None:
-        beside = path.parent.parent if path.parent.name == "subagents" else path.with_suffix("")
+        beside = (
+            path.parent.parent
+            if path.parent.name == "subagents"
+            else path.with_suffix("")
+        )
         self._folder = beside / "tool-results"
 
-    def named_in(self, line: dict[str, Any]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    def named_in(
+        self, line: dict[str, Any]
+    ) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """The outputs that a line's results name, by name; and those that can't be read, with the
         reason.
         """
@@ -124,7 +144,9 @@ class _Outputs:
                 lost.append((f"tool-results/{name}", error.strerror or str(error)))
                 continue
             if len(raw) > LINE_MAX:
-                lost.append((f"tool-results/{name}", f"it is more than {LINE_MAX} bytes long"))
+                lost.append(
+                    (f"tool-results/{name}", f"it is more than {LINE_MAX} bytes long")
+                )
             else:
                 found[f"tool-results/{name}"] = raw.decode("utf-8", "backslashreplace")
         return found, lost
@@ -160,7 +182,9 @@ def _in_answers(
         is_last = True
         if message is not None and message.role == "assistant":
             answer = _answer(message)
-            is_last = answer is None or branches.last_of_answer.get(answer) == message.origin
+            is_last = (
+                answer is None or branches.last_of_answer.get(answer) == message.origin
+            )
         if held and answer != speaking:
             yield from held
             held = []
@@ -198,7 +222,10 @@ def _items(
         if not problem and not isinstance(line, dict):
             problem = "it is not an object"
         if not problem:
-            if line.get("type") not in (*SPOKEN, "system") and queued_prompt(line) is None:
+            if (
+                line.get("type") not in (*SPOKEN, "system")
+                and queued_prompt(line) is None
+            ):
                 continue
             problem = _wrong_with(line)
         if problem:
@@ -224,7 +251,11 @@ def _wrong_with(line: dict[str, Any]) -> str:
 
 
 def _item(
-    line: dict[str, Any], place: str, branches: Branches, counted: set[str], carried: dict[str, str]
+    line: dict[str, Any],
+    place: str,
+    branches: Branches,
+    counted: set[str],
+    carried: dict[str, str],
 ) -> Item:
     uuid = line["uuid"]
     kind = line["type"]
@@ -236,7 +267,9 @@ def _item(
             "content": text if isinstance(text, str) else None,
             "_line": line,
         }
-        system = ForeignMessage(uuid, place, "system", payload, "anthropic", at, dict(HIDDEN))
+        system = ForeignMessage(
+            uuid, place, "system", payload, "anthropic", at, dict(HIDDEN)
+        )
         return Item(system, id=uuid)
     labels = _labels(line, branches)
     if kind == "attachment":
@@ -246,11 +279,19 @@ def _item(
     content = line["message"].get("content")
     if line.get("isCompactSummary") is True and (text := _text(content)):
         kept = branches.keeps.get(uuid, ())
-        return Item(Summary(uuid, place, text, kept, at, is_shown=True), id=uuid, says=True)
+        return Item(
+            Summary(uuid, place, text, kept, at, is_shown=True), id=uuid, says=True
+        )
     calls = tuple(_ids(content, "tool_use", "id"))
     answers = tuple(_ids(content, "tool_result", "tool_use_id"))
     message = _message(line, place, at, labels, counted, carried)
-    return Item(message, id=uuid, calls=calls, answers=answers, says=not labels and _says(content))
+    return Item(
+        message,
+        id=uuid,
+        calls=calls,
+        answers=answers,
+        says=not labels and _says(content),
+    )
 
 
 def _message(

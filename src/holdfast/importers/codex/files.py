@@ -25,7 +25,13 @@ KNOWN = (
     "world_state",
     "token_usage_record",
 )
-BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
+BARE = (
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "local_shell_call",
+)
 _CONTEXT = (
     "<environment_context>",
     "<user_instructions>",
@@ -115,7 +121,12 @@ class Rollout:
 
 def is_old_meta(line: dict[str, Any]) -> bool:
     """Whether this is the first line of one of the oldest files."""
-    return "type" not in line and "id" in line and "timestamp" in line and "instructions" in line
+    return (
+        "type" not in line
+        and "id" in line
+        and "timestamp" in line
+        and "instructions" in line
+    )
 
 
 def is_prompt(item: dict[str, Any]) -> bool:
@@ -147,7 +158,11 @@ def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
     if not isinstance(base, dict):
         return None
     thread, end = base.get("thread_id"), base.get("end_ordinal_exclusive")
-    return (thread, end) if isinstance(thread, str) and thread and isinstance(end, int) else None
+    return (
+        (thread, end)
+        if isinstance(thread, str) and thread and isinstance(end, int)
+        else None
+    )
 
 
 def meta_of(path: Path) -> dict[str, Any]:

@@ -25,7 +25,12 @@ from holdfast.importers.codex.files import (
     meta_of,
     texts_of,
 )
-from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
+from holdfast.importers.foreign_session import (
+    HIDDEN,
+    ForeignMessage,
+    ForeignSession,
+    Summary,
+)
 from holdfast.importers.item_store import (
     FileReader,
     Item,
@@ -267,11 +272,20 @@ def _opened(line: Any) -> tuple[str, Any, str]:
     if kind not in KNOWN:
         return "other", {}, ""
     payload = line.get("payload")
-    return (kind, payload, "") if isinstance(payload, dict) else ("", None, "it has no payload")
+    return (
+        (kind, payload, "")
+        if isinstance(payload, dict)
+        else ("", None, "it has no payload")
+    )
 
 
 def _item(
-    payload: dict[str, Any], place: str, at: int | None, model: str | None, *, hidden: bool
+    payload: dict[str, Any],
+    place: str,
+    at: int | None,
+    model: str | None,
+    *,
+    hidden: bool,
 ) -> Item:
     role = role_of(payload)
     spoken = ForeignMessage(
@@ -313,7 +327,9 @@ class _SaidSinceCompaction:
             elif payload.get("role") == "user":
                 self._by_content[_content(payload)] = item.line.origin
 
-    def compacted(self, payload: dict[str, Any], place: str, at: int | None) -> Iterator[Item]:
+    def compacted(
+        self, payload: dict[str, Any], place: str, at: int | None
+    ) -> Iterator[Item]:
         """What a compaction's history holds that is new, and then its summary, which says in which
         order the model sees all of it.
         """
@@ -330,7 +346,9 @@ class _SaidSinceCompaction:
             ):
                 origin = place  # the summary itself stands in the history, where the model sees it
             elif origin is None:
-                item = _item(one, f"{place}, {place_in_history}", at, None, hidden=False)
+                item = _item(
+                    one, f"{place}, {place_in_history}", at, None, hidden=False
+                )
                 origin = item.line.origin
                 new.append((item, one))
                 yield item
@@ -343,7 +361,9 @@ class _SaidSinceCompaction:
             shows.append(place)
         keeps = tuple(origin for origin in shows if origin != place)
         order = tuple(shows) if keeps else ()
-        summary = Summary(place, place, text, keeps, at, order, is_shown=text == message)
+        summary = Summary(
+            place, place, text, keeps, at, order, is_shown=text == message
+        )
         yield Item(summary, says=True)
 
     def _known(self, item: dict[str, Any]) -> str | None:
@@ -357,9 +377,13 @@ class _SaidSinceCompaction:
     def _forget(self, shows: list[str]) -> None:
         """What is not repeated can't be repeated later."""
         stays = set(shows)
-        self._by_id = {id: origin for id, origin in self._by_id.items() if origin in stays}
+        self._by_id = {
+            id: origin for id, origin in self._by_id.items() if origin in stays
+        }
         self._by_content = {
-            words: origin for words, origin in self._by_content.items() if origin in stays
+            words: origin
+            for words, origin in self._by_content.items()
+            if origin in stays
         }
 
 
@@ -395,4 +419,6 @@ def _usage(payload: dict[str, Any]) -> Usage | None:
 
 def _with_usage(item: Item, usage: Usage) -> Item:
     assert isinstance(item.line, ForeignMessage)
-    return msgspec.structs.replace(item, line=msgspec.structs.replace(item.line, usage=usage))
+    return msgspec.structs.replace(
+        item, line=msgspec.structs.replace(item.line, usage=usage)
+    )

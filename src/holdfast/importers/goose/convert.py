@@ -86,7 +86,11 @@ def payload_of(row: GooseRow) -> dict[str, Any]:
     """The message as goose shapes it. What could not be taken apart stands beside it under its
     column's name.
     """
-    payload: dict[str, Any] = {"id": row.message_id, "role": row.role, "created": row.created}
+    payload: dict[str, Any] = {
+        "id": row.message_id,
+        "role": row.role,
+        "created": row.created,
+    }
     payload["content"] = [] if row.content is None else row.content
     if row.content is None:
         payload["content_json"] = text_of(row.raw)
@@ -106,7 +110,9 @@ def _labels(row: GooseRow) -> dict[str, Any]:
         labels["visible_to_user"] = False
     noted = (row.metadata or {}).get(OWN_NOTES)
     if isinstance(noted, dict):
-        labels.update({key: value for key, value in noted.items() if isinstance(value, bool)})
+        labels.update(
+            {key: value for key, value in noted.items() if isinstance(value, bool)}
+        )
     return labels
 
 

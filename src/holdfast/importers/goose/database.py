@@ -34,7 +34,12 @@ from holdfast.importers.jsonl import LINE_MAX, parsed
 from holdfast.importers.reader import UnreadableRecord, parents_first
 
 THREAD = "thread:"
-_JSON_COLUMNS = ("extension_data", "recipe_json", "user_recipe_values_json", "model_config_json")
+_JSON_COLUMNS = (
+    "extension_data",
+    "recipe_json",
+    "user_recipe_values_json",
+    "model_config_json",
+)
 _MESSAGE_COLUMNS = frozenset(
     {
         "id",
@@ -125,7 +130,9 @@ class GooseDatabase:
         )
         return {
             named(name)
-            for (name,) in self._tables.ask(query, (self._keys.get(session.id, session.id),))
+            for (name,) in self._tables.ask(
+                query, (self._keys.get(session.id, session.id),)
+            )
         }
 
     def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]:
@@ -138,7 +145,9 @@ class GooseDatabase:
         query = f"SELECT {wanted} FROM usage_ledger WHERE session_id = ? ORDER BY rowid"
         return tuple(
             Paid(seconds_of(created)[0], whole(read), whole(written), bool(compaction))
-            for created, read, written, compaction in self._tables.ask(query, (session.id,))
+            for created, read, written, compaction in self._tables.ask(
+                query, (session.id,)
+            )
         )
 
     def rewritten(self, session: GooseSession) -> str:
@@ -156,7 +165,9 @@ class GooseDatabase:
         found = self._beginnings.get(session.id)
         if found is None:
             return ""
-        since = max(found.began, (instant_of(session.columns.get("created_at")) or 0) // 1000)
+        since = max(
+            found.began, (instant_of(session.columns.get("created_at")) or 0) // 1000
+        )
         missing = found.first - found.before - 1
         if found.before == 0 or missing < 1 or found.latest <= since:
             return ""
@@ -173,7 +184,9 @@ class GooseDatabase:
         rows = self._tables.scan("messages", ("session_id", "created_timestamp"))
         for count, (number, key, created) in enumerate(rows):
             when = _seconds(seconds_of(created)[0] or 0)
-            begun = found.setdefault(named(key), _Beginning(number, when, count, latest))
+            begun = found.setdefault(
+                named(key), _Beginning(number, when, count, latest)
+            )
             begun.began = min(begun.began, when)
             latest = max(latest, when)
         return found
@@ -199,7 +212,9 @@ class GooseDatabase:
     def _first_with_metadata(self) -> Any:
         query = "SELECT min(rowid) FROM messages WHERE metadata_json IS NOT NULL"
         try:
-            return next((number for (number,) in self._tables.connection.execute(query)), None)
+            return next(
+                (number for (number,) in self._tables.connection.execute(query)), None
+            )
         except TROUBLE:
             return None  # what is wrong is told by those who read the rows
 
@@ -210,7 +225,9 @@ class GooseDatabase:
         if "session_id" not in self._tables.columns("messages"):
             return False
         try:
-            keys = self._tables.connection.execute("SELECT DISTINCT session_id FROM messages")
+            keys = self._tables.connection.execute(
+                "SELECT DISTINCT session_id FROM messages"
+            )
             return any(not isinstance(key, str) for (key,) in keys)
         except TROUBLE:
             return True
@@ -231,18 +248,25 @@ class GooseDatabase:
         ):
             return
         names = {
-            named(columns.get("id")): columns for _, columns in self._tables.whole_rows("threads")
+            named(columns.get("id")): columns
+            for _, columns in self._tables.whole_rows("threads")
         }
-        for (key,) in self._tables.ask(f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1", ()):
+        for (key,) in self._tables.ask(
+            f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1", ()
+        ):
             name = named(key)
             self._keys[name] = key
             yield GooseSession(
-                THREAD + name, "thread", f"thread_messages of {name}", names.get(name, {})
+                THREAD + name,
+                "thread",
+                f"thread_messages of {name}",
+                names.get(name, {}),
             )
 
     def _thread_ids(self, name: str) -> Iterator[int]:
         query = (
-            f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY t.created_timestamp, t.rowid"
+            f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY "
+            "t.created_timestamp, t.rowid"
         )
         for (number,) in self._tables.ask(query, (self._keys.get(name, name),)):
             yield number
@@ -250,10 +274,14 @@ class GooseDatabase:
     def _row_ids(self, key: Any) -> Iterator[int]:
         if self._by_session is None:
             query = (
-                "SELECT rowid FROM messages WHERE session_id = ? ORDER BY created_timestamp, rowid"
+                "SELECT rowid FROM messages WHERE session_id = ? ORDER BY "
+                "created_timestamp, rowid"
             )
             try:
-                yield from (number for (number,) in self._tables.connection.execute(query, (key,)))
+                yield from (
+                    number
+                    for (number,) in self._tables.connection.execute(query, (key,))
+                )
                 return
             except TROUBLE as error:
                 self._tables.note_problem(None, "messages", str(error))
@@ -285,10 +313,14 @@ class GooseDatabase:
             table, number, large=("content_json", "metadata_json"), limit=LINE_MAX
         )
         if isinstance(columns, str):
-            return GooseRow(number, place, None, "user", None, None, None, problem=columns)
+            return GooseRow(
+                number, place, None, "user", None, None, None, problem=columns
+            )
         created, odd = seconds_of(columns.get("created_timestamp"))
         content, content_problem, problem = _content(columns["content_json"])
-        metadata, metadata_problem, raw_metadata = self._metadata(table, number, columns)
+        metadata, metadata_problem, raw_metadata = self._metadata(
+            table, number, columns
+        )
         message_id, stored = columns.get("message_id"), columns.get("timestamp")
         rest = {
             name: value
@@ -321,7 +353,9 @@ class GooseDatabase:
         if found is None or (table == "thread_messages" and found == b"{}"):
             return (
                 None,
-                MISSING if table == "messages" and self._is_due(number, columns) else "",
+                MISSING
+                if table == "messages" and self._is_due(number, columns)
+                else "",
                 b"",
             )
         metadata, problem = metadata_of(_bytes(found))
@@ -353,7 +387,9 @@ def _plain(value: Any) -> Any:
     """A column's value as JSON can hold it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return (
+        str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    )
 
 
 def _seconds(created: int) -> int:

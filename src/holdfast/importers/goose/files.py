@@ -61,14 +61,20 @@ class GooseLegacy(GooseFile):
 
     def sessions(self) -> Iterator[GooseSession]:
         first = next(lines(self.path), None)
-        header, problem = (None, "the file is empty") if first is None else parsed_line(first)
+        header, problem = (
+            (None, "the file is empty") if first is None else parsed_line(first)
+        )
         if is_message(header):
             header, problem = {}, "its header is missing"
         elif not problem and not isinstance(header, dict):
             problem = "its header is not an object"
         columns = header if isinstance(header, dict) else {}
         yield GooseSession(
-            Path(self.name).stem, "legacy", f"{self.name} line 1", columns, problem=problem
+            Path(self.name).stem,
+            "legacy",
+            f"{self.name} line 1",
+            columns,
+            problem=problem,
         )
 
     def rows(self, session: GooseSession) -> Iterator[GooseRow]:
@@ -125,17 +131,23 @@ def _broken(number: int, place: str, problem: str, raw: bytes) -> GooseRow:
     row = GooseRow(number, place, None, "user", None, None, None, raw=raw)
     if problem and is_json:  # too large, or too deep
         return msgspec.structs.replace(row, problem=problem)
-    return msgspec.structs.replace(row, content_problem=problem or "it is not an object")
+    return msgspec.structs.replace(
+        row, content_problem=problem or "it is not an object"
+    )
 
 
-def row_of(said: dict[str, Any], number: int, place: str, *, needs_metadata: bool) -> GooseRow:
+def row_of(
+    said: dict[str, Any], number: int, place: str, *, needs_metadata: bool
+) -> GooseRow:
     """A message of a file."""
     created, odd = seconds_of(said.get("created"))
     content, role, message_id = said.get("content"), said.get("role"), said.get("id")
     metadata, metadata_problem, raw_metadata = None, "", b""
     if said.get("metadata") is not None:
         metadata, metadata_problem = flagged(said["metadata"])
-        raw_metadata = msgspec.json.encode(said["metadata"]) if metadata_problem else b""
+        raw_metadata = (
+            msgspec.json.encode(said["metadata"]) if metadata_problem else b""
+        )
     elif needs_metadata:
         metadata_problem = MISSING
     is_list = isinstance(content, list)
@@ -187,7 +199,11 @@ def _taken_apart(path: Path) -> tuple[dict[str, Any], list[Any], str]:
         return {}, [], f"it is {size} bytes long, more than {EXPORT_MAX}"
     raw = path.read_bytes()
     said, problem = parsed(raw) if size <= LINE_MAX else (None, "")
-    if not problem and isinstance(said, dict) and isinstance(said.get("conversation"), list):
+    if (
+        not problem
+        and isinstance(said, dict)
+        and isinstance(said.get("conversation"), list)
+    ):
         return (
             {key: value for key, value in said.items() if key != "conversation"},
             said["conversation"],

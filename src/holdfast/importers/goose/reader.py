@@ -55,7 +55,9 @@ class GooseStore(Protocol):
 def recognises(path: Path) -> bool:
     """Whether a path is a store of goose, by what is in it."""
     try:
-        return path.is_file() and (_is_database(path) or _is_export(path) or _is_legacy(path))
+        return path.is_file() and (
+            _is_database(path) or _is_export(path) or _is_legacy(path)
+        )
     except OSError:
         return False
 
@@ -79,7 +81,9 @@ class GooseReader:
             self._copy.close()
             problem = f"it can't be read ({error})"
             remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
-            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
+            raise StoreUnavailable(
+                where=self.path, problem=problem, remedy=remedy
+            ) from error
         except BaseException:
             self._copy.close()
             raise
@@ -89,7 +93,9 @@ class GooseReader:
         for found in self.book.sessions():
             if session is None or found.id == session:
                 yield foreign_session(
-                    found, GooseMessages(lambda found=found: self._lines(found)), self._facts(found)
+                    found,
+                    GooseMessages(lambda found=found: self._lines(found)),
+                    self._facts(found),
                 )
 
     def unreadable(self) -> list[UnreadableRecord]:
@@ -109,7 +115,9 @@ class GooseReader:
         for row in self.book.rows(session):
             problem = row.problem or row.content_problem
             if problem:
-                unread = UnreadableRecord(session.id, row.place, problem, row.raw[:_RAW_MAX])
+                unread = UnreadableRecord(
+                    session.id, row.place, problem, row.raw[:_RAW_MAX]
+                )
                 self._unread[session.id, row.place] = unread
             yield row
 
@@ -139,7 +147,9 @@ def _is_database(path: Path) -> bool:
     log = f"{path}-wal"
     if not is_sqlite(path):
         return False
-    start = read_start(path, _START) + (read_start(log, _START) if os.path.isfile(log) else b"")
+    start = read_start(path, _START) + (
+        read_start(log, _START) if os.path.isfile(log) else b""
+    )
     if all(word in start for word in _TABLE_WORDS):
         return True
     try:
@@ -154,7 +164,11 @@ def _is_export(path: Path) -> bool:
     first = parsed(start.split(b"\n", 1)[0])[0]
     if isinstance(first, dict):
         return is_export(first)
-    return start.startswith(b"{") and b'"conversation"' in start and b'"working_dir"' in start
+    return (
+        start.startswith(b"{")
+        and b'"conversation"' in start
+        and b'"working_dir"' in start
+    )
 
 
 def _is_legacy(path: Path) -> bool:

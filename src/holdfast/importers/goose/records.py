@@ -119,9 +119,15 @@ def flagged(value: Any) -> tuple[dict[str, Any] | None, str]:
 
 def seconds_of(value: Any) -> tuple[int | None, str]:
     """The time of a message as it was stored, and what is wrong with it."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 62:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < 1 << 62
+    ):
         return int(value), ""
-    shown = value if isinstance(value, str | int | float | None) else type(value).__name__
+    shown = (
+        value if isinstance(value, str | int | float | None) else type(value).__name__
+    )
     return None, f"its time is {str(shown)[:40]!r}, not a number of seconds"
 
 
@@ -134,7 +140,11 @@ def milliseconds_of(created: int | None) -> int | None:
 
 def instant_of(value: Any) -> int | None:
     """A date as goose writes it, in milliseconds."""
-    found = _WHEN.match(value.encode("utf-8", "replace")) if isinstance(value, str) else None
+    found = (
+        _WHEN.match(value.encode("utf-8", "replace"))
+        if isinstance(value, str)
+        else None
+    )
     if found is None:
         return None
     try:

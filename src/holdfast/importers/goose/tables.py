@@ -34,10 +34,14 @@ class Tables:
         self.is_damaged = bool(damage or lost or self.problems)
         """Or may be: then no index is believed."""
         if lost:
-            self.note_problem(None, path.name, f"the last {lost} bytes of the file are not there")
+            self.note_problem(
+                None, path.name, f"the last {lost} bytes of the file are not there"
+            )
         if damage:
             self.note_problem(
-                None, path.name, f"the file is damaged: {damage[0].splitlines()[-1][:200]}"
+                None,
+                path.name,
+                f"the file is damaged: {damage[0].splitlines()[-1][:200]}",
             )
 
     def close(self) -> None:
@@ -73,7 +77,9 @@ class Tables:
         if table.lower() not in self._guarded.tables:
             return ()
         if table not in self._columns:
-            found = self.ask("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))
+            found = self.ask(
+                "SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)
+            )
             self._columns[table] = tuple(str(name) for (name,) in found)
         return self._columns[table]
 
@@ -84,7 +90,9 @@ class Tables:
         except TROUBLE as error:
             if "no such" not in str(error):
                 self.note_problem(
-                    None, query.partition(" FROM ")[2].split(" ")[0] or "the file", str(error)
+                    None,
+                    query.partition(" FROM ")[2].split(" ")[0] or "the file",
+                    str(error),
                 )
             return []
 
@@ -95,7 +103,9 @@ class Tables:
         here = self.columns(table)
         wanted = [quoted(name) if name in here else "NULL" for name in columns]
         for row in (
-            Walk(self.connection, table, wanted, lambda gap: self._note_gap(table, gap)).rows()
+            Walk(
+                self.connection, table, wanted, lambda gap: self._note_gap(table, gap)
+            ).rows()
             if here
             else ()
         ):
@@ -121,7 +131,9 @@ class Tables:
         text that is not UTF-8 as bytes.
         """
         names = self.columns(table)
-        wanted = [_bounded(name, limit) if name in large else _small(name) for name in names]
+        wanted = [
+            _bounded(name, limit) if name in large else _small(name) for name in names
+        ]
         found = row_at(self.connection, table, number, wanted)
         if found is None:
             return "it is not there any more"
@@ -129,7 +141,9 @@ class Tables:
             return f"it can't be read: {found[0].problem}"
         values = dict(zip(names, found, strict=True))
         for name in [name for name in values if isinstance(values[name], Lost)]:
-            values[name] = f"it can't be read: {values[name].problem}" if name in large else None
+            values[name] = (
+                f"it can't be read: {values[name].problem}" if name in large else None
+            )
         return values | {name: None for name in large if name not in values}
 
 

@@ -64,7 +64,9 @@ def loose_key(row: HermesRow) -> Key | None:
     return (row.role, *ids) if any(ids) else None
 
 
-def fold(rows: Sequence[HermesRow], before: Sequence[tuple[HermesRow, str]] = ()) -> Folded:
+def fold(
+    rows: Sequence[HermesRow], before: Sequence[tuple[HermesRow, str]] = ()
+) -> Folded:
     """Folds a session's rows; `before` is what its parent's context held, when a compaction of that
     made it.
     """
@@ -167,9 +169,14 @@ class Originals:
 
     def has(self, row: HermesRow) -> bool:
         """Whether one has these words and this very time."""
-        return any(self._times[place] == row.timestamp for place in self._places.get(key(row), ()))
+        return any(
+            self._times[place] == row.timestamp
+            for place in self._places.get(key(row), ())
+        )
 
-    def match(self, head: Sequence[HermesRow], tail: Sequence[HermesRow]) -> dict[int, str]:
+    def match(
+        self, head: Sequence[HermesRow], tail: Sequence[HermesRow]
+    ) -> dict[int, str]:
         """Copies with the names of their originals: the head from the front, the tail
         from the end.
         """
@@ -197,7 +204,10 @@ class Originals:
         for row in rows:
             if row.role == "user":
                 places = self._places.get(key(row), ())
-                place = next((place for place in places if self._times[place] == row.timestamp), -1)
+                place = next(
+                    (place for place in places if self._times[place] == row.timestamp),
+                    -1,
+                )
             elif place >= 0:
                 place = place + 1 if place + 1 in self._places.get(key(row), ()) else -1
             if place >= 0:
@@ -209,7 +219,9 @@ class Originals:
             places = self._places.get(wanted, []) if wanted is not None else []
             inside = places[bisect_left(places, low) : bisect_left(places, high)]
             if inside:
-                timely = [place for place in inside if self._times[place] == row.timestamp]
+                timely = [
+                    place for place in inside if self._times[place] == row.timestamp
+                ]
                 choice = timely or inside
                 return choice[0] if first else choice[-1]
         return None

@@ -20,7 +20,13 @@ from holdfast.importers.foreign_session import (
     Summary,
 )
 from holdfast.importers.hermes.compaction_copies import Folded, fold, key
-from holdfast.importers.hermes.records import HermesRow, HermesSession, calls, is_taken_back, parts
+from holdfast.importers.hermes.records import (
+    HermesRow,
+    HermesSession,
+    calls,
+    is_taken_back,
+    parts,
+)
 
 Context = Sequence[tuple[HermesRow, str]]
 """Live rows of a parent, each with the name of the message it is."""
@@ -74,7 +80,9 @@ def foreign_session(
         title=_string(facts.get("title")),
         opened_at=_milliseconds(session.started_at),
         ended=(session.end_reason or "ended") if ended else None,
-        ended_at=_milliseconds(session.ended_at) if session.ended_at is not None else None,
+        ended_at=_milliseconds(session.ended_at)
+        if session.ended_at is not None
+        else None,
         instructions=_string(facts.get("system_prompt")),
         parent=parent,
         lineage=lineage,
@@ -93,12 +101,16 @@ def lines_of(
     """The lines of a session's rows; `before` is the parent's context when they begin with a
     compaction of it.
     """
-    rows = [_as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels]
+    rows = [
+        _as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels
+    ]
     folded = fold(rows, before)
     for row in rows:
         if row.id in folded.copy_of:
             continue
-        yield _summary(row, folded) if row.id in folded.generations else line(row, model)
+        yield (
+            _summary(row, folded) if row.id in folded.generations else line(row, model)
+        )
 
 
 def context_of(rows: Sequence[HermesRow], before: Context) -> Context:
@@ -125,7 +137,9 @@ def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
     return [
         (row, names.get(row.id, row.name))
         for row in rows
-        if row.role in _ROLES and (row.active or is_taken_back(row)) and FOLDED not in row.labels
+        if row.role in _ROLES
+        and (row.active or is_taken_back(row))
+        and FOLDED not in row.labels
     ]
 
 
@@ -170,7 +184,10 @@ def payload(row: HermesRow) -> dict[str, Any]:
     names.
     """
     is_known = row.role in _ROLES
-    said: dict[str, Any] = {"role": row.role if is_known else "system", "content": _content(row)}
+    said: dict[str, Any] = {
+        "role": row.role if is_known else "system",
+        "content": _content(row),
+    }
     kept: dict[str, Any] = {} if is_known else {"role": row.role}
     asked = calls(row)
     if asked:
@@ -231,7 +248,9 @@ def _summary(row: HermesRow, folded: Folded) -> Summary:
     keeps, heads = generation.keeps, generation.heads
     shows = (*keeps[:heads], row.name, *keeps[heads:]) if heads else ()
     at = _milliseconds(row.timestamp)
-    return Summary(row.name, row.place, row.content or "", keeps, at, shows, is_shown=True)
+    return Summary(
+        row.name, row.place, row.content or "", keeps, at, shows, is_shown=True
+    )
 
 
 def _milliseconds(at: float) -> int:

@@ -34,7 +34,14 @@ ROW_COLUMNS = {
     "session_id": "session",
     **{
         name: name
-        for name in ("role", "content", "timestamp", "tool_call_id", "tool_calls", "tool_name")
+        for name in (
+            "role",
+            "content",
+            "timestamp",
+            "tool_call_id",
+            "tool_calls",
+            "tool_name",
+        )
     },
     **{name: name for name in ("finish_reason", "observed", "active", "compacted")},
 }
@@ -80,7 +87,9 @@ class HermesStore:
             self.close()
             problem = f"it can't be read as a database ({error})"
             remedy = "Take a backup, or recover the file with SQLite's own `.recover`"
-            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy) from error
+            raise StoreUnavailable(
+                where=self.path, problem=problem, remedy=remedy
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -93,7 +102,9 @@ class HermesStore:
                     f"{', '.join(sorted(needed - set(self.file.columns(table))))}"
                 )
                 raise StoreUnavailable(
-                    where=self.path, problem=problem, remedy="Check that it is Hermes' state.db"
+                    where=self.path,
+                    problem=problem,
+                    remedy="Check that it is Hermes' state.db",
                 )
         self.sessions: dict[str, HermesSession] = {}
         self._rows: dict[str, array[int]] = {}
@@ -110,7 +121,9 @@ class HermesStore:
         self.deliveries = self._read_deliveries()
         self.locks = self._read_locks()
         self.known = self._read_known()
-        for session in [session for session in self._rows if session not in self.sessions]:
+        for session in [
+            session for session in self._rows if session not in self.sessions
+        ]:
             self.file.note_problem(
                 session,
                 f"sessions.id={session}",
@@ -131,7 +144,10 @@ class HermesStore:
                 self.sessions[session.id] = session
                 for problem in columns.problems:
                     self.file.note_problem(
-                        session.id, f"sessions.rowid={rowid}", problem, _raw(columns.found)
+                        session.id,
+                        f"sessions.rowid={rowid}",
+                        problem,
+                        _raw(columns.found),
                     )
 
     def _read_index(self) -> None:
@@ -141,7 +157,9 @@ class HermesStore:
             self.last_id = max(self.last_id, rowid)
             if not isinstance(session, str | bytes):
                 self.file.note_problem(
-                    None, f"messages.id={rowid}", "it does not say which session it belongs to"
+                    None,
+                    f"messages.id={rowid}",
+                    "it does not say which session it belongs to",
                 )
                 continue
             self._rows.setdefault(named(session), array("q")).append(rowid)
@@ -149,11 +167,16 @@ class HermesStore:
                 self.newest = max(self.newest, timestamp)
             self.has_stops = self.has_stops or finish == "stop"
         if self.file.gaps.get("messages"):  # rows of a damaged page may come last
-            self._rows = {session: array("q", sorted(rows)) for session, rows in self._rows.items()}
+            self._rows = {
+                session: array("q", sorted(rows))
+                for session, rows in self._rows.items()
+            }
 
     def _read_routes(self) -> list[Route]:
         found = []
-        for rowid, key, entry in self.file.scan("gateway_routing", ("session_key", "entry_json")):
+        for rowid, key, entry in self.file.scan(
+            "gateway_routing", ("session_key", "entry_json")
+        ):
             try:
                 named = parsed(_text(entry, "entry_json") or "")
                 named = named.get("session_id") if isinstance(named, dict) else None
@@ -162,7 +185,10 @@ class HermesStore:
             except ValueError as error:
                 place = f"gateway_routing.rowid={rowid}"
                 self.file.note_problem(
-                    None, place, f"its entry can't be read ({error})", repr(entry).encode()
+                    None,
+                    place,
+                    f"its entry can't be read ({error})",
+                    repr(entry).encode(),
                 )
             else:
                 found.append(Route(key, named))
@@ -175,10 +201,14 @@ class HermesStore:
         ):
             try:
                 delivery = HermesDelivery(
-                    _word(key, "session_key"), _word(text, "content"), _number(at, "created_at")
+                    _word(key, "session_key"),
+                    _word(text, "content"),
+                    _number(at, "created_at"),
                 )
             except ValueError as error:
-                self.file.note_problem(None, f"delivery_obligations.rowid={rowid}", str(error))
+                self.file.note_problem(
+                    None, f"delivery_obligations.rowid={rowid}", str(error)
+                )
             else:
                 found.append(delivery)
         return sorted(found, key=lambda delivery: delivery.created_at)
@@ -190,10 +220,14 @@ class HermesStore:
         ):
             try:
                 found.append(
-                    CompactionLock(_word(session, "session_id"), _number(expires_at, "expires_at"))
+                    CompactionLock(
+                        _word(session, "session_id"), _number(expires_at, "expires_at")
+                    )
                 )
             except ValueError as error:
-                self.file.note_problem(None, f"compression_locks.rowid={rowid}", str(error))
+                self.file.note_problem(
+                    None, f"compression_locks.rowid={rowid}", str(error)
+                )
         return found
 
     def _read_known(self) -> frozenset[int]:
@@ -238,13 +272,18 @@ class HermesStore:
             except ValueError as error:
                 if rowid not in self._unread.setdefault(session, set()):
                     self._unread[session].add(rowid)
-                    self.file.note_problem(session, f"messages.id={rowid}", str(error), _raw(found))
+                    self.file.note_problem(
+                        session, f"messages.id={rowid}", str(error), _raw(found)
+                    )
             else:
                 before = row.timestamp
                 if columns.problems and rowid not in self._odd:
                     self._odd.add(rowid)
                     self.file.note_problem(
-                        session, f"messages.id={rowid}", "; ".join(columns.problems), _raw(found)
+                        session,
+                        f"messages.id={rowid}",
+                        "; ".join(columns.problems),
+                        _raw(found),
                     )
                 yield row
 
@@ -263,7 +302,9 @@ class HermesStore:
         )
         try:
             patterns = tuple(f"[[]{start[1:]}*" for start in SUMMARY_STARTS)
-            return {named(name) for (name,) in self.file.connection.execute(query, patterns)}
+            return {
+                named(name) for (name,) in self.file.connection.execute(query, patterns)
+            }
         except (apsw.Error, UnicodeDecodeError):
             return self._rows.keys()  # a damaged file does not say: each may be one
 
@@ -271,14 +312,20 @@ class HermesStore:
         """Every column of a session's row, as found; of a damaged row those that can be read."""
         known = self.sessions[session]
         if not known.rowid:
-            return {"id": session, "source": known.source, "started_at": known.started_at}
+            return {
+                "id": session,
+                "source": known.source,
+                "started_at": known.started_at,
+            }
         found = self.file.row("sessions", known.rowid)
         found = {"": Lost(found)} if isinstance(found, str) else found
         lost = [value.problem for value in found.values() if isinstance(value, Lost)]
         if lost and session not in self._torn_sessions:
             self._torn_sessions.add(session)
             self.file.note_problem(session, f"sessions.id={session}", lost[0])
-        return {name: value for name, value in found.items() if not isinstance(value, Lost)}
+        return {
+            name: value for name, value in found.items() if not isinstance(value, Lost)
+        }
 
     def close(self) -> None:
         if hasattr(self, "file"):
@@ -296,7 +343,10 @@ def recognises(path: Path) -> bool:
         with PrivateCopy(path) as copy:
             file = SqliteFile(copy.path)
             try:
-                return all(needed <= set(file.columns(table)) for table, needed in _NEEDED.items())
+                return all(
+                    needed <= set(file.columns(table))
+                    for table, needed in _NEEDED.items()
+                )
             finally:
                 file.close()
     except apsw.Error:
@@ -327,7 +377,9 @@ class _Columns:
     def count(self, column: str, otherwise: int = 0) -> int:
         return int(self.number(column, otherwise) or 0)
 
-    def _taken(self, make: Callable[[Any, str], Any], column: str, otherwise: Any) -> Any:
+    def _taken(
+        self, make: Callable[[Any, str], Any], column: str, otherwise: Any
+    ) -> Any:
         try:
             return make(self.found.get(column), column)
         except ValueError as error:
@@ -355,7 +407,9 @@ def _session(rowid: int, columns: _Columns) -> HermesSession:
         key=columns.text("session_key"),
         branched_from=_marker(config, "_branched_from"),
         delegate_from=_marker(config, "_delegate_from"),
-        message_count=None if found["message_count"] is None else columns.count("message_count"),
+        message_count=None
+        if found["message_count"] is None
+        else columns.count("message_count"),
         api_calls=columns.count("api_call_count"),
         output_tokens=columns.count("output_tokens"),
     )
@@ -375,7 +429,9 @@ def _row(rowid: int, columns: _Columns, before: float) -> HermesRow:
         rest={
             name: value
             for name, value in found.items()
-            if value is not None and name not in ROW_COLUMNS and not isinstance(value, Lost)
+            if value is not None
+            and name not in ROW_COLUMNS
+            and not isinstance(value, Lost)
         },
         tool_call_id=columns.text("tool_call_id"),
         tool_calls=columns.text("tool_calls"),

@@ -22,11 +22,16 @@ def kinship(
         return parent.id, "branch"
     if session.delegate_from is not None or session.source == "tool":
         return parent.id, "delegate"
-    lineages: dict[str | None, Lineage] = {"compression": "continues", "branched": "branch"}
+    lineages: dict[str | None, Lineage] = {
+        "compression": "continues",
+        "branched": "branch",
+    }
     return parent.id, lineages.get(parent.end_reason, "delegate")
 
 
-def ancestors(session: HermesSession, sessions: Mapping[str, HermesSession]) -> list[HermesSession]:
+def ancestors(
+    session: HermesSession, sessions: Mapping[str, HermesSession]
+) -> list[HermesSession]:
     """The sessions whose history goes on in this one, oldest first; it comes last itself."""
     found = [session]
     seen = {session.id}
@@ -40,18 +45,26 @@ def ancestors(session: HermesSession, sessions: Mapping[str, HermesSession]) -> 
 
 def in_order(sessions: Mapping[str, HermesSession]) -> Iterator[HermesSession]:
     """All sessions, parents before what follows from them, else as they began."""
-    by_start = sorted(sessions.values(), key=lambda session: (session.started_at, session.id))
+    by_start = sorted(
+        sessions.values(), key=lambda session: (session.started_at, session.id)
+    )
     ids = [session.id for session in by_start]
     for id in parents_first(ids, lambda id: kinship(sessions[id], sessions)[0]):
         yield sessions[id]
 
 
-def current(routes: Iterable[Route], sessions: Mapping[str, HermesSession]) -> dict[str, str]:
+def current(
+    routes: Iterable[Route], sessions: Mapping[str, HermesSession]
+) -> dict[str, str]:
     """The session that each key means now: the route's; without a route, the newest that has not
     ended.
     """
     found: dict[str, str] = {}
-    for session in sorted(sessions.values(), key=lambda session: (session.started_at, session.id)):
+    for session in sorted(
+        sessions.values(), key=lambda session: (session.started_at, session.id)
+    ):
         if session.key and session.ended_at is None:
             found[session.key] = session.id
-    return found | {route.key: route.session for route in routes if route.session is not None}
+    return found | {
+        route.key: route.session for route in routes if route.session is not None
+    }

@@ -35,7 +35,9 @@ class HermesReader:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self._store = HermesStore(path)
-        self._teller = HermesSessions(self._store, self._store.rows, self._store.iterate)
+        self._teller = HermesSessions(
+            self._store, self._store.rows, self._store.iterate
+        )
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         for one in in_order(self._store.sessions):
@@ -87,7 +89,9 @@ class HermesSessions:
             if first or before or self._store.has_summaries(session.id):
                 return lines_of(self._rows(session.id)[first:], before, model)
             return (
-                line(row, model) for row in self._iterate(session.id) if FOLDED not in row.labels
+                line(row, model)
+                for row in self._iterate(session.id)
+                if FOLDED not in row.labels
             )
 
         return foreign_session(
@@ -106,7 +110,8 @@ class HermesSessions:
         """
         line = ancestors(session, self._sessions)[:-1]
         known = max(
-            (place for place, one in enumerate(line, 1) if one.id in self._contexts), default=0
+            (place for place, one in enumerate(line, 1) if one.id in self._contexts),
+            default=0,
         )
         context: Context = self._contexts[line[known - 1].id] if known else ()
         for one in line[known:]:
@@ -116,7 +121,10 @@ class HermesSessions:
             self._contexts[one.id] = context
         return context
 
-    def _shared(self, session: HermesSession, parent: HermesSession) -> tuple[int, str | None]:
+    def _shared(
+        self, session: HermesSession, parent: HermesSession
+    ) -> tuple[int, str | None]:
         return shared(
-            self._rows(session.id), branched_from(self._rows(parent.id), self.before(parent))
+            self._rows(session.id),
+            branched_from(self._rows(parent.id), self.before(parent)),
         )

@@ -154,7 +154,9 @@ def calls(row: HermesRow) -> list[dict[str, Any]] | None:
 def call_ids(call: dict[str, Any]) -> tuple[str, ...]:
     """A result may name its call by either of these."""
     found = (call.get("id"), call.get("call_id"))
-    return tuple(dict.fromkeys(value for value in found if isinstance(value, str) and value))
+    return tuple(
+        dict.fromkeys(value for value in found if isinstance(value, str) and value)
+    )
 
 
 def parsed(text: str) -> Any:

@@ -16,9 +16,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession, Summary
+from holdfast.importers.foreign_session import (
+    HIDDEN,
+    ForeignMessage,
+    ForeignSession,
+    Summary,
+)
 from holdfast.importers.jsonl import LINE_MAX
-from holdfast.importers.openviking.files import Archive, MessageLine, SessionFolder, messages
+from holdfast.importers.openviking.files import (
+    Archive,
+    MessageLine,
+    SessionFolder,
+    messages,
+)
 from holdfast.importers.timestamps import stamp
 
 FORMAT = "openviking"
@@ -37,7 +47,11 @@ def state_of(archive: Archive, live: set[str]) -> State:
         return "reset" if archive.done.data.get("context_reset") is True else "done"
     if archive.failed.there:
         return "failed"
-    return "copy" if phase_of(archive) != "ready" and held_by(archive) <= live else "pending"
+    return (
+        "copy"
+        if phase_of(archive) != "ready" and held_by(archive) <= live
+        else "pending"
+    )
 
 
 def phase_of(archive: Archive) -> str:
@@ -96,7 +110,11 @@ def _phase1(archive: Archive) -> dict[str, Any]:
 
 
 def _ids(value: Any) -> set[str] | None:
-    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else None
+    return (
+        {one for one in value if isinstance(one, str)}
+        if isinstance(value, list)
+        else None
+    )
 
 
 def _facts(folder: SessionFolder) -> dict[str, Any]:
@@ -116,7 +134,9 @@ def _facts(folder: SessionFolder) -> dict[str, Any]:
     if archives:
         facts["archives"] = archives
     if folder.outputs:
-        facts["tool_results"] = {name: _output(Path(folder.path, name)) for name in folder.outputs}
+        facts["tool_results"] = {
+            name: _output(Path(folder.path, name)) for name in folder.outputs
+        }
     return facts
 
 
@@ -138,24 +158,44 @@ class _OpenVikingMessages:
         given: set[str] = set()
         states = [(archive, state_of(archive, live)) for archive in folder.archives]
         ended = max(
-            (archive.number for archive, state in states if state in ("done", "reset", "failed")),
+            (
+                archive.number
+                for archive, state in states
+                if state in ("done", "reset", "failed")
+            ),
             default=0,
         )
         for index, (archive, state) in enumerate(states):
             if state == "copy":
                 continue
             place = f"history/{archive.name}/messages.jsonl"
-            text = RESET if state == "reset" else overview_of(archive) if state == "done" else ""
+            text = (
+                RESET
+                if state == "reset"
+                else overview_of(archive)
+                if state == "done"
+                else ""
+            )
             for line in _said(archive.records, place, given):
-                is_hidden = archive.number <= ended and not text and line.origin not in live
-                labels = {"archive": state, **(HIDDEN if is_hidden else {}), **line.labels}
+                is_hidden = (
+                    archive.number <= ended and not text and line.origin not in live
+                )
+                labels = {
+                    "archive": state,
+                    **(HIDDEN if is_hidden else {}),
+                    **line.labels,
+                }
                 yield msgspec.structs.replace(line, labels=labels)
             if text:
                 # All that stands behind it as well: it may have been brought over before this
                 # archive was there.
-                later = live.union(*(held_by(after) for after, _ in states[index + 1 :]))
+                later = live.union(
+                    *(held_by(after) for after, _ in states[index + 1 :])
+                )
                 keeps = tuple(sorted(later))
-                yield Summary(f"{archive.name}/summary", place, text, keeps, _ended_at(archive))
+                yield Summary(
+                    f"{archive.name}/summary", place, text, keeps, _ended_at(archive)
+                )
         yield from _said(folder.records, "messages.jsonl", given)
 
 
@@ -179,7 +219,11 @@ def _said(
         same.append(record)
         if is_new:
             given.add(record.id)
-            yield _line(record, place, record.id if len(same) == 1 else f"{record.id}#{len(same)}")
+            yield _line(
+                record,
+                place,
+                record.id if len(same) == 1 else f"{record.id}#{len(same)}",
+            )
 
 
 def words_of(record: MessageLine) -> bytes:

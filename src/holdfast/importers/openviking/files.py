@@ -58,7 +58,9 @@ class MessageLine(msgspec.Struct, frozen=True):
         message = self.message()
         parts = message.get("parts")
         return (
-            parts if isinstance(parts, list) else [{"type": "text", "text": message.get("content")}]
+            parts
+            if isinstance(parts, list)
+            else [{"type": "text", "text": message.get("content")}]
         )
 
 
@@ -176,11 +178,15 @@ def _wrong_with(message: Any) -> str:
 def _archives(path: Path) -> list[tuple[int, str]]:
     try:
         names = [
-            item.name for item in os.scandir(path / "history") if item.is_dir(follow_symlinks=False)
+            item.name
+            for item in os.scandir(path / "history")
+            if item.is_dir(follow_symlinks=False)
         ]
     except OSError:
         return []
-    return sorted((int(match[1]), name) for name in names if (match := _ARCHIVE.fullmatch(name)))
+    return sorted(
+        (int(match[1]), name) for name in names if (match := _ARCHIVE.fullmatch(name))
+    )
 
 
 class _FolderReading:
@@ -196,7 +202,9 @@ class _FolderReading:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.problems.append((name, f"it can't be read ({error.strerror or error})"))
+            self.problems.append(
+                (name, f"it can't be read ({error.strerror or error})")
+            )
             return None
         if found:
             found[-1] = msgspec.structs.replace(found[-1], last=True)
@@ -222,7 +230,9 @@ class _FolderReading:
         except (FileNotFoundError, NotADirectoryError):
             return SmallFile()
         except OSError as error:
-            return SmallFile(problem=f"it can't be read ({error.strerror or error})", there=True)
+            return SmallFile(
+                problem=f"it can't be read ({error.strerror or error})", there=True
+            )
         if empty and not raw.strip():
             return SmallFile(raw, there=True)
         if not problem and not isinstance(value, dict):
@@ -257,7 +267,9 @@ class _FolderReading:
         found = []
         for where, below, names in os.walk(self._path):
             below.sort()
-            found += [os.path.relpath(os.path.join(where, name), self._path) for name in names]
+            found += [
+                os.path.relpath(os.path.join(where, name), self._path) for name in names
+            ]
         return sorted(found)
 
 

@@ -32,7 +32,9 @@ _BEGINNING = re.compile(rb'\s*\{\s*"session_id"')
 
 def recognises(path: Path) -> bool:
     """Whether this is a session's directory, or one with such directories below it."""
-    return path.is_dir() and next(session_folders(path, LOOKED_AT_MAX), None) is not None
+    return (
+        path.is_dir() and next(session_folders(path, LOOKED_AT_MAX), None) is not None
+    )
 
 
 class OpenVikingReader:
@@ -71,7 +73,9 @@ class OpenVikingReader:
 
     def _note(self, folder: SessionFolder) -> None:
         for place, problem, raw in _troubles(folder):
-            self._unreadable[folder.id, place] = UnreadableRecord(folder.id, place, problem, raw)
+            self._unreadable[folder.id, place] = UnreadableRecord(
+                folder.id, place, problem, raw
+            )
 
 
 def _troubles(folder: SessionFolder) -> Iterator[tuple[str, str, bytes]]:
@@ -91,7 +95,9 @@ def _troubles(folder: SessionFolder) -> Iterator[tuple[str, str, bytes]]:
             (f"{under}/{DONE}", one.done),
             (f"{under}/{FAILED}", one.failed),
         ]
-    yield from ((name, paper.problem, paper.raw) for name, paper in papers if paper.problem)
+    yield from (
+        (name, paper.problem, paper.raw) for name, paper in papers if paper.problem
+    )
     yield from ((place, problem, b"") for place, problem in folder.problems)
 
 
@@ -160,7 +166,11 @@ def _has_message(path: Path) -> bool:
 
 
 def _has_archives(path: Path) -> bool:
-    archives = [below for below in _below(path / "history") if _ARCHIVE.fullmatch(below.name)]
+    archives = [
+        below for below in _below(path / "history") if _ARCHIVE.fullmatch(below.name)
+    ]
     return any(
-        (archive / marker).exists() for archive in archives for marker in (ROOT, META, DONE, FAILED)
+        (archive / marker).exists()
+        for archive in archives
+        for marker in (ROOT, META, DONE, FAILED)
     )

@@ -81,7 +81,9 @@ class Wanted(msgspec.Struct, frozen=True):
     before: tuple[int, str] | None = None
 
 
-def wanted(*, key: str | None, state: str | None, after: str | None, limit: int) -> Wanted:
+def wanted(
+    *, key: str | None, state: str | None, after: str | None, limit: int
+) -> Wanted:
     """What the caller asks for, with the place that the cursor names."""
     return Wanted(key, state, limit, _read(after) if after is not None else None)
 
@@ -118,11 +120,17 @@ def _page(
     shown = found[: asked.limit]
     next = _write(_mark(shown[-1])) if len(found) > len(shown) else None
     # One question for all of them; what a fork begins with is in the log of another.
-    known = engine.beginnings([s.id for s in shown if not s.origin and not s.erased], limit=OPENING)
-    return Page([_listed(state, room(state), known.get(state.id)) for state in shown], next)
+    known = engine.beginnings(
+        [s.id for s in shown if not s.origin and not s.erased], limit=OPENING
+    )
+    return Page(
+        [_listed(state, room(state), known.get(state.id)) for state in shown], next
+    )
 
 
-def _listed(state: SessionState, room: SessionLog, beginning: list[Entry] | None) -> Listed:
+def _listed(
+    state: SessionState, room: SessionLog, beginning: list[Entry] | None
+) -> Listed:
     return Listed(
         id=state.id,
         key=state.key,
@@ -150,4 +158,6 @@ def _read(after: str) -> tuple[int, str]:
         return _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError):
         takes = "the `next` of the page before"
-        raise BadArgument(parameter="after", takes=takes, given="what no page has given") from None
+        raise BadArgument(
+            parameter="after", takes=takes, given="what no page has given"
+        ) from None

@@ -62,7 +62,9 @@ def check(engine: Engine) -> Plan[list[Problem]]:
     told = {problem.place for problem in problems}
     left = max(PROBLEMS_MAX - len(problems), 0)
     return problems + (
-        yield from read(lambda: list(islice(_unreadable(engine, told), left)), slow=True)
+        yield from read(
+            lambda: list(islice(_unreadable(engine, told), left)), slow=True
+        )
     )
 
 
@@ -83,17 +85,23 @@ def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
                 pages = _beginnings(engine, some)
                 for state in some:
                     found = _unreadable_in(engine, state, pages.pop(state.id, []))
-                    yield from (problem for problem in found if problem.place not in told)
+                    yield from (
+                        problem for problem in found if problem.place not in told
+                    )
 
 
-def _beginnings(engine: Engine, states: Sequence[SessionState]) -> dict[str, list[Entry]]:
+def _beginnings(
+    engine: Engine, states: Sequence[SessionState]
+) -> dict[str, list[Entry]]:
     try:
         return engine.beginnings([state.id for state in states], limit=ENTRIES)
     except Damaged:
         return {}  # each is read by itself: those that lie on sound pages have to be looked at
 
 
-def _unreadable_in(engine: Engine, state: SessionState, page: list[Entry]) -> Iterator[Problem]:
+def _unreadable_in(
+    engine: Engine, state: SessionState, page: list[Entry]
+) -> Iterator[Problem]:
     """What is wrong with one session, whose first page may have been read. What lies on a damaged
     page of the file is the engine's to tell, and it has: by page, with the entries that it hits.
     """
@@ -111,7 +119,9 @@ def _unreadable_entries(
         page := page or engine.entries(state.id, after=after, limit=ENTRIES)
     ):
         problems = {
-            entry.seq: problem for entry in page if (problem := _problem(state, entry)) is not None
+            entry.seq: problem
+            for entry in page
+            if (problem := _problem(state, entry)) is not None
         }
         yield from problems.values()
         references.add(page, unreadable=problems)
@@ -120,10 +130,14 @@ def _unreadable_entries(
         yield from _names_nobody(engine, state, references)
 
 
-def _names_nobody(engine: Engine, state: SessionState, references: References) -> Iterator[Problem]:
+def _names_nobody(
+    engine: Engine, state: SessionState, references: References
+) -> Iterator[Problem]:
     """Notes that name a message which is neither in the log nor in the past that it shares."""
     try:
-        stretches = Lineages(engine).of(state.id, tenant=state.tenant, origin=state.origin)
+        stretches = Lineages(engine).of(
+            state.id, tenant=state.tenant, origin=state.origin
+        )
     except NotFound:
         return  # that its past is missing is told by itself
     for session, after, end in stretches:

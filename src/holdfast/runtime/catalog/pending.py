@@ -37,7 +37,9 @@ class PendingMessage(Message):
         entry = readable(pending.entry)
         note = note_of("message", entry.note)
         super().__init__(
-            StoredMessage(entry.id.hex(), entry.seq, None, note, entry.body, False, (), entry.at),
+            StoredMessage(
+                entry.id.hex(), entry.seq, None, note, entry.body, False, (), entry.at
+            ),
             turn=None,
             pending=True,
         )
@@ -55,7 +57,9 @@ def pending(
     """A page of what waits, oldest first; `after` is the `next` of the page before."""
     mark = _read(after) if after is not None else None
     if mark is None:
-        running = yield from read(lambda: [engine.state(id) for id in engine.running(tenant)])
+        running = yield from read(
+            lambda: [engine.state(id) for id in engine.running(tenant)]
+        )
         for state in running:
             if state is not None:
                 yield from settle_if_dead(room(state))
@@ -76,7 +80,9 @@ def _write(last: Pending) -> str:
 def _read(after: str) -> Mark:
     try:
         padded = after.encode("ascii") + b"=" * (-len(after) % 4)
-        message, session, seq = _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
+        message, session, seq = _decode(
+            base64.b64decode(padded, altchars=b"-_", validate=True)
+        )
         if not 0 <= seq < 1 << 62 or len(message) > 64:
             raise ValueError("no such place")
         return bytes.fromhex(message), session, seq
@@ -89,4 +95,6 @@ def _read(after: str) -> Mark:
         ValueError,
     ):
         takes = "the `next` of a page of `Store.pending`"
-        raise BadArgument(parameter="after", takes=takes, given=kind_of(after)) from None
+        raise BadArgument(
+            parameter="after", takes=takes, given=kind_of(after)
+        ) from None

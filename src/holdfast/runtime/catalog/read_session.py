@@ -21,7 +21,9 @@ from holdfast.runtime.turns.recovery import settle_to_read
 T = TypeVar("T")
 
 
-def context(session: SessionLog, format: str, *, prefill: bool = False) -> Plan[Context]:
+def context(
+    session: SessionLog, format: str, *, prefill: bool = False
+) -> Plan[Context]:
     """What the model sees, in this format."""
     yield from settle_to_read(session)
     return (yield from read(lambda: session.context(format, prefill=prefill)))
@@ -42,15 +44,23 @@ def info(session: SessionLog) -> Plan[SessionInfo]:
 def turns(session: SessionLog, after: int, limit: int | None) -> Plan[list[TurnInfo]]:
     """The turns with numbers above `after`."""
     yield from settle_to_read(session)
-    return (yield from _read(session, lambda: totals.turns(session, after=after, limit=limit)))
+    return (
+        yield from _read(
+            session, lambda: totals.turns(session, after=after, limit=limit)
+        )
+    )
 
 
-def messages(session: SessionLog, after: int, limit: int) -> Plan[tuple[list[Message], int]]:
+def messages(
+    session: SessionLog, after: int, limit: int
+) -> Plan[tuple[list[Message], int]]:
     """A page of the transcript after this seq, and the seq that it goes up to."""
     if after == 0:  # settled once a transcript, not once a page
         yield from settle_to_read(session)
     return (
-        yield from _read(session, lambda: transcript.messages(session, after=after, limit=limit))
+        yield from _read(
+            session, lambda: transcript.messages(session, after=after, limit=limit)
+        )
     )
 
 

@@ -72,7 +72,9 @@ def search(engine: Engine, question: SearchScope, limit: int) -> Plan[list[Hit]]
     """The newest messages that answer."""
     return [
         _hit(found)
-        for found in (yield from read(lambda: engine.search(question, limit=limit), slow=True))
+        for found in (
+            yield from read(lambda: engine.search(question, limit=limit), slow=True)
+        )
     ]
 
 
@@ -101,7 +103,9 @@ def words_of(
         return None
     try:
         return _words_of(note, body, earlier)
-    except Exception:  # one that can't be read has no words; the others are found (I-25)
+    except (
+        Exception
+    ):  # one that can't be read has no words; the others are found (I-25)
         return None
 
 

@@ -19,7 +19,9 @@ from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.start_turn import already
 
 
-def append(session: SessionLog, message: Any, *, format: str, event_id: Checked) -> Plan[str]:
+def append(
+    session: SessionLog, message: Any, *, format: str, event_id: Checked
+) -> Plan[str]:
     """Stores one message and gives its id. An event id that came before raises
     `AlreadyAccepted`.
     """
@@ -35,12 +37,18 @@ def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[s
     outcome = yield from wait_for(session.engine.submit((write,)))
     if isinstance(outcome, Refused):
         if outcome.why == "accepted":
-            raise (yield from read(lambda: already(session, event_id or "", outcome.detail)))
+            raise (
+                yield from read(
+                    lambda: already(session, event_id or "", outcome.detail)
+                )
+            )
         raise (yield from read(session.ended))
     return draft.id.hex()
 
 
-def append_all(session: SessionLog, messages: Sequence[Any], *, format: str) -> Plan[list[str]]:
+def append_all(
+    session: SessionLog, messages: Sequence[Any], *, format: str
+) -> Plan[list[str]]:
     """Stores several messages in one commit, all or none, and gives their ids."""
     return _append_all(session, [speak(message, format) for message in messages])
 
@@ -61,7 +69,9 @@ def instructions(session: SessionLog, text: str | None) -> Plan[str | None]:
     return log.instructions
 
 
-def label(session: SessionLog, message_id: Checked, labels: dict[str, Any]) -> Plan[None]:
+def label(
+    session: SessionLog, message_id: Checked, labels: dict[str, Any]
+) -> Plan[None]:
     """Puts labels on a message of the session."""
     labels = registry.plain(labels)
     freeze(labels)  # refuses what is not JSON before anything is read

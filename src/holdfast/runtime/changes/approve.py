@@ -10,7 +10,9 @@ from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, read
 
 
-def decide(session: SessionLog, call_id: Checked, approved: bool, by: Checked) -> Plan[None]:
+def decide(
+    session: SessionLog, call_id: Checked, approved: bool, by: Checked
+) -> Plan[None]:
     """Answers the newest call of this id that waits. A denial is also the call's outcome."""
     while True:
         log = yield from read(session.history)
@@ -30,14 +32,23 @@ def decide(session: SessionLog, call_id: Checked, approved: bool, by: Checked) -
             raise (yield from read(session.ended))
 
 
-def _decision(session: SessionLog, ask: Ask, approved: bool, by: str) -> tuple[Draft, ...]:
+def _decision(
+    session: SessionLog, ask: Ask, approved: bool, by: str
+) -> tuple[Draft, ...]:
     note = Decided(ask.call_id, ask.message, approved, by, ask.index)
     decided = session.draft("decision", note)
     if approved:
         return (decided,)
-    part = {"type": "result", "call_id": ask.call_id, "content": f"Denied by {by}.", "error": True}
+    part = {
+        "type": "result",
+        "call_id": ask.call_id,
+        "content": f"Denied by {by}.",
+        "error": True,
+    }
     target = target_of(ask.message, ask.index)
-    spoken = speak({"role": "tool", "parts": [part]}, "holdfast", failed=True, target=target)
+    spoken = speak(
+        {"role": "tool", "parts": [part]}, "holdfast", failed=True, target=target
+    )
     return decided, session.message(spoken, turn=None)
 
 

@@ -54,10 +54,14 @@ def copies(
         if not before.erased and (entries := list(telling(_own(room, before), ids))):
             notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
             is_news = any(
-                entry.note != note for entry, (_, note) in zip(entries, notes, strict=True)
+                entry.note != note
+                for entry, (_, note) in zip(entries, notes, strict=True)
             )
             found.append(Copies(before, notes, is_news))
-        ids, first = ids & carried_in(_own(room, before)), next(_own(room, before), None)
+        ids, first = (
+            ids & carried_in(_own(room, before)),
+            next(_own(room, before), None),
+        )
     return found
 
 
@@ -67,7 +71,9 @@ def blanking(room: SessionLog, copies: Copies) -> Write:
     """
     state = copies.state
     note = Blanked(tuple(seq for seq, _ in copies.notes))
-    audit = Draft("blanked", None, mint(room.world, state.last_at), state.last_at, noted(note))
+    audit = Draft(
+        "blanked", None, mint(room.world, state.last_at), state.last_at, noted(note)
+    )
     drafts = (audit,) if copies.is_news else ()
     return Write(state.id, drafts, head=state.head, ended_too=True, blank=copies.notes)
 

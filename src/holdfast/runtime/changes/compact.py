@@ -39,7 +39,9 @@ class Compaction(msgspec.Struct, frozen=True):
     covered: tuple[str, ...]
 
 
-def compact(room: SessionLog, summary: Summary, *, keep_turns: int) -> Plan[Compaction | None]:
+def compact(
+    room: SessionLog, summary: Summary, *, keep_turns: int
+) -> Plan[Compaction | None]:
     """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for
     a turn of others.
     """
@@ -53,7 +55,9 @@ def compact(room: SessionLog, summary: Summary, *, keep_turns: int) -> Plan[Comp
     )
     if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
         raise InvalidMessage(problem="a summary must say something", place="summary")
-    return (yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip()))
+    return (
+        yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip())
+    )
 
 
 def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
@@ -103,7 +107,14 @@ def _commit(room: SessionLog, covered: list[str], text: str) -> Plan[Compaction]
             )
         draft = room.draft("compaction", note, body=spoken.body)
         outcome = yield from room.commit(
-            Write(room.id, drafts=(draft,), head=head, idle=own is None, fence=own, base=True)
+            Write(
+                room.id,
+                drafts=(draft,),
+                head=head,
+                idle=own is None,
+                fence=own,
+                base=True,
+            )
         )
         if not isinstance(outcome, Refused):
             return Compaction(outcome.seq, tuple(covered))

@@ -34,7 +34,9 @@ def end(session: SessionLog, reason: str) -> Plan[None]:
             return
         if state.turn is None:
             closed = session.draft("closed", Closed(reason))
-            yield from session.commit(Write(session.id, drafts=(closed,), idle=True, close=True))
+            yield from session.commit(
+                Write(session.id, drafts=(closed,), idle=True, close=True)
+            )
         else:
             yield from settle(session, state, end="interrupted", reason=why, also=also)
 

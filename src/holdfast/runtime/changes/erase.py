@@ -19,7 +19,14 @@ import msgspec
 
 from holdfast.domain.entry import Entry, Erased
 from holdfast.domain.erasure import tombstone
-from holdfast.engine.protocol import Engine, Refused, SessionState, Ticket, Weight, Write
+from holdfast.engine.protocol import (
+    Engine,
+    Refused,
+    SessionState,
+    Ticket,
+    Weight,
+    Write,
+)
 from holdfast.runtime.changes.carried_copies import Copies, blanking, copies
 from holdfast.runtime.live.session_batches import portions
 from holdfast.runtime.live.session_log import PAGE, SessionLog
@@ -69,7 +76,9 @@ class Doomed(NamedTuple):
     log: Log
 
 
-def erase(room: SessionLog, *, preview: bool, reason: str = "asked for") -> Plan[Erasure]:
+def erase(
+    room: SessionLog, *, preview: bool, reason: str = "asked for"
+) -> Plan[Erasure]:
     """Takes all words of this session out of the store. Erasing again finds nothing more, and
     cleans the file again.
     """
@@ -106,15 +115,21 @@ def retain(
     family = _Family(engine, tenant, cutoff)
     found: list[Erasure] = []
     before = (cutoff, "")
-    while states := (yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))):
+    while states := (
+        yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))
+    ):
         before = (states[-1].active_at, states[-1].id)
         old = yield from read(
-            partial(family.unneeded, [state for state in states if _is_over(state, cutoff)])
+            partial(
+                family.unneeded, [state for state in states if _is_over(state, cutoff)]
+            )
         )
         for some in portions(old, entries_max=ENTRIES_MAX):
             if preview:
                 looked_up = yield from read(
-                    partial(_looked_up, engine, [(room(state), state) for state in some])
+                    partial(
+                        _looked_up, engine, [(room(state), state) for state in some]
+                    )
                 )
                 found += [doomed.erasure for doomed in looked_up]
             else:
@@ -125,7 +140,11 @@ def retain(
 
 
 def _is_over(state: SessionState, cutoff: int) -> bool:
-    return not state.erased and state.turn is None and max(state.active_at, state.last_at) < cutoff
+    return (
+        not state.erased
+        and state.turn is None
+        and max(state.active_at, state.last_at) < cutoff
+    )
 
 
 class _Family:
@@ -151,7 +170,9 @@ class _Family:
         while parents := [id for id in ids if id not in self._asked]:
             self._asked.update(parents)
             forks = self._engine.forks(self._tenant, parents)
-            self._parents |= {fork.id: fork.parent for fork in forks if fork.parent is not None}
+            self._parents |= {
+                fork.id: fork.parent for fork in forks if fork.parent is not None
+            }
             for fork in forks:
                 is_young = not fork.erased and not _is_over(fork, self._cutoff)
                 if is_young or fork.id in self._needed:
@@ -166,7 +187,10 @@ class _Family:
 
 
 def _all_of(
-    engine: Engine, some: list[tuple[SessionLog, SessionState]], cutoff: int, reason: str
+    engine: Engine,
+    some: list[tuple[SessionLog, SessionState]],
+    cutoff: int,
+    reason: str,
 ) -> Plan[list[Erasure]]:
     """Many at once: they share transactions, and the file is cleaned once for each. One that has
     news meanwhile is kept; that another erasure has taken copies out of it is none.
@@ -175,7 +199,9 @@ def _all_of(
     while some:
         again: list[SessionLog] = []
         for doomed, ticket in (
-            yield from read(partial(_submitted, engine, some, reason, forget_events=True))
+            yield from read(
+                partial(_submitted, engine, some, reason, forget_events=True)
+            )
         ):
             if isinstance((yield from wait_for(ticket)), Refused):
                 again.append(doomed.room)
@@ -200,7 +226,9 @@ def _at_rest(room: SessionLog) -> Plan[SessionState]:
         state = yield from settle_if_dead(room)
         if state.turn is None:
             return state
-        yield from settle(room, state, end="interrupted", reason="stopped: the session is erased")
+        yield from settle(
+            room, state, end="interrupted", reason="stopped: the session is erased"
+        )
 
 
 def _submitted(
@@ -211,10 +239,15 @@ def _submitted(
     forget_events: bool = False,
 ) -> list[tuple[Doomed, Ticket]]:
     looked_up = _looked_up(engine, some)
-    return [(doomed, _submit(doomed, reason, forget_events=forget_events)) for doomed in looked_up]
+    return [
+        (doomed, _submit(doomed, reason, forget_events=forget_events))
+        for doomed in looked_up
+    ]
 
 
-def _looked_up(engine: Engine, some: Sequence[tuple[SessionLog, SessionState]]) -> list[Doomed]:
+def _looked_up(
+    engine: Engine, some: Sequence[tuple[SessionLog, SessionState]]
+) -> list[Doomed]:
     """What has to be known of these sessions: a few questions for all of them, and some for the
     long ones.
     """
@@ -228,12 +261,16 @@ def _looked_up(engine: Engine, some: Sequence[tuple[SessionLog, SessionState]]) 
     for room, state in some:
         log = partial(_log, engine, state, beginnings.get(state.id, []))
         lost = copies(room, state, log)
-        erasure = _weighed(room, state, weights[state.id], forks.get(state.id, []), lost)
+        erasure = _weighed(
+            room, state, weights[state.id], forks.get(state.id, []), lost
+        )
         found.append(Doomed(room, state, lost, erasure, log))
     return found
 
 
-def _log(engine: Engine, state: SessionState, beginning: list[Entry]) -> Iterator[Entry]:
+def _log(
+    engine: Engine, state: SessionState, beginning: list[Entry]
+) -> Iterator[Entry]:
     """All own entries of a session, those of a page that is known first."""
     page, after = beginning, state.origin
     while after < state.head:
@@ -261,10 +298,20 @@ def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
 
 
 def _weighed(
-    room: SessionLog, state: SessionState, weight: Weight, forks: list[str], found: list[Copies]
+    room: SessionLog,
+    state: SessionState,
+    weight: Weight,
+    forks: list[str],
+    found: list[Copies],
 ) -> Erasure:
     lose = tuple(sorted(each.state.id for each in found if each.is_news))
     counts = weight.entries, weight.messages, weight.bytes, weight.blobs
     return Erasure(
-        room.id, room.key, *counts, tuple(sorted(forks)), lose, state.active_at, done=False
+        room.id,
+        room.key,
+        *counts,
+        tuple(sorted(forks)),
+        lose,
+        state.active_at,
+        done=False,
     )

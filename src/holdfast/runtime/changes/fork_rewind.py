@@ -33,7 +33,9 @@ def rewind(room: SessionLog, to_message: str) -> Plan[None]:
             head, note = log.head, _back_to(room, log, to_message)
         draft = room.draft("rewind", note)
         outcome = yield from room.commit(
-            Write(room.id, drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges))
+            Write(
+                room.id, drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges)
+            )
         )
         if not isinstance(outcome, Refused):
             room.went_back = max(room.went_back, outcome.seq)
@@ -55,7 +57,9 @@ def _back_to(room: SessionLog, log: Log, to_message: str) -> Rewound:
         raise NotFound(what="message to go back to", name=to_message, hint=hint)
     if note is None:
         raise NotFound(
-            what="message", name=to_message, hint="take the id from Session.transcript()"
+            what="message",
+            name=to_message,
+            hint="take the id from Session.transcript()",
         )
     return note
 
@@ -79,7 +83,9 @@ def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLo
     else:
         found = yield from read(partial(find, room, at))
         if found is None:
-            raise NotFound(what="message", name=at, hint="take the id from Session.transcript()")
+            raise NotFound(
+                what="message", name=at, hint="take the id from Session.transcript()"
+            )
         head = found.seq
     taken = (
         (yield from read(lambda: room.engine.current(room.tenant, key)))
@@ -92,13 +98,18 @@ def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLo
             problem=f"the key `{key}` is bound to it; end it first, or fork without a key",
         )
     epoch = taken.epoch + 1 if taken is not None else 1
-    opening = Opening(room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id)
+    opening = Opening(
+        room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id
+    )
     branch = room.other(state_after(mint_session(room.world), opening))
     opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
-    outcome = yield from wait_for(room.engine.submit((Write(branch.id, (opened,), open=opening),)))
+    outcome = yield from wait_for(
+        room.engine.submit((Write(branch.id, (opened,), open=opening),))
+    )
     if isinstance(outcome, Refused):
         problem = (
-            f"the key `{key}` was bound to another session meanwhile; use another key, or none"
+            f"the key `{key}` was bound to another session meanwhile; use another key, "
+            "or none"
         )
         raise Conflict(session_id=room.id, problem=problem)
     return branch

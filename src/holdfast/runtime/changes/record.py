@@ -15,7 +15,15 @@ import msgspec
 
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Draft
-from holdfast.domain.message import Payload, all_flat, check, freeze, is_flat, thaw, too_deep
+from holdfast.domain.message import (
+    Payload,
+    all_flat,
+    check,
+    freeze,
+    is_flat,
+    thaw,
+    too_deep,
+)
 from holdfast.domain.record.evidence import Echo, Evidence
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import gather_shown
@@ -27,8 +35,9 @@ from holdfast.domain.record.memory import (
     gathered,
     rebound,
 )
-from holdfast.domain.record.reconcile import Reconciled, Remembered, Shown
+from holdfast.domain.record.reconcile import Reconciled, Remembered
 from holdfast.domain.record.shape import ListShape, NewView
+from holdfast.domain.record.wordings import Shown
 from holdfast.domain.repair import CONTINUE
 from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import InvalidMessage
@@ -76,7 +85,9 @@ def record(
     payloads = [*before, *payloads[equal.first : equal.stop], *after]
     try:
         # Decided here, not in the plan: the list is the caller's, and may change while a plan waits.
-        first = session.reading(partial(_decide, session, memory, payloads, format, equal))
+        first = session.reading(
+            partial(_decide, session, memory, payloads, format, equal)
+        )
     except RecursionError:
         raise too_deep("messages") from None
     return _commit(session, memory, payloads, format, first)
@@ -111,7 +122,11 @@ def _plain(message: Any, index: int) -> Any:
 
 
 def _commit(
-    session: SessionLog, memory: Memory, payloads: list[Any], format: str, first: _Decision
+    session: SessionLog,
+    memory: Memory,
+    payloads: list[Any],
+    format: str,
+    first: _Decision,
 ) -> Plan[Recorded]:
     decision = first
     while decision.drafts:
@@ -139,7 +154,11 @@ def _commit(
 
 
 def _decide(
-    session: SessionLog, memory: Memory, payloads: list[Any], format: str, equal: EqualStretch
+    session: SessionLog,
+    memory: Memory,
+    payloads: list[Any],
+    format: str,
+    equal: EqualStretch,
 ) -> _Decision:
     """What recording this list means for the log as it is now. `equal`: where the list equals the
     last one.
@@ -165,14 +184,20 @@ def _decide(
         if equal.held is last.messages and len(items) == len(payloads) and not given:
             equal_from = equal.first
         found = _found(session, evidence, items, equal_from)
-        messages = [session.message(speak(payload, format), turn=None) for payload in found.new]
+        messages = [
+            session.message(speak(payload, format), turn=None) for payload in found.new
+        ]
         new = tuple(draft.id.hex() for draft in messages)
         order, remembered = found.settle(new)
-        leading = [snapshot(payload) for payload in items[: len(items) - len(remembered)]]
+        leading = [
+            snapshot(payload) for payload in items[: len(items) - len(remembered)]
+        ]
 
         drafts: list[Draft] = []
         if found.instructions is not None and found.instructions != log.instructions:
-            drafts.append(session.draft("instructions", body=freeze(found.instructions)))
+            drafts.append(
+                session.draft("instructions", body=freeze(found.instructions))
+            )
         first_seq = log.head + 1 + len(drafts)
         drafts += messages
         shape = ListShape(log, order, new=new, edits=found.edits)
@@ -184,7 +209,10 @@ def _decide(
 
 
 def _found(
-    session: SessionLog, evidence: Evidence, payloads: list[Payload], equal_from: int | None
+    session: SessionLog,
+    evidence: Evidence,
+    payloads: list[Payload],
+    equal_from: int | None,
 ) -> Reconciled:
     """What the list says: beside what the handle remembers and the view shows; and, where that
     leaves something open, beside more of the past.
@@ -220,11 +248,17 @@ def _older(session: SessionLog, echo: Echo, *, before: int) -> dict[int, Payload
 
 
 def _view(
-    session: SessionLog, shape: ListShape, shown: list[Shown], first_seq: int, format: str
+    session: SessionLog,
+    shape: ListShape,
+    shown: list[Shown],
+    first_seq: int,
+    format: str,
 ) -> NewView | None:
     """The view entry that the list needs, if its shape is not the natural one."""
     if shape.is_natural:
         return None
     whole = session.history() if shape.names_the_past else shape.log
     visible = {id for _, ids in shown for id in ids}
-    return shape.view(whole, visible=visible, first=first_seq, speak=partial(speak, format=format))
+    return shape.view(
+        whole, visible=visible, first=first_seq, speak=partial(speak, format=format)
+    )

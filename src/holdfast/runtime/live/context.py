@@ -52,14 +52,20 @@ class Context(list[Any]):
     def _without_continuation(self) -> list[Any]:
         """The payloads, without what stands at the end only because nothing else does."""
         payloads = list(super().__iter__())
-        if self._continuation is not None and payloads and payloads[-1] == self._continuation:
+        if (
+            self._continuation is not None
+            and payloads
+            and payloads[-1] == self._continuation
+        ):
             payloads.pop()
         return payloads
 
     def _own(self) -> None:
         if not self._owned:
             self._owned = True
-            super().__setitem__(slice(None), [_copy(payload) for payload in super().__iter__()])
+            super().__setitem__(
+                slice(None), [_copy(payload) for payload in super().__iter__()]
+            )
 
     def __radd__(self, other: list[Any]) -> list[Any]:
         """`[extra] + context`: without this, the other list would take the shared payloads as they
@@ -110,7 +116,8 @@ def _copy(value: Any) -> Any:
     """Payloads are JSON: dicts, lists and what can't change."""
     if type(value) is dict:
         return {
-            key: _copy(item) if type(item) in (dict, list) else item for key, item in value.items()
+            key: _copy(item) if type(item) in (dict, list) else item
+            for key, item in value.items()
         }
     return (
         [_copy(item) if type(item) in (dict, list) else item for item in value]
@@ -134,13 +141,20 @@ class Contexts:
         kept, tail = self._split(log, shape, prefill=prefill)
         self._given[format] = (log.head, kept, len(kept.payloads), tail)
         context = Context(
-            shape.close([], log.instructions), head=log.head, instructions=log.instructions or ""
+            shape.close([], log.instructions),
+            head=log.head,
+            instructions=log.instructions or "",
         )
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
         in_turn = log.running is not None
-        if in_turn and not prefill and tail and shape.note(tail[-1][0]).role == "assistant":
+        if (
+            in_turn
+            and not prefill
+            and tail
+            and shape.note(tail[-1][0]).role == "assistant"
+        ):
             context._go_on(shape.say("user", CONTINUE))
         return context
 
@@ -213,7 +227,10 @@ def _are_usual(payloads: list[dict[str, Any]]) -> bool:
     """
     try:
         roles = {type(payload["role"]) for payload in payloads}
-        return roles == {str} and {type(payload["content"]) for payload in payloads} <= _CONTENT
+        return (
+            roles == {str}
+            and {type(payload["content"]) for payload in payloads} <= _CONTENT
+        )
     except KeyError:
         return False
 

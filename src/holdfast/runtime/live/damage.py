@@ -16,7 +16,9 @@ from holdfast.errors import Damaged
 from holdfast.formats import registry
 from holdfast.runtime.live.message import unreadable
 
-_STRUCTURE = frozenset({"opened", "turn", "take", "end", "closed", "erased", "blanked", "retract"})
+_STRUCTURE = frozenset(
+    {"opened", "turn", "take", "end", "closed", "erased", "blanked", "retract"}
+)
 
 
 def readable(entry: Entry, *, bodies: bool = True) -> Entry:
@@ -43,7 +45,9 @@ def placeholder(entry: Entry) -> Entry:
 def _role(entry: Entry) -> Literal["user", "assistant"]:
     """Who said what can't be read: the model, if its note still says so."""
     try:
-        note = note_of("message", entry.note) if entry.kind == "message" else MessageNote()
+        note = (
+            note_of("message", entry.note) if entry.kind == "message" else MessageNote()
+        )
     except Exception:
         return "user"
     return "assistant" if note.role == "assistant" else "user"
@@ -55,7 +59,11 @@ def _read(entry: Entry, *, bodies: bool) -> None:
         registry.read(note.format, entry.body)
     elif entry.kind == "compaction" and entry.body:
         registry.read("openai.chat", entry.body)
-    elif entry.kind == "instructions" and entry.body and not isinstance(thaw(entry.body), str):
+    elif (
+        entry.kind == "instructions"
+        and entry.body
+        and not isinstance(thaw(entry.body), str)
+    ):
         raise Damaged(where="instructions", problem="they are not text")
 
 
@@ -72,9 +80,12 @@ def located(
         for entry in entries:
             if readable(entry) is not entry:
                 problem = (
-                    f"entry {entry.seq} of session `{session}` can't be read back: {error.problem}"
+                    f"entry {entry.seq} of session `{session}` can't be read back: "
+                    f"{error.problem}"
                 )
-                return Damaged(where=where, problem=problem, remedy=damage_remedy(where))
+                return Damaged(
+                    where=where, problem=problem, remedy=damage_remedy(where)
+                )
         after = entries[-1].seq
     problem = f"session `{session}` can't be read back: {error.problem}"
     return Damaged(where=where, problem=problem, remedy=damage_remedy(where))

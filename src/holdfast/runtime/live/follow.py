@@ -77,7 +77,9 @@ class Follower:
                     return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
-                self.over = self.over or (entry.kind == "closed" and entry.seq > self._room.origin)
+                self.over = self.over or (
+                    entry.kind == "closed" and entry.seq > self._room.origin
+                )
             seq = after
         return 0
 

@@ -95,7 +95,10 @@ class LeaseKeeper:
 
     def hold(self, turn: KeptTurn, orphaned: Callable[[], None]) -> None:
         """Renews until `drop`. `orphaned` is called if the turn is forgotten while it runs."""
-        self._turns[id(turn)] = (self.tie(turn, orphaned), self._tick() + turn.lease_s / 3)
+        self._turns[id(turn)] = (
+            self.tie(turn, orphaned),
+            self._tick() + turn.lease_s / 3,
+        )
         self._look_out(turn.lease_s)
 
     def _look_out(self, lease_s: float) -> None:
@@ -104,7 +107,9 @@ class LeaseKeeper:
             return
         # its start may have been interrupted
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="holdfast-keeper", daemon=True
+            )
             self._thread.start()
         elif lease_s < 3:
             self.wake()
@@ -171,7 +176,11 @@ class LeaseKeeper:
         self._closed = True
         self._news.put(None)
         thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+        if (
+            thread is not None
+            and thread.is_alive()
+            and thread is not threading.current_thread()
+        ):
             # one whose start was interrupted may begin yet, and finds that it is over
             thread.join()
         self.sweep()
@@ -179,7 +188,9 @@ class LeaseKeeper:
     def _run(self) -> None:
         while not self._closed:
             self.round()
-            soonest = min((due for _, due in list(self._turns.values())), default=self._tick() + 1)
+            soonest = min(
+                (due for _, due in list(self._turns.values())), default=self._tick() + 1
+            )
             with suppress(Empty):
                 self._news.get(timeout=min(max(soonest - self._tick(), 0.01), 1.0))
 

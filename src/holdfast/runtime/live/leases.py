@@ -31,7 +31,10 @@ class Leases:
         """Whether the lease of the running turn is."""
         return (
             self._left_s(
-                (state.id, None), state.lease_left_s or 0.0, state.lease_s, state.lease_mark
+                (state.id, None),
+                state.lease_left_s or 0.0,
+                state.lease_s,
+                state.lease_mark,
             )
             <= 0
         )
@@ -44,7 +47,10 @@ class Leases:
             return True
         length_s = WAITER_S if waiting.lease_s is None else waiting.lease_s
         left_s = length_s if waiting.left_s is None else waiting.left_s
-        return self._left_s((session, waiting.message), left_s, length_s, waiting.mark) <= 0
+        return (
+            self._left_s((session, waiting.message), left_s, length_s, waiting.mark)
+            <= 0
+        )
 
     def _left_s(
         self, name: Name, left_s: float, length_s: float | None, mark: float | None

@@ -58,7 +58,9 @@ class Lineages:
                 raise _no_parent(child)
             met.add(parent)
             begins = min(self._link(parent, tenant).origin, shared)
-            if begins < shared:  # else they parted before the parent had said anything of its own
+            if (
+                begins < shared
+            ):  # else they parted before the parent had said anything of its own
                 found.append(Stretch(parent, begins, shared))
             shared, child = begins, parent
         return tuple(reversed(found))

@@ -5,7 +5,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, Usage, thaw
+from holdfast.domain.message import (
+    Call,
+    MessageNote,
+    Part,
+    Refusal,
+    Result,
+    Text,
+    Usage,
+    thaw,
+)
 from holdfast.domain.repair import StoredMessage
 from holdfast.formats import registry
 
@@ -73,7 +82,11 @@ class Message:
     def payload(self) -> Any:
         """The message exactly as it was stored; a copy of its own at every look."""
         note = self._seen.note
-        return None if note.erased or note.origin == "unreadable" else self._read(thaw, None)
+        return (
+            None
+            if note.erased or note.origin == "unreadable"
+            else self._read(thaw, None)
+        )
 
     @property
     def parts(self) -> list[Part]:
@@ -120,7 +133,9 @@ class Message:
         parts = self.parts
         said = [repr(_cut(text, 40))] if (text := text_of(parts)) else []
         said += [
-            f"{part.name}({_cut(part.arguments, 40)})" for part in parts if isinstance(part, Call)
+            f"{part.name}({_cut(part.arguments, 40)})"
+            for part in parts
+            if isinstance(part, Call)
         ]
         return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
 
@@ -142,7 +157,11 @@ def _state(note: MessageNote, pending: bool) -> str:
 
 def parts_of(note: MessageNote, body: bytes) -> list[Part]:
     """A neutral reading of this payload; nothing of one that was erased."""
-    return [] if note.erased else [piece.part for piece in registry.read(note.format, body)]
+    return (
+        []
+        if note.erased
+        else [piece.part for piece in registry.read(note.format, body)]
+    )
 
 
 def text_of(parts: list[Part]) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from holdfast.engine.protocol import SessionState
 
 
-def portions(states: Iterable[SessionState], *, entries_max: int) -> Iterator[list[SessionState]]:
+def portions(
+    states: Iterable[SessionState], *, entries_max: int
+) -> Iterator[list[SessionState]]:
     """The same sessions in lists, each with no more entries of its own than this; a longer session
     stands alone.
     """

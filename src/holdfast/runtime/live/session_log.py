@@ -18,8 +18,21 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Spoken, freeze, is_flat, thaw
 from holdfast.domain.repair import StoredMessage
 from holdfast.domain.reset_policy import scope_of
-from holdfast.engine.protocol import PAGE_BYTES_MAX, Engine, Outcome, SessionState, Ticket, Write
-from holdfast.errors import Damaged, HoldfastError, InvalidMessage, NotFound, SessionEnded
+from holdfast.engine.protocol import (
+    PAGE_BYTES_MAX,
+    Engine,
+    Outcome,
+    SessionState,
+    Ticket,
+    Write,
+)
+from holdfast.errors import (
+    Damaged,
+    HoldfastError,
+    InvalidMessage,
+    NotFound,
+    SessionEnded,
+)
 from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.context import Context, Contexts
@@ -46,7 +59,12 @@ class SessionLog:
     ) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
         self._lineages = lineages
-        self.id, self.tenant, self.key, self.epoch = state.id, state.tenant, state.key, state.epoch
+        self.id, self.tenant, self.key, self.epoch = (
+            state.id,
+            state.tenant,
+            state.key,
+            state.epoch,
+        )
         self.origin = state.origin
         self.lock = threading.RLock()
         self._log = Log()
@@ -80,15 +98,23 @@ class SessionLog:
             for stretch in self.lineage()[:-1]:
                 state = self.engine.state(stretch.session)
                 key = state.key if state is not None else None
-                self._scopes.append(scope_of(self.tenant, key=key, session=stretch.session))
+                self._scopes.append(
+                    scope_of(self.tenant, key=key, session=stretch.session)
+                )
         return self._scopes
 
-    def page(self, after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Entry]:
+    def page(
+        self, after: int, limit: int = PAGE, *, bodies: bool = True
+    ) -> list[Entry]:
         """A page of the log after this seq, what it shares with its parent included; nothing at the
         end.
         """
         page = self._page(after, limit, bodies=bodies)
-        return [readable(entry, bodies=bodies) for entry in page] if self._is_vetting else page
+        return (
+            [readable(entry, bodies=bodies) for entry in page]
+            if self._is_vetting
+            else page
+        )
 
     def reading(self, work: Callable[[], T]) -> T:
         """What this reads. If it fails on something in the log, it is done again with every entry
@@ -113,7 +139,9 @@ class SessionLog:
         for stretch in lineage[stretch_of(lineage, after) :]:
             after = max(after, stretch.after)
             most = limit if stretch.upto is None else min(limit, stretch.upto - after)
-            page = self.engine.entries(stretch.session, after=after, limit=most, bodies=bodies)
+            page = self.engine.entries(
+                stretch.session, after=after, limit=most, bodies=bodies
+            )
             if page:
                 return page
         return []
@@ -121,7 +149,9 @@ class SessionLog:
     def lineage(self) -> tuple[Stretch, ...]:
         """What its log is read from, oldest first; its own entries are the last stretch."""
         if self._lineage is None:
-            self._lineage = self._lineages.of(self.id, tenant=self.tenant, origin=self.origin)
+            self._lineage = self._lineages.of(
+                self.id, tenant=self.tenant, origin=self.origin
+            )
         return self._lineage
 
     def log(self) -> Log:
@@ -142,7 +172,9 @@ class SessionLog:
             self._log.add(page)
             if self._log.lost:
                 self._log, self._whole, self.contexts = Log(), True, Contexts()
-            elif len(page) < PAGE and self._log.head > self.origin and not _is_full(page):
+            elif (
+                len(page) < PAGE and self._log.head > self.origin and not _is_full(page)
+            ):
                 break  # a short page of its own log is the last one
         return self._log
 
@@ -164,7 +196,12 @@ class SessionLog:
         return tuple(f"{state.id} {state.erased} {state.head}" for state in ended)
 
     def _forget(self) -> None:
-        self._log, self._history, self._begun, self.contexts = Log(), None, False, Contexts()
+        self._log, self._history, self._begun, self.contexts = (
+            Log(),
+            None,
+            False,
+            Contexts(),
+        )
         self.sums = None
 
     def _damaged(self, error: Damaged) -> Damaged:
@@ -204,7 +241,9 @@ class SessionLog:
                 return
             note = note_of("compaction", summary.note)
             told = self.page(note.instructions - 1, 1)[0] if note.instructions else None
-            said = told.body if told is not None and told.kind == "instructions" else b""
+            said = (
+                told.body if told is not None and told.kind == "instructions" else b""
+            )
             self._log.begin(note, thaw(said) if said else None)
 
     def _base(self) -> int:
@@ -255,7 +294,11 @@ class SessionLog:
         log = self.log()
         with self.lock:
             seen = {message.id: message for message in log.by_seq}
-            return [Message(seen[id], turn=None, pending=True) for id in waiting if id in seen]
+            return [
+                Message(seen[id], turn=None, pending=True)
+                for id in waiting
+                if id in seen
+            ]
 
     def pick(self, ids: Sequence[str]) -> list[Message]:
         """These messages, in this order."""
@@ -280,7 +323,9 @@ class SessionLog:
         """A message of this session, to be stored in the one that follows it; None when it no
         longer waits here.
         """
-        found = next((message for message in self.log().by_seq if message.id == id.hex()), None)
+        found = next(
+            (message for message in self.log().by_seq if message.id == id.hex()), None
+        )
         return (
             None
             if found is None
@@ -306,23 +351,39 @@ class SessionLog:
     ) -> Draft:
         at = self.world.now()
         return Draft(
-            kind, turn, mint(self.world, at), at, noted(note) if note is not None else b"", body
+            kind,
+            turn,
+            mint(self.world, at),
+            at,
+            noted(note) if note is not None else b"",
+            body,
         )
 
-    def message(self, spoken: Spoken, *, turn: int | None, id: bytes | None = None) -> Draft:
+    def message(
+        self, spoken: Spoken, *, turn: int | None, id: bytes | None = None
+    ) -> Draft:
         at = self.world.now()
         return Draft(
-            "message", turn, id or mint(self.world, at), at, noted(spoken.note), spoken.body
+            "message",
+            turn,
+            id or mint(self.world, at),
+            at,
+            noted(spoken.note),
+            spoken.body,
         )
 
     def ended(self, reason: str = "") -> SessionEnded:
         """The error for a handle whose session is over; it names the one to go on in (I-8)."""
-        current = self.engine.current(self.tenant, self.key) if self.key is not None else None
+        current = (
+            self.engine.current(self.tenant, self.key) if self.key is not None else None
+        )
         log = self.log()
         return SessionEnded(
             session_id=self.id,
             reason=reason or log.closed or "ended",
-            current_id=current.id if current is not None and not current.ended else None,
+            current_id=current.id
+            if current is not None and not current.ended
+            else None,
         )
 
     def turn_name(self, number: int | None) -> str | None:
@@ -355,7 +416,9 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     if type(payload) is str:
         payload = shape.say(role, payload)
     if type(payload) not in (dict, list):
-        raise InvalidMessage(problem=f"{kind_of(message)} is not a message", place="the message")
+        raise InvalidMessage(
+            problem=f"{kind_of(message)} is not a message", place="the message"
+        )
     body = freeze(payload, flat=flat)
     try:
         note = shape.note(payload)

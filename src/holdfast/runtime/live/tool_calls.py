@@ -16,12 +16,16 @@ def calls(room: SessionLog) -> list[ToolCall]:
     log = room.history()
     with room.lock:
         standing, running, asks = log.natural, log.running, log.asks
-        callers = sorted((seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq)
+        callers = sorted(
+            (seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq
+        )
         said = dict(_arguments(room, callers))
         return tool_calls(standing, running=running, asks=asks, said=said)
 
 
-def _arguments(room: SessionLog, callers: list[StoredMessage]) -> Iterator[tuple[str, list[str]]]:
+def _arguments(
+    room: SessionLog, callers: list[StoredMessage]
+) -> Iterator[tuple[str, list[str]]]:
     """What each of these messages calls with, by id."""
     bodies: dict[int, bytes] = {}
     for seen in callers:
@@ -30,7 +34,6 @@ def _arguments(room: SessionLog, callers: list[StoredMessage]) -> Iterator[tuple
         try:
             parts = parts_of(seen.note, seen.body or bodies[seen.seq])
             yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]
-        except (
-            Exception
-        ):  # a payload that can't be read: what was called is noted, with what is not (I-25)
+        except Exception:
+            # A payload that can't be read: what was called is noted, with what is not (I-25).
             yield seen.id, ["" for _ in seen.note.calls]

@@ -149,12 +149,16 @@ def _tell_turn(
     if entry.kind == "message":
         reply_to = known.reply_to if known.reply_to is not None else note.reply_to
         usage = _sum(known.usage, note.usage)
-        found[number] = replace(known, messages=known.messages + 1, usage=usage, reply_to=reply_to)
+        found[number] = replace(
+            known, messages=known.messages + 1, usage=usage, reply_to=reply_to
+        )
     elif entry.kind in ("turn", "take"):
         own = [note.reply_to] if entry.kind == "turn" else []
         addresses = [known.reply_to, *own, *(asked.pop(id, None) for id in note.takes)]
         reply_to = next((address for address in addresses if address is not None), None)
-        found[number] = replace(known, messages=known.messages + len(note.takes), reply_to=reply_to)
+        found[number] = replace(
+            known, messages=known.messages + len(note.takes), reply_to=reply_to
+        )
     elif entry.kind == "end" and known.end is None:
         left = known.messages - len(note.returns)
         told = {"end": note.end, "reason": note.reason, "error": note.error}
@@ -179,7 +183,10 @@ def _sum(one: Usage, other: Usage | None) -> Usage:
     if other is None:
         return one
     return Usage(
-        *(getattr(one, field) + getattr(other, field) for field in Usage.__struct_fields__)
+        *(
+            getattr(one, field) + getattr(other, field)
+            for field in Usage.__struct_fields__
+        )
     )
 
 
@@ -201,4 +208,6 @@ def title(room: SessionLog, beginning: list[Entry] | None = None) -> str:
     )
     named = story.get("title") if isinstance(story, dict) else None
     asked = next((message.text for message in first if message.role == "user"), "")
-    return " ".join((named if isinstance(named, str) and named.strip() else asked).split())[:80]
+    return " ".join(
+        (named if isinstance(named, str) and named.strip() else asked).split()
+    )[:80]

@@ -26,12 +26,22 @@ def messages(
 ) -> tuple[list[Message], int]:
     """A page of the transcript, and the seq to go on after; the same seq again at the end."""
     page = room.page(after, limit)
-    said = [(entry, note_of("message", entry.note)) for entry in page if entry.kind == "message"]
+    said = [
+        (entry, note_of("message", entry.note))
+        for entry in page
+        if entry.kind == "message"
+    ]
     accepted = {entry.id.hex() for entry, note in said if note.inbox}
-    waiting = {each.message.hex() for each in room.engine.inbox(room.id)} if accepted else set()
+    waiting = (
+        {each.message.hex() for each in room.engine.inbox(room.id)}
+        if accepted
+        else set()
+    )
     takers = _takers(_from(room, page), accepted - waiting)
     labels = room.labels()
-    found = [_message(room, entry, note, takers, waiting, labels) for entry, note in said]
+    found = [
+        _message(room, entry, note, takers, waiting, labels) for entry, note in said
+    ]
     return found, page[-1].seq if page else after
 
 
@@ -42,7 +52,11 @@ def opening(room: SessionLog, page: list[Entry]) -> list[Message]:
         if entry.kind == "label":
             note = note_of("label", entry.note)
             labels.setdefault(note.message, {}).update(note.labels)
-    said = ((entry, note_of("message", entry.note)) for entry in page if entry.kind == "message")
+    said = (
+        (entry, note_of("message", entry.note))
+        for entry in page
+        if entry.kind == "message"
+    )
     return [_message(room, entry, note, {}, set(), labels) for entry, note in said]
 
 
@@ -63,7 +77,10 @@ def find(room: SessionLog, id: str) -> Entry | None:
 
 
 def _with_id(page: list[Entry], id: str) -> Entry | None:
-    return next((entry for entry in page if entry.kind == "message" and entry.id.hex() == id), None)
+    return next(
+        (entry for entry in page if entry.kind == "message" and entry.id.hex() == id),
+        None,
+    )
 
 
 def _begun_before(room: SessionLog, id: str) -> int:
@@ -96,7 +113,10 @@ def _message(
     seen = StoredMessage(id, entry.seq, turn, note, entry.body, False, (), entry.at)
     known = {} if note.erased else labels.get(id, {})
     return Message(
-        seen, turn=room.turn_name(turn), pending=note.inbox and id in waiting, labels={**known}
+        seen,
+        turn=room.turn_name(turn),
+        pending=note.inbox and id in waiting,
+        labels={**known},
     )
 
 
@@ -118,12 +138,16 @@ def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | Non
     for entry in entries:
         if entry.kind in ("turn", "take"):
             takers.update(
-                (id, entry.turn) for id in note_of(entry.kind, entry.note).takes if id in accepted
+                (id, entry.turn)
+                for id in note_of(entry.kind, entry.note).takes
+                if id in accepted
             )
         elif entry.kind == "end":
             for id in note_of("end", entry.note).returns:
                 takers.pop(id, None)
-            unsettled.difference_update(id for id, turn in takers.items() if turn == entry.turn)
+            unsettled.difference_update(
+                id for id, turn in takers.items() if turn == entry.turn
+            )
             if not unsettled:
                 break
     return takers

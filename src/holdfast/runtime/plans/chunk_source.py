@@ -35,11 +35,17 @@ class Pace:
 
     def stored(self) -> bool:
         """After the chunk was stored and handed on: whether to read ahead from now on."""
-        self._quick = self._quick + 1 if self._came - self._asked < self._tick() - self._came else 0
+        self._quick = (
+            self._quick + 1
+            if self._came - self._asked < self._tick() - self._came
+            else 0
+        )
         return self._quick >= EAGER_AFTER
 
 
-def batches(chunks: Iterable[Any], tick: Callable[[], float]) -> Generator[list[Any], None, None]:
+def batches(
+    chunks: Iterable[Any], tick: Callable[[], float]
+) -> Generator[list[Any], None, None]:
     """Chunks in batches, each asked for when the one before it has been dealt with."""
     if isinstance(chunks, str):
         chunks = [chunks]
@@ -122,7 +128,9 @@ class _Pump:
             for chunk in self._source:
                 self._chunks.put(chunk)
                 ahead += 1
-                while not self._stopped and (ahead >= AHEAD_MAX or not self._taken.empty()):
+                while not self._stopped and (
+                    ahead >= AHEAD_MAX or not self._taken.empty()
+                ):
                     ahead -= self._taken.get()
                 if self._stopped:
                     break

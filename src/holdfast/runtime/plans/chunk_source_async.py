@@ -52,7 +52,9 @@ class AsyncSource:
 
     def let_go(self) -> None:
         """Does the same from any thread, without waiting for it."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and its tasks with it
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the loop is closed, and its tasks with it
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def _run(self) -> None:

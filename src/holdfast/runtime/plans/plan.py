@@ -169,7 +169,9 @@ def bearable(error: BaseException) -> BaseException:
     """
     if not isinstance(error, StopIteration | StopAsyncIteration):
         return error
-    told = RuntimeError(f"what a call of Holdfast was waiting for raised {type(error).__name__}")
+    told = RuntimeError(
+        f"what a call of Holdfast was waiting for raised {type(error).__name__}"
+    )
     told.__cause__ = error
     return told
 

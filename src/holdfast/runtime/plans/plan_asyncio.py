@@ -66,7 +66,9 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
         plan.close()  # nobody awaits this any more, and it can't wait for anything
         raise
     except BaseException as cut:
-        if error is None and is_suspended(plan):  # it came between two steps of the plan
+        if error is None and is_suspended(
+            plan
+        ):  # it came between two steps of the plan
             await arun(plan, cut)
         raise
 
@@ -164,7 +166,9 @@ async def _heard(news: News, seconds: float) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody is left to tell
+    with contextlib.suppress(
+        RuntimeError
+    ):  # the loop was closed meanwhile: nobody is left to tell
         loop.call_soon_threadsafe(callback)
 
 
@@ -180,7 +184,9 @@ class _BatchAnswers:
         ticket.then(partial(self._land, future))
         return future
 
-    def _land(self, future: "asyncio.Future[None]", ticket: Ticket) -> Callable[[], None]:
+    def _land(
+        self, future: "asyncio.Future[None]", ticket: Ticket
+    ) -> Callable[[], None]:
         """On the writer's thread: notes an answer, and says how to tell the loop of all of them."""
         self._landed.append(future)
         return self._signal

@@ -82,7 +82,9 @@ class Pool:
             # One whose start was interrupted may never begin. It does not count.
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < self._size:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread = threading.Thread(
+                    target=self._run, name=self._name, daemon=True
+                )
                 self._threads.append(thread)
                 thread.start()
 

@@ -41,7 +41,11 @@ class Tally:
 
 def digest_of(entry: Entry | None) -> str | None:
     """The digest of one entry; None when there is none."""
-    return None if entry is None else hashlib.blake2b(_encode(entry), digest_size=16).hexdigest()
+    return (
+        None
+        if entry is None
+        else hashlib.blake2b(_encode(entry), digest_size=16).hexdigest()
+    )
 
 
 def summed(*digests: str) -> str:
@@ -55,31 +59,43 @@ def differences(here: Sequence[Entry], there: Sequence[Entry]) -> Iterator[int]:
     """
     if here != there:
         yield from (
-            at for at, (one, other) in enumerate(zip(here, there, strict=True)) if one != other
+            at
+            for at, (one, other) in enumerate(zip(here, there, strict=True))
+            if one != other
         )
 
 
 def is_same_place(one: Entry, other: Entry) -> bool:
     """Whether the two are equal in what an entry keeps when its words are erased."""
-    kept = [(entry.seq, entry.kind, entry.turn, entry.id, entry.at) for entry in (one, other)]
+    kept = [
+        (entry.seq, entry.kind, entry.turn, entry.id, entry.at)
+        for entry in (one, other)
+    ]
     return kept[0] == kept[1]
 
 
-def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[list[Entry]]:
+def pages(
+    engine: Engine, session: str, *, after: int, upto: int
+) -> Iterator[list[Entry]]:
     """A session's own entries after one seq, up to another, page by page; `Damaged` where one is
     missing.
     """
     while after < upto:
         page = engine.entries(session, after=after, limit=min(PAGE, upto - after))
         if not page or page[0].seq != after + 1:
-            where, remedy = f"{engine.where}, session {session}", damage_remedy(engine.where)
+            where, remedy = (
+                f"{engine.where}, session {session}",
+                damage_remedy(engine.where),
+            )
             problem = f"the entry {after + 1} is missing, the log goes to {upto} (I-1)"
             raise Damaged(where=where, problem=problem, remedy=remedy)
         yield page
         after = page[-1].seq
 
 
-def closed(found: Iterable[list[Entry]], *, running: int | None) -> Iterator[list[Entry]]:
+def closed(
+    found: Iterable[list[Entry]], *, running: int | None
+) -> Iterator[list[Entry]]:
     """The pages of a session as it stood at one moment, without the turn that was running then:
     what is under way is not yet what happened, and is nobody's to end but its writer's. No page
     ends within a turn, unless that is very long: whoever stops between two has a session that could

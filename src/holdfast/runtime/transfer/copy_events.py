@@ -17,7 +17,9 @@ from holdfast.runtime.live.tenancy import owned
 PAGE = 1000
 
 
-def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState], bool]) -> None:
+def bring_events(
+    here: Engine, there: Engine, is_copied: Callable[[SessionState], bool]
+) -> None:
     """Lays down the events that the target lacks, of sessions that are copied as far as that."""
     for page in _pages(_lacking(here, there)):
         of_session: dict[str, list[AcceptedEvent]] = {}
@@ -32,7 +34,9 @@ def bring_events(here: Engine, there: Engine, is_copied: Callable[[SessionState]
                 and is_copied(state)
                 and owned(here, state.tenant, session) is not None
             ):
-                _lay(there, state, [event for event in events if _is_there(there, event)])
+                _lay(
+                    there, state, [event for event in events if _is_there(there, event)]
+                )
 
 
 def _lacking(here: Engine, there: Engine) -> Iterator[AcceptedEvent]:
@@ -64,9 +68,9 @@ def _pages(events: Iterator[AcceptedEvent]) -> Iterator[list[AcceptedEvent]]:
 
 def _is_there(there: Engine, event: AcceptedEvent) -> bool:
     """Whether the entry that it became is."""
-    return [entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)] == [
-        event.message
-    ]
+    return [
+        entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)
+    ] == [event.message]
 
 
 def _lay(there: Engine, state: SessionState, events: list[AcceptedEvent]) -> None:
@@ -74,9 +78,15 @@ def _lay(there: Engine, state: SessionState, events: list[AcceptedEvent]) -> Non
     left.
     """
     if events:
-        inbox = tuple(replace(waiting, waiter=None) for waiting in there.inbox(state.id))
-        standing = Laid(state.fence, state.active_at, state.base, state.ended, state.erased, inbox)
-        laid = replace(standing, outbox=tuple(there.debts(state.id)), events=tuple(events))
+        inbox = tuple(
+            replace(waiting, waiter=None) for waiting in there.inbox(state.id)
+        )
+        standing = Laid(
+            state.fence, state.active_at, state.base, state.ended, state.erased, inbox
+        )
+        laid = replace(
+            standing, outbox=tuple(there.debts(state.id)), events=tuple(events)
+        )
         there.submit(
             (Write(state.id, head=state.head, idle=True, ended_too=True, lay=laid),)
         ).result()

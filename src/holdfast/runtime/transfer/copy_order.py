@@ -55,8 +55,14 @@ class Order:
         of_key = {(bound.key, bound.epoch): id for id, bound in self.bound.items()}
         sorter: TopologicalSorter[str] = TopologicalSorter()
         for id, bound in self.bound.items():
-            earlier = of_key.get((bound.key, bound.epoch - 1)) if bound.key is not None else None
-            sorter.add(id, *(need for need in (earlier, bound.parent) if need in self.bound))
+            earlier = (
+                of_key.get((bound.key, bound.epoch - 1))
+                if bound.key is not None
+                else None
+            )
+            sorter.add(
+                id, *(need for need in (earlier, bound.parent) if need in self.bound)
+            )
         with suppress(CycleError):
             sorter.prepare()
         left = dict.fromkeys(self.bound)

@@ -89,7 +89,9 @@ class NotTheSameSession(Exception):
     ) -> None:
         super().__init__(problem)
         digests = digest_of(ours), digest_of(theirs)
-        self.difference = Difference(state.id, state.tenant, state.key, seq, problem, *digests)
+        self.difference = Difference(
+            state.id, state.tenant, state.key, seq, problem, *digests
+        )
 
 
 class Sent(NamedTuple):
@@ -118,7 +120,9 @@ def carry(
         added += passage.added
         if is_done and passage.is_right():
             return passage.carried(added)
-        passage = _Passage(here, there, settled(None), _nobody)  # which compares all that is there
+        passage = _Passage(
+            here, there, settled(None), _nobody
+        )  # which compares all that is there
 
 
 def _nobody(entries: int) -> None:
@@ -129,7 +133,11 @@ class _Passage:
     """One attempt, from the state that the session had at its beginning."""
 
     def __init__(
-        self, here: Engine, there: Engine, state: SessionState, advance: Callable[[int], None]
+        self,
+        here: Engine,
+        there: Engine,
+        state: SessionState,
+        advance: Callable[[int], None],
     ) -> None:
         self._here, self._there, self._advance = here, there, advance
         self.state, self.cut = state, state.origin
@@ -143,7 +151,9 @@ class _Passage:
         self._events: list[AcceptedEvent] = []
         self.added, self._wrote = 0, False
         self._blanks = (
-            self._known is not None and state.erased and not self._is_erased_alike(self._known)
+            self._known is not None
+            and state.erased
+            and not self._is_erased_alike(self._known)
         )
         self._notes: list[tuple[int, bytes]] = []
         # what has lost its words here and not there, and what is left of it
@@ -154,7 +164,9 @@ class _Passage:
         at anew.
         """
         self._check_same_session()
-        for page, is_last in _with_last(closed(self._salvage.pages(), running=self.state.turn)):
+        for page, is_last in _with_last(
+            closed(self._salvage.pages(), running=self.state.turn)
+        ):
             self._read(page)
             yield from self._put(page, is_last)
             self._advance(len(page))
@@ -166,7 +178,9 @@ class _Passage:
         """
         tally = Tally()
         if self._wrote:
-            for page in pages(self._there, self.state.id, after=self.state.origin, upto=self.cut):
+            for page in pages(
+                self._there, self.state.id, after=self.state.origin, upto=self.cut
+            ):
                 tally.add(page)
         return not self._wrote or (tally.entries, tally.digest) == (
             self._tally.entries,
@@ -175,8 +189,14 @@ class _Passage:
 
     def carried(self, added: int) -> Carried:
         state, tally = self.state, self._tally
-        lost = {seq: problem for seq, problem in self._salvage.lost.items() if seq <= self.cut}
-        return Carried(state.id, tally.entries, added, tally.digest, state.turn is not None, lost)
+        lost = {
+            seq: problem
+            for seq, problem in self._salvage.lost.items()
+            if seq <= self.cut
+        }
+        return Carried(
+            state.id, tally.entries, added, tally.digest, state.turn is not None, lost
+        )
 
     # The source's side.
 
@@ -188,7 +208,12 @@ class _Passage:
         self._tally.add(page)
         self._inbox.add(page)
         self._events = list(
-            events_in(page, tenant=self.state.tenant, key=self.state.key, session=self.state.id)
+            events_in(
+                page,
+                tenant=self.state.tenant,
+                key=self.state.key,
+                session=self.state.id,
+            )
         )
         if self._debts:
             self._ended.update(entry.turn for entry in page if entry.kind == "end")
@@ -216,7 +241,9 @@ class _Passage:
         message from the inbox may be what can't be read: then it waits only if it does at the
         source, too.
         """
-        seqs = sorted((seq, bytes.fromhex(id)) for id, seq in self._inbox.waiting.items())
+        seqs = sorted(
+            (seq, bytes.fromhex(id)) for id, seq in self._inbox.waiting.items()
+        )
         if seqs and self._salvage.lost:
             there = {waiting.message for waiting in self._here.inbox(self.state.id)}
             seqs = [(seq, id) for seq, id in seqs if id in there]
@@ -263,14 +290,18 @@ class _Passage:
         return Write(
             state.id,
             drafts=tuple(
-                Draft(entry.kind, entry.turn, entry.id, entry.at, entry.note, entry.body)
+                Draft(
+                    entry.kind, entry.turn, entry.id, entry.at, entry.note, entry.body
+                )
                 for entry in rest
             ),
             open=opening if head == state.origin and self._known is None else None,
             head=head,
             idle=True,
             ended_too=True,
-            erase=tuple(self._notes[: head - state.origin]) if is_last and self._blanks else None,
+            erase=tuple(self._notes[: head - state.origin])
+            if is_last and self._blanks
+            else None,
             blank=tuple(self._wordy.items()),
             lay=laid,
         )
@@ -279,7 +310,9 @@ class _Passage:
         """How many entries of this page are in the target already, all of them the same."""
         upto = min(self._known.head, page[-1].seq) if self._known is not None else 0
         count = 0
-        for theirs in pages(self._there, self.state.id, after=page[0].seq - 1, upto=upto):
+        for theirs in pages(
+            self._there, self.state.id, after=page[0].seq - 1, upto=upto
+        ):
             ours = page[count : count + len(theirs)]
             for at in differences(ours, theirs):
                 self._check_wordless(ours[at], theirs[at])
@@ -314,9 +347,13 @@ class _Passage:
         known, state = self._known, self.state
         if known is None:
             return
-        names = [(each.tenant, each.key, each.epoch, each.origin) for each in (known, state)]
+        names = [
+            (each.tenant, each.key, each.epoch, each.origin) for each in (known, state)
+        ]
         if names[0] != names[1]:
-            raise NotTheSameSession(state, state.origin + 1, "another session has its id there")
+            raise NotTheSameSession(
+                state, state.origin + 1, "another session has its id there"
+            )
 
     def _check(self, refused: Refused) -> None:
         """A refusal that comes again whatever we do is the end of it; others are news of the
@@ -325,11 +362,15 @@ class _Passage:
         if refused.why == "bound" and self._known is None:
             owner = f"its key belongs to session {refused.detail} there"
             problem = (
-                owner if refused.detail else "the session that its key had before is not there"
+                owner
+                if refused.detail
+                else "the session that its key had before is not there"
             )
             raise NotTheSameSession(self.state, self.state.origin + 1, problem)
         if refused.why not in ("bound", "moved", "missing", "busy"):
-            raise NotTheSameSession(self.state, self.cut, f"the target refused it ({refused.why})")
+            raise NotTheSameSession(
+                self.state, self.cut, f"the target refused it ({refused.why})"
+            )
         self._check_same_session()
 
     def _is_up_to_date(self) -> bool:
@@ -348,7 +389,11 @@ class _Passage:
         ours = self._here.entries(state.id, after=self.cut, limit=1)
         [theirs] = self._there.entries(state.id, after=self.cut, limit=1)
         raise NotTheSameSession(
-            state, self.cut + 1, "it went on by itself there", next(iter(ours), None), theirs
+            state,
+            self.cut + 1,
+            "it went on by itself there",
+            next(iter(ours), None),
+            theirs,
         )
 
     def _lacks_standing(self) -> bool:
@@ -365,7 +410,9 @@ class _Passage:
             laid.erased,
         ):
             return False
-        inbox = [(waiting.seq, waiting.message) for waiting in self._there.inbox(known.id)]
+        inbox = [
+            (waiting.seq, waiting.message) for waiting in self._there.inbox(known.id)
+        ]
         owed = {debt.id for debt in self._there.debts(known.id)}
         return inbox == [(each.seq, each.message) for each in laid.inbox] and owed == {
             debt.id for debt in laid.outbox

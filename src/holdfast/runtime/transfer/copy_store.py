@@ -106,7 +106,9 @@ def copy(
             for where in (source, target)
         )
         tenants = [tenant] if tenant is not None else here.engine.tenants()
-        return _Copy(here, there.engine, tenants, progress or (lambda progress: None)).copied()
+        return _Copy(
+            here, there.engine, tenants, progress or (lambda progress: None)
+        ).copied()
 
 
 def _insist(where: str | os.PathLike[str]) -> None:
@@ -122,9 +124,18 @@ class _Copy:
     """One copy under way."""
 
     def __init__(
-        self, here: OpenStore, there: Engine, tenants: list[str], tell: Callable[[Progress], None]
+        self,
+        here: OpenStore,
+        there: Engine,
+        tenants: list[str],
+        tell: Callable[[Progress], None],
     ) -> None:
-        self._here, self._there, self._tenants, self._tell = here, there, set(tenants), tell
+        self._here, self._there, self._tenants, self._tell = (
+            here,
+            there,
+            set(tenants),
+            tell,
+        )
         self._order = Order(here.engine, tenants)
         self._done = self._same = self._entries = self._added = self._advanced = 0
         self._digest = summed()
@@ -186,7 +197,9 @@ class _Copy:
         is not there yet.
         """
         if state.id in self._order.broken:
-            raise NotTheSameSession(state, state.origin + 1, self._order.broken[state.id])
+            raise NotTheSameSession(
+                state, state.origin + 1, self._order.broken[state.id]
+            )
         bound = self._order.bound.get(state.id)
         if bound is None:
             return True
@@ -232,14 +245,20 @@ class _Copy:
 
     def _advance(self, entries: int) -> None:
         self._advanced += entries
-        self._tell(Progress(self._done, self._order.sessions, self._advanced, self._order.entries))
+        self._tell(
+            Progress(
+                self._done, self._order.sessions, self._advanced, self._order.entries
+            )
+        )
 
 
 def _settled(room: SessionLog, state: SessionState | None) -> SessionState:
     """How a session stands, or stood just now; whoever looks at a turn whose writer is gone ends
     it.
     """
-    return state if state is not None and state.turn is None else run(settle_if_dead(room))
+    return (
+        state if state is not None and state.turn is None else run(settle_if_dead(room))
+    )
 
 
 class _Crowd:

@@ -67,10 +67,16 @@ class SessionImport:
     def _look(self) -> int:
         """What is there already, by name."""
         head = self._room.origin
-        while page := self._room.engine.entries(self._room.id, after=head, bodies=False):
-            self._known.update((entry.id, entry.seq) for entry in page if entry.kind in NAMED)
+        while page := self._room.engine.entries(
+            self._room.id, after=head, bodies=False
+        ):
+            self._known.update(
+                (entry.id, entry.seq) for entry in page if entry.kind in NAMED
+            )
             self._origins.update(
-                (origin, entry.id) for entry in page if (origin := _origin_of(entry)) is not None
+                (origin, entry.id)
+                for entry in page
+                if (origin := _origin_of(entry)) is not None
             )
             head = page[-1].seq
         return head
@@ -110,13 +116,17 @@ class SessionImport:
             # the program went back to this branch
             if here.get("left") is True and "left" not in labels:
                 labels = {"left": False, "visible_to_model": True, **labels}
-            labels = {name: value for name, value in labels.items() if here.get(name) != value}
+            labels = {
+                name: value for name, value in labels.items() if here.get(name) != value
+            }
         else:
             spoken, readable = _spoken(line, self._story.kind)
             if not readable:
                 labels["visible_to_model"] = False
                 self.landed.opaque += 1
-            self._add(Draft("message", None, id, self._at, noted(spoken.note), spoken.body))
+            self._add(
+                Draft("message", None, id, self._at, noted(spoken.note), spoken.body)
+            )
             self._known[id] = self._head + len(self._drafts)
             self.landed.messages += 1
         if labels:
@@ -124,7 +134,9 @@ class SessionImport:
 
     def _label(self, id: bytes, labels: dict[str, Any]) -> None:
         note = Labelled(id.hex(), labels, self._known[id])
-        name = label_name(self._room.id, note.message, self._head + len(self._drafts) + 1, self._at)
+        name = label_name(
+            self._room.id, note.message, self._head + len(self._drafts) + 1, self._at
+        )
         self._add(Draft("label", None, name, self._at, noted(note)))
         self.landed.labels += 1
 
@@ -142,7 +154,9 @@ class SessionImport:
                 if self._came_over(seen) and seen.note.origin not in kept
             ]
             note = covering(log, covered) if covered else None
-        if note is None:  # it stands for nothing that is here: then it is words like others
+        if (
+            note is None
+        ):  # it stands for nothing that is here: then it is words like others
             line = ForeignMessage(
                 summary.origin,
                 summary.place,
@@ -152,7 +166,9 @@ class SessionImport:
             )
             self._say(line, {})
             return
-        text = summary.text.strip() if summary.is_shown else HEADING + summary.text.strip()
+        text = (
+            summary.text.strip() if summary.is_shown else HEADING + summary.text.strip()
+        )
         body = speak(text, "openai.chat", origin="summary").body
         self._drafts.append(Draft("compaction", None, id, self._at, noted(note), body))
         self._known[id] = self._head + 1
@@ -170,10 +186,14 @@ class SessionImport:
         """
         with self._room.lock:
             seqs = {
-                seen.note.origin: seen.seq for seen in log.natural if seen.note.origin is not None
+                seen.note.origin: seen.seq
+                for seen in log.natural
+                if seen.note.origin is not None
             }
         seqs[_origin(self._story.kind, summary.origin)] = self._head + 1
-        shown = [seqs.get(_origin(self._story.kind, origin)) for origin in summary.shows]
+        shown = [
+            seqs.get(_origin(self._story.kind, origin)) for origin in summary.shows
+        ]
         shape = Shape(tuple((seq, seq) for seq in shown if seq is not None))
         name = view_name(self._room.id, self._head + 2, self._at)
         self._drafts.append(Draft("view", None, name, self._at, noted(shape)))
@@ -193,9 +213,13 @@ class SessionImport:
     def _close(self, reason: str) -> None:
         self._at = self._at if self._story.ended_at is None else self._story.ended_at
         id = entry_name(self._room.id, "closed", self._at)
-        if id not in self._known and (self._opening is not None or not self._room.state().ended):
+        if id not in self._known and (
+            self._opening is not None or not self._room.state().ended
+        ):
             self._flush()
-            self._drafts.append(Draft("closed", None, id, self._at, noted(Closed(reason))))
+            self._drafts.append(
+                Draft("closed", None, id, self._at, noted(Closed(reason)))
+            )
             self._flush(close=True)
 
     def _name(self, what: str) -> bytes:
@@ -220,7 +244,8 @@ class SessionImport:
         [outcome] = self._room.engine.commit([(*self._before, write)])
         if isinstance(outcome, Refused):
             raise Conflict(
-                session_id=self._room.id, problem="somebody else wrote to it meanwhile; try again"
+                session_id=self._room.id,
+                problem="somebody else wrote to it meanwhile; try again",
             )
         self._head += len(self._drafts)
         self._drafts, self._bytes, self._opening, self._before = [], 0, None, ()
@@ -241,10 +266,17 @@ def _spoken(line: ForeignMessage, kind: str) -> tuple[Spoken, bool]:
         return speak(line.payload, line.format, **facts), True
     except InvalidMessage:
         note = MessageNote(
-            role="assistant" if line.role == "assistant" else "user", format="holdfast", plain=False
+            role="assistant" if line.role == "assistant" else "user",
+            format="holdfast",
+            plain=False,
         )
         body = freeze(
-            {"role": note.role, "parts": [], "found": line.payload, "format": line.format}
+            {
+                "role": note.role,
+                "parts": [],
+                "found": line.payload,
+                "format": line.format,
+            }
         )
         return Spoken(replace(note, **facts), body), False
 
@@ -271,12 +303,16 @@ def agrees(room: SessionLog, story: ForeignSession) -> bool:
     after = room.origin
     while page := room.engine.entries(room.id, after=after):
         here.update(
-            (origin, _gist(entry)) for entry in page if (origin := _origin_of(entry)) is not None
+            (origin, _gist(entry))
+            for entry in page
+            if (origin := _origin_of(entry)) is not None
         )
         after = page[-1].seq
     for line in story.lines if here else ():
         known = (
-            here.get(_origin(story.kind, line.origin)) if isinstance(line, ForeignMessage) else None
+            here.get(_origin(story.kind, line.origin))
+            if isinstance(line, ForeignMessage)
+            else None
         )
         if known is not None and isinstance(line, ForeignMessage):
             if line.at not in (None, known[0]) or _digest(said_in(line)[1]) != known[1]:
@@ -295,7 +331,9 @@ def _gist(entry: Entry) -> tuple[int, bytes]:
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
 def view_name(session: str, seq: int, at: int) -> bytes:
@@ -333,6 +371,8 @@ def origin_seq(room: SessionLog, kind: str, origin: str) -> int | None:
 def _origin_of(entry: Entry) -> str | None:
     """What a message was in the store it comes from; None of all that did not come over."""
     try:
-        return note_of("message", entry.note).origin if entry.kind == "message" else None
+        return (
+            note_of("message", entry.note).origin if entry.kind == "message" else None
+        )
     except Damaged:
         return None

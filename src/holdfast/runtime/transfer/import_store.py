@@ -33,7 +33,15 @@ from holdfast.runtime.transfer.import_session import (
 from holdfast.runtime.transfer.resemblance import Resemblance
 
 TRIES = 5
-_BROUGHT = ("opened", "message", "label", "instructions", "compaction", "view", "closed")
+_BROUGHT = (
+    "opened",
+    "message",
+    "label",
+    "instructions",
+    "compaction",
+    "view",
+    "closed",
+)
 """The kinds of entries that a landing writes."""
 
 
@@ -107,7 +115,9 @@ class _StoreImport:
         done.summaries += landed.summaries
         done.opaque += landed.opaque
 
-    def _place(self, story: ForeignSession, first: list[str]) -> tuple[str, SessionState | None]:
+    def _place(
+        self, story: ForeignSession, first: list[str]
+    ) -> tuple[str, SessionState | None]:
         """The session in which this story goes on, or the id of one that is to be made."""
         tenant = self._work.tenant
         for number in count():
@@ -124,7 +134,9 @@ class _StoreImport:
             state = owned(self._engine, self._work.tenant, id)
             try:
                 landing = (
-                    self._session_import(story, id) if state is None else self._again(story, state)
+                    self._session_import(story, id)
+                    if state is None
+                    else self._again(story, state)
                 )
                 return landing.land(), state is None
             except Conflict:
@@ -138,7 +150,9 @@ class _StoreImport:
         return SessionImport(room, story, opened=nothing, opening=None, before=())
 
     def _session_import(self, story: ForeignSession, id: str) -> SessionImport:
-        at = story.opened_at or next((line.at for line in story.lines if line.at is not None), 0)
+        at = story.opened_at or next(
+            (line.at for line in story.lines if line.at is not None), 0
+        )
         parent, shared = self._parent(story)
         key, epoch, previous, before = self._key(story)
         head, fence = (shared, parent.state().fence) if parent is not None else (0, 0)
@@ -165,7 +179,9 @@ class _StoreImport:
         """The session whose past this one shares, and up to which seq."""
         if story.parent is None or story.lineage not in ("continues", "branch"):
             return None, 0
-        state = owned(self._engine, self._work.tenant, self._names.get((story.kind, story.parent)))
+        state = owned(
+            self._engine, self._work.tenant, self._names.get((story.kind, story.parent))
+        )
         if state is None:
             self._done.notes.append(
                 f"session `{story.id}` goes on from `{story.parent}`, which is not in this store"
@@ -177,7 +193,9 @@ class _StoreImport:
         seq = origin_seq(room, story.kind, story.parent_origin)
         return (room, seq) if seq is not None else (room, state.head)
 
-    def _key(self, story: ForeignSession) -> tuple[str | None, int, str | None, tuple[Write, ...]]:
+    def _key(
+        self, story: ForeignSession
+    ) -> tuple[str | None, int, str | None, tuple[Write, ...]]:
         """The key and the epoch this session gets, the session before it, and what ends
         that one.
         """
@@ -197,7 +215,11 @@ class _StoreImport:
             return story.key, now.epoch + 1, now.id, ()
         at = story.opened_at or now.last_at
         closed = Draft(
-            "closed", None, entry_name(now.id, "closed", at), at, noted(Closed("replaced"))
+            "closed",
+            None,
+            entry_name(now.id, "closed", at),
+            at,
+            noted(Closed("replaced")),
         )
         return (
             story.key,

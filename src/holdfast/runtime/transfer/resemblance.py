@@ -29,9 +29,15 @@ class Resemblance:
         self._store = store
         self._left = PROBES if store.sessions(limit=1).items else 0
 
-    def hint(self, story: ForeignSession, first: ForeignMessage | Summary) -> str | None:
+    def hint(
+        self, story: ForeignSession, first: ForeignMessage | Summary
+    ) -> str | None:
         """What to tell of a story that is about to become a new session."""
-        if not self._left or isinstance(first, Summary) or is_drawn(story.kind, story.id):
+        if (
+            not self._left
+            or isinstance(first, Summary)
+            or is_drawn(story.kind, story.id)
+        ):
             return None
         self._left -= 1
         twin = self._twin(story, first)
@@ -41,14 +47,24 @@ class Resemblance:
         return HINT.format(id=story.id, twin=twin)
 
     def _twin(self, story: ForeignSession, first: ForeignMessage) -> str | None:
-        words = said_in(first)[1][:WORDS_MAX].rpartition(" ")[0] or said_in(first)[1][:WORDS_MAX]
+        words = (
+            said_in(first)[1][:WORDS_MAX].rpartition(" ")[0]
+            or said_in(first)[1][:WORDS_MAX]
+        )
         if not words.strip():
             return None
         until = None if first.at is None else first.at + 1
-        for hit in self._store.search(words.replace('"', " "), since=first.at, until=until):
-            for message in self._store.get(hit.session_id).transcript(after=hit.seq - 1, limit=1):
+        for hit in self._store.search(
+            words.replace('"', " "), since=first.at, until=until
+        ):
+            for message in self._store.get(hit.session_id).transcript(
+                after=hit.seq - 1, limit=1
+            ):
                 about = message.labels.get("story", {})
-                is_alike = (about.get("kind"), about.get("id")) == (story.kind, story.id)
+                is_alike = (about.get("kind"), about.get("id")) == (
+                    story.kind,
+                    story.id,
+                )
                 if is_alike and message.text == said_in(first)[1]:
                     return hit.session_id
         return None

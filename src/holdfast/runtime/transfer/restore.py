@@ -26,14 +26,28 @@ from holdfast.domain.inbox import Inbox
 from holdfast.domain.log.fold import Log
 from holdfast.domain.message import freeze
 from holdfast.domain.origin import session_name
-from holdfast.engine.protocol import Laid, Opening, OwedReply, Refused, SessionState, Waiting, Write
+from holdfast.engine.protocol import (
+    Laid,
+    Opening,
+    OwedReply,
+    Refused,
+    SessionState,
+    Waiting,
+    Write,
+)
 from holdfast.errors import Conflict, Damaged, StoreUnavailable
 from holdfast.importers.jsonl import lines, parsed_line
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.transfer.import_store import ImportedStore
-from holdfast.runtime.transfer.vet import vet_debt, vet_entry, vet_key, vet_log, vet_session_id
+from holdfast.runtime.transfer.vet import (
+    vet_debt,
+    vet_entry,
+    vet_key,
+    vet_log,
+    vet_session_id,
+)
 
 VERSION = 1
 PAGE = 500
@@ -140,12 +154,15 @@ def _vet(path: Path) -> None:
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
             raise _damaged(
-                str(path), f"entries up to {ended} are missing, doubled or out of order (I-1)"
+                str(path),
+                f"entries up to {ended} are missing, doubled or out of order (I-1)",
             )
         try:
             vet_log(log, page, is_last=is_last)
         except Damaged as error:
-            raise _damaged(str(path), f"up to entry {ended}: {error.problem}") from error
+            raise _damaged(
+                str(path), f"up to entry {ended}: {error.problem}"
+            ) from error
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -154,7 +171,9 @@ def _entries(path: Path) -> Iterator[Entry]:
             continue
         try:
             told = (
-                _line.decode(line.raw) if _SURROGATE not in line.raw.lower() else _slowly(line.raw)
+                _line.decode(line.raw)
+                if _SURROGATE not in line.raw.lower()
+                else _slowly(line.raw)
             )
             id, note, body = bytes.fromhex(told.id), _of(told.note), _of(told.body)
             entry = Entry(told.seq, told.kind, told.turn, id, told.at, note, body)
@@ -162,8 +181,16 @@ def _entries(path: Path) -> Iterator[Entry]:
             yield entry
         except Damaged as error:
             raise _damaged(f"{path}, line {line.number}", error.problem) from None
-        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _damaged(f"{path}, line {line.number}", f"it is no entry ({error})") from None
+        except (
+            msgspec.MsgspecError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ) as error:
+            raise _damaged(
+                f"{path}, line {line.number}", f"it is no entry ({error})"
+            ) from None
 
 
 def _slowly(raw: bytes) -> EntryLine:
@@ -202,7 +229,12 @@ class _Restoring:
             rest = self._new(page, known)
             if rest:
                 first = self._head - len(rest)
-                self._lay(rest, first, opening if known is None and first == 0 else None, is_last)
+                self._lay(
+                    rest,
+                    first,
+                    opening if known is None and first == 0 else None,
+                    is_last,
+                )
         if known is not None and self._done.messages:
             self._done.grown = 1
         if (
@@ -225,7 +257,9 @@ class _Restoring:
             known = owned(self._engine, self._tenant, self._id)
             if known is not None or self._engine.state(self._id) is None:
                 return known
-            self._id = session_name(self._tenant, "holdfast", self._written, (), number=number)
+            self._id = session_name(
+                self._tenant, "holdfast", self._written, (), number=number
+            )
         raise AssertionError("there is always a next number")
 
     def _renamed(self, entry: Entry) -> Entry:
@@ -235,7 +269,10 @@ class _Restoring:
         if entry.kind != "post" or self._id == self._written:
             return entry
         return replace(
-            entry, note=entry.note.replace(f'"{self._written}:'.encode(), f'"{self._id}:'.encode())
+            entry,
+            note=entry.note.replace(
+                f'"{self._written}:'.encode(), f'"{self._id}:'.encode()
+            ),
         )
 
     def _name(self) -> tuple[str | None, int]:
@@ -253,17 +290,24 @@ class _Restoring:
 
     def _take_in(self, page: list[Entry], key: str | None) -> None:
         """What a page tells of how the session stands after it."""
-        if [entry.seq for entry in page] != list(range(self._head + 1, self._head + 1 + len(page))):
+        if [entry.seq for entry in page] != list(
+            range(self._head + 1, self._head + 1 + len(page))
+        ):
             raise _damaged(
-                f"the entries after {self._head}", "some are missing, or out of order (I-1)"
+                f"the entries after {self._head}",
+                "some are missing, or out of order (I-1)",
             )
         self._head = page[-1].seq
         self._inbox.add(page)
-        self._events = list(events_in(page, tenant=self._tenant, key=key, session=self._id))
+        self._events = list(
+            events_in(page, tenant=self._tenant, key=key, session=self._id)
+        )
         for entry in page:
             self._turn = max(self._turn, entry.turn or 0)
             self._at = entry.at if entry.kind == "message" else self._at or entry.at
-            self._ended = entry.kind == "closed" or (self._ended and entry.kind != "opened")
+            self._ended = entry.kind == "closed" or (
+                self._ended and entry.kind != "opened"
+            )
             self._erased |= entry.kind == "erased"
             if entry.kind == "compaction":
                 self._base = entry.seq
@@ -290,12 +334,15 @@ class _Restoring:
         for ours, theirs in zip(page, here, strict=False):
             if ours != theirs:
                 problem = (
-                    f"from entry {ours.seq} on it went on differently here, and is kept as it is"
+                    f"from entry {ours.seq} on it went on differently here, and is kept "
+                    "as it is"
                 )
                 raise Conflict(session_id=self._id, problem=problem)
         return page[len(here) :]
 
-    def _lay(self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool) -> None:
+    def _lay(
+        self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool
+    ) -> None:
         standing = self._standing
         laid = Laid(
             fence=self._turn,
@@ -304,16 +351,24 @@ class _Restoring:
             ended=is_last and (self._ended or self._erased),
             erased=is_last and self._erased,
             inbox=tuple(
-                Waiting(bytes.fromhex(id), None, seq) for id, seq in self._inbox.waiting.items()
+                Waiting(bytes.fromhex(id), None, seq)
+                for id, seq in self._inbox.waiting.items()
             ),
             outbox=tuple(self._owed(is_last)),
             events=tuple(self._events),
         )
         drafts = tuple(
-            Draft(each.kind, each.turn, each.id, each.at, each.note, each.body) for each in entries
+            Draft(each.kind, each.turn, each.id, each.at, each.note, each.body)
+            for each in entries
         )
         write = Write(
-            self._id, drafts, open=opening, head=head, idle=True, ended_too=True, lay=laid
+            self._id,
+            drafts,
+            open=opening,
+            head=head,
+            idle=True,
+            ended_too=True,
+            lay=laid,
         )
         [outcome] = self._engine.commit([(write,)])
         if isinstance(outcome, Refused):
@@ -327,7 +382,11 @@ class _Restoring:
         """Replies that are owed: those that are owed here, and if that was asked for those that the
         file tells of, as far as the log bears them out.
         """
-        here = [debt for debt in self._engine.debts(self._id) if debt.id.hex() not in self._sent]
+        here = [
+            debt
+            for debt in self._engine.debts(self._id)
+            if debt.id.hex() not in self._sent
+        ]
         yield from here
         known = {debt.id.hex() for debt in here}
         for owed in self._standing.outbox if is_last and self._with_outbox else ():
@@ -338,7 +397,9 @@ class _Restoring:
                 and owed.turn in self._over
                 and owed.reply_to in self._addresses
             ):
-                debt = OwedReply(_bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at)
+                debt = OwedReply(
+                    _bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at
+                )
                 vet_debt(debt)
                 yield debt
 

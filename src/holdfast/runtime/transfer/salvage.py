@@ -33,8 +33,12 @@ class Salvage:
         while after < head:
             upto = min(after + compare_logs.PAGE, head)
             found = self._found(after, upto)
-            upto = min(upto, max(found, default=upto))  # a page is bounded in bytes, too
-            yield [self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)]
+            upto = min(
+                upto, max(found, default=upto)
+            )  # a page is bounded in bytes, too
+            yield [
+                self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)
+            ]
             after = upto
 
     def _found(self, after: int, upto: int) -> dict[int, Entry]:
@@ -88,5 +92,10 @@ class Salvage:
         """
         state = self._state
         return noted(
-            Opened(state.key, state.epoch, parent=state.parent, parent_seq=state.origin or None)
+            Opened(
+                state.key,
+                state.epoch,
+                parent=state.parent,
+                parent_seq=state.origin or None,
+            )
         )

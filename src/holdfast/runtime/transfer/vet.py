@@ -37,16 +37,29 @@ _WORDS = ("message", "compaction")
 
 def vet_entry(entry: Entry) -> None:
     """`Damaged`, with what is wrong, unless this entry could have been written by Holdfast."""
-    _insist(entry.kind in _KINDS, f"there are no entries of the kind {entry.kind!r:.40}")
-    _insist(_is_count(entry.seq, 1), "its seq is not a number that counts")
-    _insist(entry.turn is None or _is_count(entry.turn, 1), "its turn is not a number that counts")
-    _insist(type(entry.id) is bytes and len(entry.id) == 16, "its id is not one of sixteen bytes")
-    _insist(type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is not a time")
     _insist(
-        type(entry.note) is bytes and type(entry.body) is bytes, "its note or its body is not bytes"
+        entry.kind in _KINDS, f"there are no entries of the kind {entry.kind!r:.40}"
+    )
+    _insist(_is_count(entry.seq, 1), "its seq is not a number that counts")
+    _insist(
+        entry.turn is None or _is_count(entry.turn, 1),
+        "its turn is not a number that counts",
+    )
+    _insist(
+        type(entry.id) is bytes and len(entry.id) == 16,
+        "its id is not one of sixteen bytes",
+    )
+    _insist(
+        type(entry.at) is int and 0 <= entry.at <= TIME_MAX, "its time is not a time"
+    )
+    _insist(
+        type(entry.note) is bytes and type(entry.body) is bytes,
+        "its note or its body is not bytes",
     )
     note = (
-        _read(lambda: note_of(entry.kind, entry.note), "its note") if entry.kind in NOTES else None
+        _read(lambda: note_of(entry.kind, entry.note), "its note")
+        if entry.kind in NOTES
+        else None
     )
     _insist(entry.kind in NOTES or not entry.note, "its kind has no note")
     if note is not None:
@@ -60,14 +73,24 @@ def vet_state(state: SessionState) -> None:
     vet_session_id(state.id)
     vet_key(state.key)
     vet_session_id(state.parent) if state.parent is not None else None
-    counts = (state.epoch, 1), (state.head, 0), (state.fence, 0), (state.base, 0), (state.origin, 0)
+    counts = (
+        (state.epoch, 1),
+        (state.head, 0),
+        (state.fence, 0),
+        (state.base, 0),
+        (state.origin, 0),
+    )
     _insist(
         all(_is_count(number, least) for number, least in counts),
         "it counts beyond what can be counted",
     )
-    _insist(state.origin <= state.head and state.base <= state.head, "it begins behind its own end")
     _insist(
-        state.fence <= 2 * state.head + 1000, "its fence is beyond all turns that it can have had"
+        state.origin <= state.head and state.base <= state.head,
+        "it begins behind its own end",
+    )
+    _insist(
+        state.fence <= 2 * state.head + 1000,
+        "its fence is beyond all turns that it can have had",
     )
 
 
@@ -92,7 +115,9 @@ def vet_session_id(id: Any) -> None:
 
 
 def vet_key(key: Any) -> None:
-    _insist(key is None or (_is_name(key) and _is_text(key)), f"{key!r:.60} is not a key")
+    _insist(
+        key is None or (_is_name(key) and _is_text(key)), f"{key!r:.60} is not a key"
+    )
 
 
 def _vet_names(kind: str, note: Any) -> None:
@@ -116,12 +141,18 @@ def _vet_places(entry: Entry, note: Any) -> None:
     upto = entry.seq
     for name in ("ranges", "covers", "gone", "turns"):
         places = [seq for span in getattr(note, name, ()) for seq in span]
-        _insist(all(0 <= seq <= upto for seq in places), f"its {name} are not places before it")
+        _insist(
+            all(0 <= seq <= upto for seq in places),
+            f"its {name} are not places before it",
+        )
     # Ranges go by the order of the messages: what waited in the inbox stands behind what was said
     # meanwhile.
     for name in ("gone", "turns"):
         spans = getattr(note, name, ())
-        _insist(all(first <= last for first, last in spans), f"its {name} are not places before it")
+        _insist(
+            all(first <= last for first, last in spans),
+            f"its {name} are not places before it",
+        )
     for name in ("restored", "aside", "cut", "edits", "seqs"):
         _insist(
             all(0 <= seq <= upto for seq in getattr(note, name, ())),
@@ -129,7 +160,10 @@ def _vet_places(entry: Entry, note: Any) -> None:
         )
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
         number = getattr(note, name, 0)
-        _insist(number is None or _is_count(number, 0), f"its {name} is not a number that counts")
+        _insist(
+            number is None or _is_count(number, 0),
+            f"its {name} is not a number that counts",
+        )
     for edit in getattr(note, "edits", {}).values():
         _read(partial(_read_edit, edit), "an edit in it")
 
@@ -142,7 +176,8 @@ def _read_edit(edit: Edit) -> None:
 def _vet_body(entry: Entry, note: Any) -> None:
     if entry.kind == "instructions":
         _insist(
-            not entry.body or isinstance(_read(lambda: thaw(entry.body), "its body"), str),
+            not entry.body
+            or isinstance(_read(lambda: thaw(entry.body), "its body"), str),
             "its body is no text",
         )
     elif entry.kind not in _WORDS:
@@ -188,7 +223,9 @@ def _read(work: Callable[[], Any], what: str) -> Any:
         AttributeError,
         ArithmeticError,
     ) as error:
-        raise Damaged(where="an entry", problem=f"{what} can't be read ({error})") from error
+        raise Damaged(
+            where="an entry", problem=f"{what} can't be read ({error})"
+        ) from error
     except RecursionError as error:
         raise Damaged(where="an entry", problem=f"{what} is nested too deep") from error
 

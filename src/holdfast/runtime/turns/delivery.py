@@ -76,15 +76,21 @@ class Delivery(Iterator[str]):
         try:
             self._source.close()
         finally:
-            with self._work.untold():  # what is on its way out is re-raised, Ctrl-C above all
+            with (
+                self._work.untold()
+            ):  # what is on its way out is re-raised, Ctrl-C above all
                 run(self._work.close_stream(self._stream))
 
 
 def _close_elsewhere(close: Any) -> None:
     """Closes a source on a thread of its own: that is its owner's code, and may take its time."""
-    threading.Thread(target=_closed, args=(close,), name="holdfast-source", daemon=True).start()
+    threading.Thread(
+        target=_closed, args=(close,), name="holdfast-source", daemon=True
+    ).start()
 
 
 def _closed(close: Any) -> None:
-    with suppress(Exception):  # nobody is left to be told, and the turn has ended well without it
+    with suppress(
+        Exception
+    ):  # nobody is left to be told, and the turn has ended well without it
         close()

@@ -15,7 +15,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.domain.chunk import Delta, characters, pack, raw, shown, sound, squeeze, unpack
+from holdfast.domain.chunk import (
+    Delta,
+    characters,
+    pack,
+    raw,
+    shown,
+    sound,
+    squeeze,
+    unpack,
+)
 from holdfast.domain.entry import Draft, note_of, noted
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.engine.protocol import Chunk, JournalRow, Ticket
@@ -101,7 +110,9 @@ class Stream:
         return deltas
 
     def _pack(self, deltas: list[Delta]) -> bytes:
-        return pack(deltas if self._rows else [("open", 0, [self._format, self._into]), *deltas])
+        return pack(
+            deltas if self._rows else [("open", 0, [self._format, self._into]), *deltas]
+        )
 
     def fold(self, deltas: Sequence[Delta]) -> None:
         """Adds deltas that were read back from the journal."""
@@ -129,16 +140,26 @@ class Stream:
         spoken = self._assembly.message()
         said = 0 if spoken is None else self._shown
         if spoken is not None and self._format != "text":
-            note_of("message", noted(spoken.note))  # what is written can be read back (I-25)
+            note_of(
+                "message", noted(spoken.note)
+            )  # what is written can be read back (I-25)
             said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
         if said < self._shown:
             raise UnreadableStream
-        if spoken is not None and not self._assembly.complete and not spoken.note.partial:
-            spoken = Spoken(replace(spoken.note, partial=True, plain=False), spoken.body)
+        if (
+            spoken is not None
+            and not self._assembly.complete
+            and not spoken.note.partial
+        ):
+            spoken = Spoken(
+                replace(spoken.note, partial=True, plain=False), spoken.body
+            )
         return spoken
 
 
-def rebuild(rows: Sequence[JournalRow], *, known: set[bytes]) -> list[tuple[bytes, Spoken]]:
+def rebuild(
+    rows: Sequence[JournalRow], *, known: set[bytes]
+) -> list[tuple[bytes, Spoken]]:
     """The partial messages in these journal rows, those of `known` messages left out: what was
     stored of them is all that anybody can have seen.
     """
@@ -151,7 +172,14 @@ def rebuild(rows: Sequence[JournalRow], *, known: set[bytes]) -> list[tuple[byte
         spoken = _rebuilt(own)
         if spoken is not None:
             # Complete or not: its entry was never written, so nobody was told that it had ended.
-            out.append((id, Spoken(replace(spoken.note, partial=True, plain=False), spoken.body)))
+            out.append(
+                (
+                    id,
+                    Spoken(
+                        replace(spoken.note, partial=True, plain=False), spoken.body
+                    ),
+                )
+            )
     return out
 
 
@@ -182,7 +210,10 @@ def as_shown(rows: Sequence[JournalRow]) -> Spoken | None:
         return None
     text = shown(deltas)
     parts: list[Any] = [{"type": "text", "text": text}] if text else []
-    payload = {"role": "assistant", "parts": [*parts, {"type": UNREAD, "chunks": deltas}]}
+    payload = {
+        "role": "assistant",
+        "parts": [*parts, {"type": UNREAD, "chunks": deltas}],
+    }
     note = MessageNote(
         role="assistant", format="holdfast", plain=False, partial=True, finish=UNREAD
     )
@@ -197,7 +228,11 @@ def _kept(chunk: Any) -> Any:
 
 
 def _assembly(format: str, into: str) -> Assembly:
-    return TextAssembly(registry.get(into)) if format == "text" else registry.get(format).assembly()
+    return (
+        TextAssembly(registry.get(into))
+        if format == "text"
+        else registry.get(format).assembly()
+    )
 
 
 def _nothing() -> None:

@@ -16,7 +16,14 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
-from holdfast.engine.protocol import Engine, OutboxClaim, OwedReply, Refused, Ticket, Write
+from holdfast.engine.protocol import (
+    Engine,
+    OutboxClaim,
+    OwedReply,
+    Refused,
+    Ticket,
+    Write,
+)
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
 from holdfast.runtime.clock import mint
@@ -49,14 +56,17 @@ class OwedWork:
         self._token = mint(self.room.world, self.room.world.now())
         return self.room.submit(
             Write(
-                self.room.id, claim=OutboxClaim(self.debt.id, self._token, claim_s), ended_too=True
+                self.room.id,
+                claim=OutboxClaim(self.debt.id, self._token, claim_s),
+                ended_too=True,
             )
         )
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
         yield from self._note(
-            Posted(self.debt.id.hex(), "sent", platform_id=platform_id), pays=self.debt.id
+            Posted(self.debt.id.hex(), "sent", platform_id=platform_id),
+            pays=self.debt.id,
         )
 
     def failed(self, reason: str) -> Plan[None]:
@@ -79,7 +89,12 @@ class OwedWork:
 
     def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
         outcome = yield from self.room.commit(
-            Write(self.room.id, drafts=(self.room.draft("post", note),), ended_too=True, pays=pays)
+            Write(
+                self.room.id,
+                drafts=(self.room.draft("post", note),),
+                ended_too=True,
+                pays=pays,
+            )
         )
         if isinstance(outcome, Refused) and outcome.why != "taken":
             problem = f"its reply could not be settled ({outcome.why}); try again"
@@ -105,7 +120,11 @@ class Owed:
         self._work = work
         debt, room = work.debt, work.room
         self.id, self.text, self.reply_to = debt.id.hex(), work.text, debt.reply_to
-        self.key, self.session_id, self.turn_id = room.key, room.id, turn_id(room.id, debt.turn)
+        self.key, self.session_id, self.turn_id = (
+            room.key,
+            room.id,
+            turn_id(room.id, debt.turn),
+        )
         self.made_at = debt.at
         self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
 
@@ -123,7 +142,8 @@ class Owed:
 
     def __repr__(self) -> str:
         return (
-            f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: {self.text[:40]!r}>"
+            f"<Owed {self.id[:8]} to {self.reply_to!r}, {self.age_s:.0f} s old: "
+            f"{self.text[:40]!r}>"
         )
 
 
@@ -170,7 +190,9 @@ def outbox(
     while len(found) < limit:
         size = limit - len(found)
         page = yield from read(
-            partial(engine.outbox, tenant, after=after, limit=size, free=claim_s is not None)
+            partial(
+                engine.outbox, tenant, after=after, limit=size, free=claim_s is not None
+            )
         )
         works = yield from read(partial(_worded, rooms, page))
         # All claims of a page are under way at once: they share a sync.
@@ -186,4 +208,6 @@ def outbox(
 
 def _worded(rooms: Any, page: list[OwedReply]) -> list[OwedWork]:
     """These debts, without those for which nothing is left to send."""
-    return [work for work in (owed(rooms(debt.session), debt) for debt in page) if work.text]
+    return [
+        work for work in (owed(rooms(debt.session), debt) for debt in page) if work.text
+    ]

@@ -37,7 +37,9 @@ AGAIN_S = 0.02
 
 def is_dead(room: SessionLog, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
-    return state.turn is not None and (room.keeper.leases.is_over(state) or is_gone(state.holder))
+    return state.turn is not None and (
+        room.keeper.leases.is_over(state) or is_gone(state.holder)
+    )
 
 
 def settle_if_dead(room: SessionLog) -> Plan[SessionState]:
@@ -96,10 +98,21 @@ def settle(
     # second commit, the next one carries this end on, and does not take the turn for one that was
     # left.
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
-    asked = (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),) if is_asked else ()
+    asked = (
+        (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),)
+        if is_asked
+        else ()
+    )
     lease_s = SETTLE_S if is_asked else None
     ticket = room.submit(
-        Write(room.id, drafts=asked, fence=state.fence, seize=True, renew_s=lease_s, ended_too=True)
+        Write(
+            room.id,
+            drafts=asked,
+            fence=state.fence,
+            seize=True,
+            renew_s=lease_s,
+            ended_too=True,
+        )
     )
     try:
         outcome = yield from wait_for(ticket)
@@ -121,7 +134,9 @@ def settle(
     return is_asked or not isinstance(outcome, Refused)
 
 
-def _last_write(room: SessionLog, state: SessionState, end: End, reason: str) -> Plan[Write]:
+def _last_write(
+    room: SessionLog, state: SessionState, end: End, reason: str
+) -> Plan[Write]:
     """The write that ends a seized turn: its one end, what it had delivered, and what it gives
     back.
     """
@@ -135,12 +150,16 @@ def _last_write(room: SessionLog, state: SessionState, end: End, reason: str) ->
         ended = turn is not None and turn.end is not None
         head = log.head
     spoken_rows = [row for row in rows if row.turn == state.turn]
-    partials = rebuild(spoken_rows, known={bytes.fromhex(message.id) for message in of_turn})
+    partials = rebuild(
+        spoken_rows, known={bytes.fromhex(message.id) for message in of_turn}
+    )
     drafts = [room.message(spoken, turn=state.turn, id=id) for id, spoken in partials]
     unused = took if not ended and not spoke and not partials else ()
     given_back = [message for message in of_turn if message.id in unused]
     if not ended:
-        note = TurnEnded(end, reason=reason, returns=tuple(message.id for message in given_back))
+        note = TurnEnded(
+            end, reason=reason, returns=tuple(message.id for message in given_back)
+        )
         drafts.append(room.draft("end", note, turn=state.turn))
     return Write(
         room.id,
@@ -151,7 +170,8 @@ def _last_write(room: SessionLog, state: SessionState, end: End, reason: str) ->
         finish=True,
         ended_too=True,
         admits=tuple(
-            Waiting(bytes.fromhex(message.id), None, message.seq) for message in given_back
+            Waiting(bytes.fromhex(message.id), None, message.seq)
+            for message in given_back
         ),
     )
 

@@ -26,7 +26,13 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.errors import AlreadyAccepted, BadArgument, HoldfastError, NotFound, SessionBusy
+from holdfast.errors import (
+    AlreadyAccepted,
+    BadArgument,
+    HoldfastError,
+    NotFound,
+    SessionBusy,
+)
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.leases import WAITER_S
 from holdfast.runtime.live.session_log import SessionLog, speak
@@ -64,7 +70,9 @@ class TurnRequest:
         self.lease_s = lease_s
         self.spoken: Spoken | None = None
         if message is not None:
-            self.spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
+            self.spoken = speak(
+                message, format, inbox=True, event=event_id, reply_to=reply_to
+            )
         self.id = mint(world, world.now())
         self.waiter = f"{myself()}/{self.id.hex()}"
         self.accepted = False
@@ -78,7 +86,9 @@ class TurnRequest:
 
     def event(self, room: SessionLog) -> tuple[str, str] | None:
         return (
-            (room.scope, self.event_id) if self.event_id is not None and not self.accepted else None
+            (room.scope, self.event_id)
+            if self.event_id is not None and not self.accepted
+            else None
         )
 
 
@@ -103,7 +113,9 @@ def start(
                     yield from _missed(room, wish)
                     continue
                 write = first_write(room, wish, waiting)
-                outcome = yield from commit_start(room, wish, (write,), took=bool(write.takes))
+                outcome = yield from commit_start(
+                    room, wish, (write,), took=bool(write.takes)
+                )
                 if isinstance(outcome, TurnWork):
                     return outcome
                 yield from _refused(room, wish, outcome)
@@ -122,7 +134,8 @@ def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> 
     takes = tuple(w.message for w in waiting if w.message in mine or is_free(w))
     # The message's own event goes with its draft, which is the first of the commit.
     note = TurnStarted(
-        takes=tuple(message.hex() for message in takes) + tuple(draft.id.hex() for draft in own),
+        takes=tuple(message.hex() for message in takes)
+        + tuple(draft.id.hex() for draft in own),
         reply_to=wish.reply_to,
         event=wish.event_id,
     )
@@ -210,7 +223,9 @@ def _go_on_waiting(room: SessionLog, wish: TurnRequest) -> Plan[None]:
         if waiting.message == wish.id:
             mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
             yield from wait_for(
-                room.engine.submit((replace(_waited_for(room.id, mine), fleeting=True),))
+                room.engine.submit(
+                    (replace(_waited_for(room.id, mine), fleeting=True),)
+                )
             )
 
 
@@ -221,7 +236,9 @@ def _waited_for(session: str, waiting: Waiting) -> Write:
     return Write(session, takes=(waiting.message,), admits=(waiting,), ended_too=True)
 
 
-def _stop_waiting(room: SessionLog, wish: TurnRequest, cut: BaseException) -> Plan[None]:
+def _stop_waiting(
+    room: SessionLog, wish: TurnRequest, cut: BaseException
+) -> Plan[None]:
     """The caller no longer waits; its message was accepted and stays, for whichever turn comes
     next. After a reset it waits in the key's new session.
     """
@@ -230,14 +247,18 @@ def _stop_waiting(room: SessionLog, wish: TurnRequest, cut: BaseException) -> Pl
         # accepted
         return
     with contextlib.suppress(HoldfastError):
-        current = room.engine.current(room.tenant, room.key) if room.key is not None else None
+        current = (
+            room.engine.current(room.tenant, room.key) if room.key is not None else None
+        )
         for place in {room.id, current.id if current is not None else room.id}:
             for waiting in room.engine.inbox(place):
                 if waiting.message == wish.id:
                     free = replace(waiting, waiter=None, lease_s=None)
                     ticket = room.engine.submit((_waited_for(place, free),))
                     if not isinstance(cut, GeneratorExit):
-                        yield from wait_for(ticket)  # the caller's own next turn is to find it free
+                        yield from wait_for(
+                            ticket
+                        )  # the caller's own next turn is to find it free
 
 
 def _missed(room: SessionLog, wish: TurnRequest) -> Plan[None]:
@@ -260,7 +281,9 @@ def _elsewhere(
 def _refused(room: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
     """Why a start was refused; returns when it should be tried again."""
     if refused.why == "accepted":
-        raise (yield from read(lambda: already(room, wish.event_id or "", refused.detail)))
+        raise (
+            yield from read(lambda: already(room, wish.event_id or "", refused.detail))
+        )
     if refused.why == "taken" and wish.accepted:
         waiting = yield from read(partial(room.engine.inbox, room.id))
         # else it was another message that a turn took
@@ -280,7 +303,9 @@ def _taken(room: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
 
 def refuse_known_event(room: SessionLog, wish: TurnRequest) -> Plan[None]:
     """Raises `AlreadyAccepted` when this event came before."""
-    known = yield from read(lambda: room.engine.accepted(room.scope, wish.event_id or ""))
+    known = yield from read(
+        lambda: room.engine.accepted(room.scope, wish.event_id or "")
+    )
     if known is not None:
         raise (yield from read(lambda: already(room, wish.event_id or "", known)))
 
@@ -293,7 +318,9 @@ def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted
     log = other.history()
     with other.lock:
         for turn in log.turns.values():
-            if id in turn.takes and any(message.id == id for message in log.of_turn(turn.number)):
+            if id in turn.takes and any(
+                message.id == id for message in log.of_turn(turn.number)
+            ):
                 number = turn.number
         for message in log.by_seq:
             if message.id == id and message.turn is not None:
@@ -305,7 +332,11 @@ def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted
         else "it waits in the inbox for the next turn: start one without a message"
     )
     return AlreadyAccepted(
-        event_id=event_id, message_id=id, turn_id=taker, session_id=other.id, standing=standing
+        event_id=event_id,
+        message_id=id,
+        turn_id=taker,
+        session_id=other.id,
+        standing=standing,
     )
 
 
@@ -316,10 +347,16 @@ def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
     state = room.engine.current(room.tenant, room.key) if room.key is not None else None
     while state is not None and state.id != known.session:
         carried = room.other(state)
-        if any(message.id == known.message.hex() for message in carried.history().by_seq):
+        if any(
+            message.id == known.message.hex() for message in carried.history().by_seq
+        ):
             return carried
         opened = next(
-            (entry for entry in room.engine.entries(state.id, limit=1) if entry.kind == "opened"),
+            (
+                entry
+                for entry in room.engine.entries(state.id, limit=1)
+                if entry.kind == "opened"
+            ),
             None,
         )
         previous = opened_of(opened).previous if opened is not None else None

@@ -22,10 +22,25 @@ from holdfast.runtime.live.session_log import SessionLog
 class OpenCall:
     """A call of this turn that may still be answered."""
 
-    __slots__ = ("answered", "call_id", "index", "message", "started", "storing", "waiting")
+    __slots__ = (
+        "answered",
+        "call_id",
+        "index",
+        "message",
+        "started",
+        "storing",
+        "waiting",
+    )
 
-    def __init__(self, call_id: str, message: str, index: int, *, started: bool = False) -> None:
-        self.call_id, self.message, self.index, self.started = call_id, message, index, started
+    def __init__(
+        self, call_id: str, message: str, index: int, *, started: bool = False
+    ) -> None:
+        self.call_id, self.message, self.index, self.started = (
+            call_id,
+            message,
+            index,
+            started,
+        )
         self.waiting = self.answered = self.storing = False
 
 
@@ -42,7 +57,8 @@ class CallBook:
             if any(call.message == message for call in self._calls):
                 return  # it was noted before: somebody was interrupted
             self._calls += [
-                OpenCall(call.id, message, index) for index, call in enumerate(note.calls)
+                OpenCall(call.id, message, index)
+                for index, call in enumerate(note.calls)
             ]
         for call_id in note.answers if note.target is None else ():
             self.answer(call_id)
@@ -69,7 +85,11 @@ class CallBook:
 
     def _made(self, call_id: str) -> OpenCall | None:
         return next(
-            (c for c in self._calls if c.call_id == call_id and not c.started and not c.answered),
+            (
+                c
+                for c in self._calls
+                if c.call_id == call_id and not c.started and not c.answered
+            ),
             None,
         )
 
@@ -81,7 +101,9 @@ class CallBook:
             return None
         return "done" if mine[-1].answered else "started"
 
-    def begin(self, call_id: str, message: str, *, asks: bool) -> tuple[OpenCall, bool] | None:
+    def begin(
+        self, call_id: str, message: str, *, asks: bool
+    ) -> tuple[OpenCall, bool] | None:
         """The call to be started or asked about, the model's own or a new one in `message`, and
         whether it is new. None when another thread has begun it just now: of several, one starts a
         call.
@@ -90,7 +112,10 @@ class CallBook:
             call = self._made(call_id)
             is_new = call is None
             if call is None:
-                if any(c.call_id == call_id and (c.storing or not asks) for c in self._calls):
+                if any(
+                    c.call_id == call_id and (c.storing or not asks)
+                    for c in self._calls
+                ):
                     return None
                 call = OpenCall(call_id, message, 0)
                 self._calls.append(call)
@@ -104,7 +129,9 @@ class CallBook:
     def begin_approved(self, call_id: str, message: str, index: int) -> OpenCall | None:
         """The call that an approval is used for; None when another thread is using it."""
         with self._lock:
-            at_place = [c for c in self._calls if (c.message, c.index) == (message, index)]
+            at_place = [
+                c for c in self._calls if (c.message, c.index) == (message, index)
+            ]
             if any(c.started and not c.waiting for c in at_place):
                 return None
             for other in at_place:
@@ -159,7 +186,9 @@ def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
     return places & {(standing[at].id, index) for at, index in pairs}
 
 
-def to_run(room: SessionLog, number: int, begun: Iterable[tuple[str, int]]) -> list[CallToRun]:
+def to_run(
+    room: SessionLog, number: int, begun: Iterable[tuple[str, int]]
+) -> list[CallToRun]:
     """The calls that are to be run now: those made in this turn, and those that were approved since
     they were made.
     """
@@ -172,7 +201,9 @@ def to_run(room: SessionLog, number: int, begun: Iterable[tuple[str, int]]) -> l
             if seen.turn == number and seen.id not in log.retracted:
                 said = enumerate(calls_of(seen))
                 places += [
-                    (seen.id, index) for index, call in said if call.whole or not seen.note.partial
+                    (seen.id, index)
+                    for index, call in said
+                    if call.whole or not seen.note.partial
                 ]
         due = [
             p
@@ -188,7 +219,9 @@ def _to_run(room: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
     whole = room.told(seen)
     said = [part for part in parts_of(whole.note, whole.body) if isinstance(part, Call)]
     text = said[index].arguments if index < len(said) else ""
-    return CallToRun(seen.note.calls[index].id, seen.note.calls[index].name, _parsed(text), seen.id)
+    return CallToRun(
+        seen.note.calls[index].id, seen.note.calls[index].name, _parsed(text), seen.id
+    )
 
 
 def _parsed(text: str) -> Any:

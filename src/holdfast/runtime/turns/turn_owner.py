@@ -21,7 +21,9 @@ _held_max = 256
 """At so many, those that are gone are taken out. Not as each one goes, as in a weak dictionary:
 there Python swallows Ctrl-C.
 """
-_around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar("holdfast_turns", default=())
+_around: ContextVar[tuple["weakref.ref[Hold]", ...]] = ContextVar(
+    "holdfast_turns", default=()
+)
 """The turns that this task, or one that has started it, has begun."""
 DESERTED = "its event loop was closed"
 """Why a turn was ended that was left behind on a closed loop."""
@@ -39,18 +41,27 @@ class Hold:
 
     def take(self) -> None:
         """The turn is held by the calling thread or task from now on."""
-        self._process, self._thread = os.getpid(), weakref.ref(threading.current_thread())
+        self._process, self._thread = (
+            os.getpid(),
+            weakref.ref(threading.current_thread()),
+        )
         task = _task()
         self._task = None if task is None else weakref.ref(task)
         self._loop = None if task is None else task.get_loop()
         if task is not None and self not in _inherited():
             _around.set(
-                (*(each for each in _around.get() if each() is not None), weakref.ref(self))
+                (
+                    *(each for each in _around.get() if each() is not None),
+                    weakref.ref(self),
+                )
             )
 
     def is_here(self) -> bool:
         """Whether the calling thread or task holds the turn."""
-        if self._process != os.getpid() or self._thread() is not threading.current_thread():
+        if (
+            self._process != os.getpid()
+            or self._thread() is not threading.current_thread()
+        ):
             return False
         return _task() is (None if self._task is None else self._task())
 

@@ -30,7 +30,9 @@ from holdfast.runtime.turns.turn_calls import CallBook
 class Speaking:
     """A running turn: what it writes under its fence, and its streams."""
 
-    def __init__(self, room: SessionLog, *, holder: str, format: str, lease_s: float) -> None:
+    def __init__(
+        self, room: SessionLog, *, holder: str, format: str, lease_s: float
+    ) -> None:
         self.room, self.format, self.lease_s = room, format, lease_s
         self.number, self.id = 0, ""
         self.ended = self.owner_knows = False
@@ -94,7 +96,9 @@ class Speaking:
         """Asks for more time; the keeper calls this and does not wait."""
         if not self.ended and self.number:
             ticket = self.room.submit(
-                Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True)
+                Write(
+                    self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True
+                )
             )
             ticket.then(lambda _: self._renewed(ticket))
         return not self.ended
@@ -110,7 +114,9 @@ class Speaking:
 
     def open_stream(self, format: str) -> Stream:
         room = self.room
-        return Stream(mint(room.world, room.world.now()), format=format, into=self.format)
+        return Stream(
+            mint(room.world, room.world.now()), format=format, into=self.format
+        )
 
     def attend(self, stream: Stream, reader: Any, let_go: Callable[[], None]) -> None:
         """The stream begins. When its reader is dropped, `let_go` is called and the stream is
@@ -119,7 +125,9 @@ class Speaking:
         stream.let_go = let_go
         with self._lock:
             self._streams.append(stream)
-        stream.tie = self.room.keeper.tie(reader, partial(_left, weakref.ref(self), stream))
+        stream.tie = self.room.keeper.tie(
+            reader, partial(_left, weakref.ref(self), stream)
+        )
 
     def tell(self, stream: Stream, chunks: Iterable[Any]) -> Plan[str]:
         """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
@@ -161,7 +169,11 @@ class Speaking:
             return
         yield from self._drafted(stream)
         with self._lock:
-            if stream in self._streams and stream.draft is not None and not stream.submitted:
+            if (
+                stream in self._streams
+                and stream.draft is not None
+                and not stream.submitted
+            ):
                 stream.submitted = True
                 stream.ticket = self.room.submit(
                     Write(self.room.id, fence=self.number, drafts=(stream.draft,))
@@ -198,7 +210,9 @@ class Speaking:
         # behind it, if it is on its way: a ticket is waited for by one alone
         if ticket is None or not ticket.done:
             yield from self.room.commit(
-                Write(self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True)
+                Write(
+                    self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True
+                )
             )
         try:
             outcome = ticket.result() if ticket is not None else None
@@ -249,7 +263,9 @@ class TurnClaim:
         if not self.number:
             # Behind the commit that starts it, if that was submitted at all; what this asks for is
             # always refused.
-            self.room.engine.submit((Write(self.room.id, fence=-1, fleeting=True),)).result()
+            self.room.engine.submit(
+                (Write(self.room.id, fence=-1, fleeting=True),)
+            ).result()
         state = self.room.engine.state(self.room.id)
         if (
             state is None
@@ -276,7 +292,11 @@ def cut_off(stream: Stream) -> str | None:
     """Why a turn is not completed whose last message is this one; None when it is whole."""
     if stream.complete:
         return None
-    return "its last message could not be read" if stream.unread else "its last message was cut off"
+    return (
+        "its last message could not be read"
+        if stream.unread
+        else "its last message was cut off"
+    )
 
 
 def _left(work: "weakref.ref[Speaking]", stream: Stream) -> None:

@@ -50,19 +50,27 @@ def mint() -> bytes:
     return next(_minted).to_bytes(16, "big")
 
 
-def drafts(count: int = 1, *, at: int = 1_000, turn: int | None = None) -> tuple[Draft, ...]:
+def drafts(
+    count: int = 1, *, at: int = 1_000, turn: int | None = None
+) -> tuple[Draft, ...]:
     """Messages on their way."""
-    return tuple(Draft("message", turn, mint(), at, b"{}", b'"hello"') for _ in range(count))
+    return tuple(
+        Draft("message", turn, mint(), at, b"{}", b'"hello"') for _ in range(count)
+    )
 
 
-def as_entries(given: tuple[Draft, ...], *, first: int, turn: int | None = None) -> list[Entry]:
+def as_entries(
+    given: tuple[Draft, ...], *, first: int, turn: int | None = None
+) -> list[Entry]:
     """What the log should hold of these drafts from seq `first` on, `turn` standing where they said
     STARTING.
     """
 
     def kept(seq: int, draft: Draft) -> Entry:
         number = turn if draft.turn == STARTING else draft.turn
-        return Entry(seq, draft.kind, number, draft.id, draft.at, draft.note, draft.body)
+        return Entry(
+            seq, draft.kind, number, draft.id, draft.at, draft.note, draft.body
+        )
 
     return [kept(seq, draft) for seq, draft in enumerate(given, first)]
 
@@ -76,11 +84,19 @@ def did(engine: Engine, *writes: Write) -> Written:
 
 def refusal(engine: Engine, write: Write) -> str:
     """One commit that must be refused and must change nothing: why."""
-    before = engine.state(write.session), engine.entries(write.session), engine.inbox(write.session)
+    before = (
+        engine.state(write.session),
+        engine.entries(write.session),
+        engine.inbox(write.session),
+    )
     [outcome] = engine.commit([(write,)])
     assert isinstance(outcome, Refused), f"done: {outcome}"
     assert outcome.session == write.session
-    after = engine.state(write.session), engine.entries(write.session), engine.inbox(write.session)
+    after = (
+        engine.state(write.session),
+        engine.entries(write.session),
+        engine.inbox(write.session),
+    )
     assert _timeless(before) == _timeless(after)
     return outcome.why
 
@@ -89,7 +105,9 @@ def answers(outcomes: Iterable[Outcome]) -> list[Written | str]:
     """What came of commits; of a refused one the reason alone, for its detail is the engine's own
     affair.
     """
-    return [outcome if isinstance(outcome, Written) else outcome.why for outcome in outcomes]
+    return [
+        outcome if isinstance(outcome, Written) else outcome.why for outcome in outcomes
+    ]
 
 
 def opened(
@@ -103,16 +121,26 @@ def opened(
 ) -> str:
     """A session is made, with one entry in its log."""
     asked = Opening(tenant, key, epoch)
-    did(engine, Write(named(number), drafts=(Draft("opened", None, mint(), at),), open=asked))
+    did(
+        engine,
+        Write(named(number), drafts=(Draft("opened", None, mint(), at),), open=asked),
+    )
     return named(number)
 
 
 def started(
-    engine: Engine, session: str, *, holder: str = "me", lease_s: float = 600.0, at: int = 2
+    engine: Engine,
+    session: str,
+    *,
+    holder: str = "me",
+    lease_s: float = 600.0,
+    at: int = 2,
 ) -> int:
     """A turn is started, with one entry; its number."""
     turn = Draft("turn", STARTING, mint(), at)
-    return did(engine, Write(session, drafts=(turn,), idle=True, start=Start(holder, lease_s))).turn
+    return did(
+        engine, Write(session, drafts=(turn,), idle=True, start=Start(holder, lease_s))
+    ).turn
 
 
 def state(engine: Engine, session: str) -> SessionState:

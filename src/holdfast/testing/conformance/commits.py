@@ -83,7 +83,9 @@ def every_kind_of_entry_is_kept(engine: Engine) -> None:
         "retract",
         "closed",
     )
-    given = tuple(Draft(kind, None, mint(), 5, kind.encode(), kind.encode()) for kind in kinds)
+    given = tuple(
+        Draft(kind, None, mint(), 5, kind.encode(), kind.encode()) for kind in kinds
+    )
     session = opened(engine, 1)
     did(engine, Write(session, drafts=given))
     assert engine.entries(session, after=1) == as_entries(given, first=2)
@@ -109,7 +111,9 @@ def pages_of_any_size_join_to_the_whole_log(engine: Engine) -> None:
     assert len(whole) == 10
     for size in range(1, 12):
         joined: list[Entry] = []
-        while page := engine.entries(session, after=joined[-1].seq if joined else 0, limit=size):
+        while page := engine.entries(
+            session, after=joined[-1].seq if joined else 0, limit=size
+        ):
             assert len(page) <= size
             joined += page
         assert joined == whole
@@ -122,7 +126,11 @@ def what_is_not_there_reads_as_nothing(engine: Engine) -> None:
     assert engine.current("t", "k") is None
     assert engine.accepted("s", "e") is None
     assert (engine.find("t", ""), engine.sessions("t")) == ([], [])
-    assert (engine.entries(named(1)), engine.inbox(named(1)), engine.journal(named(1))) == (
+    assert (
+        engine.entries(named(1)),
+        engine.inbox(named(1)),
+        engine.journal(named(1)),
+    ) == (
         [],
         [],
         [],
@@ -138,7 +146,9 @@ def the_writes_of_a_commit_happen_together(engine: Engine) -> None:
     draft, 0 if none.
     """
     one, two = opened(engine, 1), opened(engine, 2)
-    assert did(engine, Write(one, drafts=drafts(3)), Write(two, drafts=drafts(2))) == Written(seq=2)
+    assert did(
+        engine, Write(one, drafts=drafts(3)), Write(two, drafts=drafts(2))
+    ) == Written(seq=2)
     assert (state(engine, one).head, state(engine, two).head) == (4, 3)
     assert did(engine, Write(one, drafts=drafts(1)), Write(two)) == Written()
     assert (state(engine, one).head, state(engine, two).head) == (5, 3)
@@ -160,16 +170,27 @@ def one_refused_write_undoes_the_whole_commit(engine: Engine) -> None:
     )
     second = Write(named(3), drafts=drafts(), open=Opening("t", "key", 1))
     [outcome] = engine.commit([(first, second, Write(two, drafts=drafts(), head=99))])
-    assert isinstance(outcome, Refused) and (outcome.why, outcome.session) == ("moved", two)
+    assert isinstance(outcome, Refused) and (outcome.why, outcome.session) == (
+        "moved",
+        two,
+    )
     assert (state(engine, one), state(engine, two)) == before
     assert (
         engine.state(named(3)),
         engine.current("t", "key"),
         engine.accepted("scope", "event"),
     ) == (None, None, None)
-    assert (engine.inbox(one), engine.journal(one), len(engine.entries(one))) == ([], [], 1)
+    assert (engine.inbox(one), engine.journal(one), len(engine.entries(one))) == (
+        [],
+        [],
+        1,
+    )
     did(engine, first)
-    assert (state(engine, one).head, len(engine.inbox(one)), len(engine.journal(one))) == (3, 1, 1)
+    assert (
+        state(engine, one).head,
+        len(engine.inbox(one)),
+        len(engine.journal(one)),
+    ) == (3, 1, 1)
 
 
 @LAWS
@@ -221,10 +242,21 @@ def a_write_to_no_session_is_refused_missing(engine: Engine) -> None:
 def guards_are_judged_on_a_new_session_too(engine: Engine) -> None:
     """It has nothing yet: head 0, fence 0, no turn, an empty inbox, no debts."""
     asked = Opening("t", None, 1)
-    assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, head=1)) == "moved"
-    assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, fence=0)) == "superseded"
-    assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, takes=(mint(),))) == "taken"
-    assert refusal(engine, Write(named(1), drafts=drafts(), open=asked, pays=mint())) == "taken"
+    assert (
+        refusal(engine, Write(named(1), drafts=drafts(), open=asked, head=1)) == "moved"
+    )
+    assert (
+        refusal(engine, Write(named(1), drafts=drafts(), open=asked, fence=0))
+        == "superseded"
+    )
+    assert (
+        refusal(engine, Write(named(1), drafts=drafts(), open=asked, takes=(mint(),)))
+        == "taken"
+    )
+    assert (
+        refusal(engine, Write(named(1), drafts=drafts(), open=asked, pays=mint()))
+        == "taken"
+    )
     did(engine, Write(named(1), drafts=drafts(), open=asked, head=0, idle=True))
 
 
@@ -244,7 +276,10 @@ def a_fence_is_good_only_while_its_turn_is_running(engine: Engine) -> None:
         assert refusal(engine, Write(session, fence=fence)) == "superseded"
     turn = started(engine, session)
     for fence in (turn - 1, turn + 1):
-        assert refusal(engine, Write(session, drafts=drafts(), fence=fence)) == "superseded"
+        assert (
+            refusal(engine, Write(session, drafts=drafts(), fence=fence))
+            == "superseded"
+        )
     did(engine, Write(session, drafts=drafts(), fence=turn))
     did(engine, Write(session, fence=turn, finish=True))
     assert refusal(engine, Write(session, drafts=drafts(), fence=turn)) == "superseded"
@@ -256,7 +291,10 @@ def an_idle_write_is_refused_while_a_turn_is_running(engine: Engine) -> None:
     did(engine, Write(session, drafts=drafts(), idle=True))
     turn = started(engine, session)
     assert refusal(engine, Write(session, drafts=drafts(), idle=True)) == "busy"
-    assert refusal(engine, Write(session, idle=True, start=Start("other", 600.0))) == "busy"
+    assert (
+        refusal(engine, Write(session, idle=True, start=Start("other", 600.0)))
+        == "busy"
+    )
     did(engine, Write(session, drafts=drafts()))
     did(engine, Write(session, fence=turn, finish=True))
     did(engine, Write(session, drafts=drafts(), idle=True))
@@ -270,6 +308,8 @@ def an_ended_session_takes_only_late_outcomes(engine: Engine) -> None:
     did(engine, Write(session, drafts=drafts(), close=True))
     assert state(engine, session).ended and state(engine, session).head == 2
     assert refusal(engine, Write(session, drafts=drafts())) == "ended"
-    assert refusal(engine, Write(session, idle=True, start=Start("me", 600.0))) == "ended"
+    assert (
+        refusal(engine, Write(session, idle=True, start=Start("me", 600.0))) == "ended"
+    )
     did(engine, Write(session, drafts=drafts(), ended_too=True))
     assert state(engine, session).ended and state(engine, session).head == 3

@@ -60,7 +60,10 @@ def sessions_are_listed_newest_first_and_pages_of_any_size_join_to_the_whole(
 def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
     first = opened(engine, 1, key="k", at=1)
     did(engine, Write(first, drafts=(Draft("closed", None, mint(), 2),), close=True))
-    second, other = opened(engine, 2, key="k", epoch=2, at=3), opened(engine, 3, key="other", at=4)
+    second, other = (
+        opened(engine, 2, key="k", epoch=2, at=3),
+        opened(engine, 3, key="other", at=4),
+    )
     started(engine, other, at=5)
     assert _ids(engine, key="k") == [second, first]
     assert _ids(engine, state="open") == [second]
@@ -69,7 +72,9 @@ def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
     assert _ids(engine, key="k", state="open") == [second]
     assert _ids(engine, key="nobody's") == []
     page = engine.sessions("t", key="k", limit=1)
-    assert [known.id for known in engine.sessions("t", key="k", before=_mark(page))] == [first]
+    assert [
+        known.id for known in engine.sessions("t", key="k", before=_mark(page))
+    ] == [first]
 
 
 @LAWS
@@ -154,7 +159,10 @@ def a_page_can_be_read_without_the_payloads_of_its_messages(engine: Engine) -> N
     spoken = Draft("message", None, mint(), 5, b"{}", b'"' + LONG + b'"')
     did(
         engine,
-        Write(session, drafts=(spoken, Draft("instructions", None, mint(), 6, b"", b'"be kind"'))),
+        Write(
+            session,
+            drafts=(spoken, Draft("instructions", None, mint(), 6, b"", b'"be kind"')),
+        ),
     )
     _, message, instructions = engine.entries(session, bodies=False)
     assert (message.id, message.note, message.body) == (spoken.id, b"{}", b"")
@@ -178,27 +186,45 @@ def what_is_erased_is_gone_and_the_log_keeps_its_places(engine: Engine) -> None:
     ]
     assert {(e.note, e.body) for e in after[:-1]} == {(b'{"role":"user"}', b"")}
     assert (after[-1].kind, after[-1].note) == ("erased", b"{}")
-    assert (engine.inbox(session), engine.journal(session), engine.outbox("t")) == ([], [], [])
+    assert (engine.inbox(session), engine.journal(session), engine.outbox("t")) == (
+        [],
+        [],
+        [],
+    )
     known = state(engine, session)
     assert (known.ended, known.erased, known.turn) == (True, True, None)
 
 
 @LAWS
-def an_erased_session_takes_nothing_more_but_can_be_erased_again(engine: Engine) -> None:
+def an_erased_session_takes_nothing_more_but_can_be_erased_again(
+    engine: Engine,
+) -> None:
     """Late outcomes too are refused: they would bring words back (I-7 ends here)."""
     session = _full(engine)
     _erase(engine, session)
     assert refusal(engine, Write(session, drafts=drafts())) == "ended"
     assert refusal(engine, Write(session, drafts=drafts(), ended_too=True)) == "ended"
     _erase(engine, session)
-    assert [entry.kind for entry in engine.entries(session)][-2:] == ["erased", "erased"]
+    assert [entry.kind for entry in engine.entries(session)][-2:] == [
+        "erased",
+        "erased",
+    ]
 
 
 @LAWS
 def erasing_one_session_takes_nothing_from_another(engine: Engine) -> None:
     """Nor a large part that both have said."""
     session, other = _full(engine), opened(engine, 2)
-    kept = (Draft("message", None, mint(), 5, b"", b'{"role":"user","content":"' + LONG + b'"}'),)
+    kept = (
+        Draft(
+            "message",
+            None,
+            mint(),
+            5,
+            b"",
+            b'{"role":"user","content":"' + LONG + b'"}',
+        ),
+    )
     did(engine, Write(other, drafts=kept, event=("scope", "theirs")))
     _erase(engine, session)
     assert engine.entries(other, after=1) == as_entries(kept, first=2)
@@ -206,7 +232,9 @@ def erasing_one_session_takes_nothing_from_another(engine: Engine) -> None:
 
 
 @LAWS
-def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine) -> None:
+def entries_that_are_blanked_keep_their_places_and_all_else_stays(
+    engine: Engine,
+) -> None:
     """Large parts go with the last entry of the session that has them; inbox, outbox and turns are
     as they were.
     """
@@ -216,7 +244,10 @@ def entries_that_are_blanked_keep_their_places_and_all_else_stays(engine: Engine
     stood = engine.inbox(session), engine.outbox("t"), state(engine, session)
     gone = (2, before[-1].seq)
     for seq, lost in zip(gone, (0, len(LONG)), strict=True):
-        did(engine, Write(session, head=stood[2].head, blank=((seq, b'{"role":"user"}'),)))
+        did(
+            engine,
+            Write(session, head=stood[2].head, blank=((seq, b'{"role":"user"}'),)),
+        )
         assert engine.weigh([session])[session].bytes <= weight - lost
     after = engine.entries(session)
     assert [entry for entry in after if entry.seq not in gone] == [
@@ -265,7 +296,9 @@ def an_event_of_an_erased_session_is_still_known(engine: Engine) -> None:
 def _full(engine: Engine) -> str:
     """A session with something everywhere."""
     session = opened(engine, 1, key="k")
-    large = Draft("message", None, mint(), 5, b"", b'{"role":"user","content":"' + LONG + b'"}')
+    large = Draft(
+        "message", None, mint(), 5, b"", b'{"role":"user","content":"' + LONG + b'"}'
+    )
     did(engine, Write(session, drafts=(large,), event=("scope", "ours")))
     turn = Draft("turn", STARTING, mint(), 6)
     number = did(engine, Write(session, drafts=(turn,), start=Start("me", 600.0))).turn
@@ -274,7 +307,11 @@ def _full(engine: Engine) -> str:
     did(
         engine,
         Write(
-            session, drafts=(owed,), fence=number, finish=True, owes=(Owing(mint(), "somebody"),)
+            session,
+            drafts=(owed,),
+            fence=number,
+            finish=True,
+            owes=(Owing(mint(), "somebody"),),
         ),
     )
     [waiting] = drafts(1, at=8)
@@ -285,10 +322,14 @@ def _full(engine: Engine) -> str:
 def _erase(engine: Engine, session: str) -> None:
     notes = tuple((entry.seq, b'{"role":"user"}') for entry in engine.entries(session))
     audit = Draft("erased", None, mint(), 9, b"{}")
-    did(engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=notes))
+    did(
+        engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=notes)
+    )
 
 
-def _ids(engine: Engine, *, key: str | None = None, state: State | None = None) -> list[str]:
+def _ids(
+    engine: Engine, *, key: str | None = None, state: State | None = None
+) -> list[str]:
     return [known.id for known in engine.sessions("t", key=key, state=state)]
 
 

@@ -23,7 +23,13 @@ LAWS = Laws()
 @LAWS
 def an_empty_store_tells_that_it_is_empty(engine: Engine) -> None:
     info = engine.info()
-    assert (info.sessions, info.entries, info.tenants, info.journal_rows, info.active_at) == (
+    assert (
+        info.sessions,
+        info.entries,
+        info.tenants,
+        info.journal_rows,
+        info.active_at,
+    ) == (
         0,
         0,
         0,
@@ -109,7 +115,12 @@ def looking_at_a_store_changes_nothing_in_it(engine: Engine) -> None:
     turn = started(engine, session)
     did(
         engine,
-        Write(session, drafts=drafts(2, turn=turn), fence=turn, chunk=Chunk(mint(), 0, b"word")),
+        Write(
+            session,
+            drafts=drafts(2, turn=turn),
+            fence=turn,
+            chunk=Chunk(mint(), 0, b"word"),
+        ),
     )
 
     def all_of_it() -> Any:

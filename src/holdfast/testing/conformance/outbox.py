@@ -3,7 +3,14 @@ sender at a time.
 """
 
 from holdfast.domain.entry import Draft
-from holdfast.engine.protocol import Engine, OutboxClaim, OwedReply, Owing, Waiting, Write
+from holdfast.engine.protocol import (
+    Engine,
+    OutboxClaim,
+    OwedReply,
+    Owing,
+    Waiting,
+    Write,
+)
 from holdfast.testing.conformance.builders import (
     Laws,
     as_entries,
@@ -21,7 +28,9 @@ LAWS = Laws()
 @LAWS
 def what_waits_in_all_sessions_is_found_by_age_a_page_at_a_time(engine: Engine) -> None:
     sessions = [opened(engine, number, key=f"k{number}") for number in (3, 1, 2)]
-    said = [(session, _at(time)) for time, session in enumerate([*sessions, *sessions], 1)]
+    said = [
+        (session, _at(time)) for time, session in enumerate([*sessions, *sessions], 1)
+    ]
     for session, draft in said:
         did(engine, Write(session, drafts=(draft,), admits=(Waiting(draft.id),)))
     elsewhere = opened(engine, 4, tenant="another", key="k")
@@ -47,7 +56,12 @@ def what_waits_in_all_sessions_is_found_by_age_a_page_at_a_time(engine: Engine) 
 def what_waits_is_found_with_its_large_parts(engine: Engine) -> None:
     session = opened(engine, 1)
     large = Draft(
-        "message", None, mint(), 5, b"", b'{"role":"user","content":"' + b"x" * 100_000 + b'"}'
+        "message",
+        None,
+        mint(),
+        5,
+        b"",
+        b'{"role":"user","content":"' + b"x" * 100_000 + b'"}',
     )
     did(engine, Write(session, drafts=(large,), admits=(Waiting(large.id),)))
     [found] = engine.pending("t")
@@ -95,17 +109,24 @@ def a_reply_is_claimed_by_one_sender_at_a_time(engine: Engine) -> None:
     session = opened(engine, 1)
     debt = _owe(engine, session, "somebody", at=10)
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"one", 600.0)))
-    assert refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0))) == "taken"
+    assert (
+        refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0)))
+        == "taken"
+    )
     assert (engine.outbox("t", free=True), engine.outbox("t")) == ([], [debt])
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"one", 900.0)))
-    assert refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 0.0))) == "taken", (
-        "not its own to give back"
-    )
+    assert (
+        refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 0.0)))
+        == "taken"
+    ), "not its own to give back"
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"one", 0.0)))
     assert engine.outbox("t", free=True) == [debt]
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0)))
     did(engine, Write(session, pays=debt.id))
-    assert refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0))) == "taken"
+    assert (
+        refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0)))
+        == "taken"
+    )
     assert engine.outbox("t") == []
 
 
@@ -116,7 +137,10 @@ def a_claim_that_has_run_out_holds_nobody_off(engine: Engine) -> None:
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"one", -1.0)))
     assert engine.outbox("t", free=True) == [debt]
     did(engine, Write(session, claim=OutboxClaim(debt.id, b"two", 600.0)))
-    assert refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"one", 600.0))) == "taken"
+    assert (
+        refusal(engine, Write(session, claim=OutboxClaim(debt.id, b"one", 600.0)))
+        == "taken"
+    )
 
 
 @LAWS
@@ -127,7 +151,10 @@ def of_two_claims_in_one_batch_one_is_done(engine: Engine) -> None:
         engine.submit((Write(session, claim=OutboxClaim(debt.id, token, 600.0)),))
         for token in (b"one", b"two")
     ]
-    assert [getattr(ticket.result(), "why", "done") for ticket in tickets] == ["done", "taken"]
+    assert [getattr(ticket.result(), "why", "done") for ticket in tickets] == [
+        "done",
+        "taken",
+    ]
 
 
 @LAWS
@@ -145,16 +172,29 @@ def _at(time: int) -> Draft:
     """A message whose id begins with this time."""
     [draft] = drafts(1, at=time)
     return Draft(
-        "message", None, time.to_bytes(6, "big") + draft.id[6:], time, draft.note, draft.body
+        "message",
+        None,
+        time.to_bytes(6, "big") + draft.id[6:],
+        time,
+        draft.note,
+        draft.body,
     )
 
 
-def _owe(engine: Engine, session: str, reply_to: str, *, at: int, id: bytes = b"") -> OwedReply:
+def _owe(
+    engine: Engine, session: str, reply_to: str, *, at: int, id: bytes = b""
+) -> OwedReply:
     """A turn ends and owes a reply."""
     number, id = started(engine, session), id or mint()
     end = Draft("end", number, mint(), at, b"{}")
     did(
         engine,
-        Write(session, drafts=(end,), fence=number, finish=True, owes=(Owing(id, reply_to),)),
+        Write(
+            session,
+            drafts=(end,),
+            fence=number,
+            finish=True,
+            owes=(Owing(id, reply_to),),
+        ),
     )
     return OwedReply(id, session, number, reply_to, at)

@@ -37,7 +37,9 @@ def said(text: str, *, role: str = "user", at: int | None = None) -> Draft:
     """A message on its way, of this time or of the next one."""
     note = noted(MessageNote(role=role))  # type: ignore[arg-type]
     body = freeze({"role": role, "content": text})
-    return Draft("message", None, mint(), next(_times) if at is None else at, note, body)
+    return Draft(
+        "message", None, mint(), next(_times) if at is None else at, note, body
+    )
 
 
 def say(engine: Engine, session: str, *texts: str, role: str = "user") -> None:
@@ -69,12 +71,17 @@ def erased(engine: Engine, session: str) -> None:
 
 
 @LAWS
-def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(engine: Engine) -> None:
+def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(
+    engine: Engine,
+) -> None:
     session = opened(engine, 1)
     say(engine, session, "kelp a", "kelp b", "kelp c")
     assert look(engine, "kelp") == ["kelp c", "kelp b", "kelp a"]
     draft = Draft("blanked", None, mint(), next(_times), b"{}")
-    did(engine, Write(session, drafts=(draft,), blank=((3, b'{"role":"user","erased":true}'),)))
+    did(
+        engine,
+        Write(session, drafts=(draft,), blank=((3, b'{"role":"user","erased":true}'),)),
+    )
     assert look(engine, "kelp") == ["kelp c", "kelp a"] and look(engine, "b") == []
     say(engine, session, "kelp d")
     assert look(engine, "kelp") == ["kelp d", "kelp c", "kelp a"]
@@ -85,7 +92,9 @@ def a_search_is_complete_as_of_the_call(engine: Engine) -> None:
     session = opened(engine, 1)
     for number in range(12):
         say(engine, session, f"message {number}")
-        assert look(engine, "message") == [f"message {n}" for n in range(number, -1, -1)]
+        assert look(engine, "message") == [
+            f"message {n}" for n in range(number, -1, -1)
+        ]
 
 
 @LAWS
@@ -98,7 +107,10 @@ def the_newest_come_first_over_all_sessions(engine: Engine) -> None:
     assert engine.matching(SearchScope("t", asked("kelp")), limit=9) == [one, two]
     assert engine.matching(SearchScope("t", asked("kelp")), limit=1) == [one]
     assert engine.matching(SearchScope("t", asked("b")), limit=9) == [two]
-    assert engine.matching(SearchScope("t", asked("kelp"), since=next(_times)), limit=9) == []
+    assert (
+        engine.matching(SearchScope("t", asked("kelp"), since=next(_times)), limit=9)
+        == []
+    )
 
 
 @LAWS
@@ -107,7 +119,10 @@ def a_long_history_is_found_page_by_page(engine: Engine) -> None:
     sessions = [opened(engine, number) for number in range(1, 9)]
     texts = [f"kelp {number}" for number in range(400)]
     engine.commit(
-        [(Write(sessions[n % 8], drafts=(said(text),)),) for n, text in enumerate(texts[:200])]
+        [
+            (Write(sessions[n % 8], drafts=(said(text),)),)
+            for n, text in enumerate(texts[:200])
+        ]
     )
     say(engine, sessions[0], *texts[200:])
     assert look(engine, "kelp") == texts[::-1]
@@ -117,11 +132,15 @@ def a_long_history_is_found_page_by_page(engine: Engine) -> None:
 @LAWS
 def all_words_must_occur_and_quoted_ones_in_a_row(engine: Engine) -> None:
     session = opened(engine, 1)
-    say(engine, session, "the giant kelp forest", "kelp: a giant?", "giants and forests")
+    say(
+        engine, session, "the giant kelp forest", "kelp: a giant?", "giants and forests"
+    )
     assert look(engine, "kelp giant") == ["kelp: a giant?", "the giant kelp forest"]
     assert look(engine, '"giant kelp"') == ["the giant kelp forest"]
     assert engine.matching(SearchScope("t", asked('"kelp giant"')), limit=9) == []
-    assert engine.matching(SearchScope("t", asked('"giant kelp"')), limit=9) == [session]
+    assert engine.matching(SearchScope("t", asked('"giant kelp"')), limit=9) == [
+        session
+    ]
     assert look(engine, "giant fo") == ["the giant kelp forest"]
     assert look(engine, "fo") == ["giants and forests", "the giant kelp forest"]
     assert look(engine, '"fo"') == []
@@ -189,7 +208,10 @@ def what_is_looked_for_can_be_narrowed(engine: Engine) -> None:
     assert look(engine, "kelp", session=two) == ["kelp elsewhere"]
     assert look(engine, "kelp", session="no such session") == []
     assert look(engine, "kelp", key="k", role="user") == ["kelp asked"]
-    assert look(engine, "kelp", since=answered_at) == ["kelp elsewhere", "kelp answered"]
+    assert look(engine, "kelp", since=answered_at) == [
+        "kelp elsewhere",
+        "kelp answered",
+    ]
     assert look(engine, "kelp", since=asked_at, until=elsewhere_at) == [
         "kelp answered",
         "kelp asked",
@@ -221,7 +243,10 @@ def a_message_that_makes_no_sense_hides_no_other(engine: Engine) -> None:
     for body in (b"kelp {", b"\0 kelp", b"[]"):
         did(
             engine,
-            Write(session, drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),)),
+            Write(
+                session,
+                drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),),
+            ),
         )
     say(engine, session, "kelp")
     assert look(engine, "kelp") == ["kelp"]

@@ -35,7 +35,10 @@ LAWS = Laws()
 @LAWS
 def a_new_session_is_idle_open_and_as_it_was_asked_for(engine: Engine) -> None:
     """Its times are those of its first draft: an engine has no calendar of its own."""
-    did(engine, Write(named(1), drafts=drafts(1, at=77), open=Opening("tenant", "a key", 1)))
+    did(
+        engine,
+        Write(named(1), drafts=drafts(1, at=77), open=Opening("tenant", "a key", 1)),
+    )
     assert state(engine, named(1)) == SessionState(
         id=named(1),
         tenant="tenant",
@@ -61,13 +64,17 @@ def a_key_is_bound_only_to_its_next_epoch(engine: Engine) -> None:
     """
     for epoch in (2, 3):
         assert (
-            refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch)))
+            refusal(
+                engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch))
+            )
             == "bound"
         )
     one = opened(engine, 1, key="k")
     for epoch in (1, 3):
         assert (
-            refusal(engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch)))
+            refusal(
+                engine, Write(named(2), drafts=drafts(), open=Opening("t", "k", epoch))
+            )
             == "bound"
         )
     two = opened(engine, 2, key="k", epoch=2)
@@ -94,14 +101,19 @@ def the_current_session_of_a_key_follows_its_epochs(engine: Engine) -> None:
 
 @LAWS
 def of_two_openings_of_one_key_in_a_batch_the_first_wins(engine: Engine) -> None:
-    batch = [(Write(named(n), drafts=drafts(), open=Opening("t", "k", 1)),) for n in (1, 2)]
+    batch = [
+        (Write(named(n), drafts=drafts(), open=Opening("t", "k", 1)),) for n in (1, 2)
+    ]
     assert answers(engine.commit(batch)) == [Written(1), "bound"]
     assert engine.state(named(2)) is None
 
 
 @LAWS
 def keys_of_different_tenants_are_different_keys(engine: Engine) -> None:
-    one, two = opened(engine, 1, tenant="a", key="k"), opened(engine, 2, tenant="b", key="k")
+    one, two = (
+        opened(engine, 1, tenant="a", key="k"),
+        opened(engine, 2, tenant="b", key="k"),
+    )
     assert engine.current("a", "k") == state(engine, one)
     assert engine.current("b", "k") == state(engine, two)
     assert engine.current("c", "k") is None
@@ -113,7 +125,10 @@ def an_id_that_another_tenant_has_is_not_opened_again(engine: Engine) -> None:
     theirs = opened(engine, 1, tenant="a", key="k")
     before = state(engine, theirs), engine.entries(theirs)
     for key in (None, "k"):
-        assert refusal(engine, Write(theirs, drafts=drafts(), open=Opening("b", key, 1))) == "bound"
+        assert (
+            refusal(engine, Write(theirs, drafts=drafts(), open=Opening("b", key, 1)))
+            == "bound"
+        )
     assert (state(engine, theirs), engine.entries(theirs)) == before
     assert (engine.current("b", "k"), engine.sessions("b")) == (None, [])
 
@@ -198,7 +213,9 @@ def a_load_begins_with_the_first_draft_of_the_last_base(engine: Engine) -> None:
         == 5
     )
     did(engine, Write(session, drafts=drafts(2)))
-    assert refusal(engine, Write(session, drafts=drafts(), base=True, head=1)) == "moved"
+    assert (
+        refusal(engine, Write(session, drafts=drafts(), base=True, head=1)) == "moved"
+    )
     assert state(engine, session).base == 5
     did(engine, Write(session, drafts=drafts(), base=True))
     assert state(engine, session).base == 9
@@ -223,14 +240,18 @@ def an_event_is_accepted_once(engine: Engine) -> None:
     assert (state(engine, one).head, state(engine, two).head) == (3, 1)
     given = drafts(3)
     did(engine, Write(two, drafts=given, event=("scope", "f"), event_draft=2))
-    assert engine.accepted("scope", "f") == Accepted(session=two, seq=4, message=given[2].id)
+    assert engine.accepted("scope", "f") == Accepted(
+        session=two, seq=4, message=given[2].id
+    )
 
 
 @LAWS
 def the_same_event_twice_in_a_batch_is_accepted_once(engine: Engine) -> None:
     session = opened(engine, 1)
     given = drafts(2)
-    batch = [(Write(session, drafts=(draft,), event=("scope", "e")),) for draft in given]
+    batch = [
+        (Write(session, drafts=(draft,), event=("scope", "e")),) for draft in given
+    ]
     first = Accepted(session=session, seq=2, message=given[0].id)
     assert engine.commit(batch) == [Written(2), Refused("accepted", session, first)]
     assert state(engine, session).head == 2
@@ -239,7 +260,10 @@ def the_same_event_twice_in_a_batch_is_accepted_once(engine: Engine) -> None:
 @LAWS
 def an_event_of_a_refused_commit_is_still_unknown(engine: Engine) -> None:
     session = opened(engine, 1)
-    assert refusal(engine, Write(session, drafts=drafts(), event=("scope", "e"), head=9)) == "moved"
+    assert (
+        refusal(engine, Write(session, drafts=drafts(), event=("scope", "e"), head=9))
+        == "moved"
+    )
     assert engine.accepted("scope", "e") is None
     did(engine, Write(session, drafts=drafts(), event=("scope", "e")))
 
@@ -249,7 +273,10 @@ def scopes_keep_equal_events_apart(engine: Engine) -> None:
     one, two = opened(engine, 1), opened(engine, 2)
     did(engine, Write(one, drafts=drafts(), event=("a", "e")))
     did(engine, Write(two, drafts=drafts(), event=("b", "e")))
-    assert (acceptance(engine, "a", "e").session, acceptance(engine, "b", "e").session) == (
+    assert (
+        acceptance(engine, "a", "e").session,
+        acceptance(engine, "b", "e").session,
+    ) == (
         one,
         two,
     )
@@ -265,7 +292,9 @@ def the_inbox_holds_what_was_admitted_in_order(engine: Engine) -> None:
     session, other = opened(engine, 1), opened(engine, 2)
     given = drafts(3)
     for draft, waiter in zip(given, ("ann", None, "bob"), strict=True):
-        did(engine, Write(session, drafts=(draft,), admits=(Waiting(draft.id, waiter),)))
+        did(
+            engine, Write(session, drafts=(draft,), admits=(Waiting(draft.id, waiter),))
+        )
     one, two, three = (draft.id for draft in given)
     assert engine.inbox(session) == [
         Waiting(one, "ann", 2),
@@ -279,7 +308,12 @@ def the_inbox_holds_what_was_admitted_in_order(engine: Engine) -> None:
 def several_may_be_admitted_and_taken_in_one_write(engine: Engine) -> None:
     session = opened(engine, 1)
     given = drafts(4)
-    did(engine, Write(session, drafts=given, admits=tuple(Waiting(draft.id) for draft in given)))
+    did(
+        engine,
+        Write(
+            session, drafts=given, admits=tuple(Waiting(draft.id) for draft in given)
+        ),
+    )
     did(engine, Write(session, drafts=drafts(), takes=(given[2].id, given[0].id)))
     assert [(waiting.message, waiting.seq) for waiting in engine.inbox(session)] == [
         (given[1].id, 3),
@@ -318,7 +352,10 @@ def a_message_that_is_given_back_stands_where_it_stood(engine: Engine) -> None:
     session = opened(engine, 1)
     given = drafts(2)
     one, two = (draft.id for draft in given)
-    did(engine, Write(session, drafts=given, admits=(Waiting(one, "ann"), Waiting(two, "bob"))))
+    did(
+        engine,
+        Write(session, drafts=given, admits=(Waiting(one, "ann"), Waiting(two, "bob"))),
+    )
     did(engine, Write(session, takes=(one,)))
     did(engine, Write(session, drafts=drafts(), admits=(Waiting(one, None, 2),)))
     assert engine.inbox(session) == [Waiting(one, None, 2), Waiting(two, "bob", 3)]

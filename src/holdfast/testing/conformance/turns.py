@@ -56,7 +56,9 @@ def a_starting_draft_gets_the_number_of_its_turn(engine: Engine) -> None:
         Draft("message", old, mint(), 3),
         Draft("message", STARTING, mint(), 3),
     )
-    done = did(engine, Write(session, drafts=given, idle=True, start=Start("me", 600.0)))
+    done = did(
+        engine, Write(session, drafts=given, idle=True, start=Start("me", 600.0))
+    )
     assert done.turn > old
     assert engine.entries(session, after=done.seq - 1) == as_entries(
         given, first=done.seq, turn=done.turn
@@ -79,7 +81,9 @@ def a_finished_turn_leaves_its_session_idle(engine: Engine) -> None:
     turn = started(engine, session)
     last = drafts(2, turn=turn)
     done = did(engine, Write(session, drafts=last, fence=turn, finish=True))
-    assert engine.entries(session, after=done.seq - 1) == as_entries(last, first=done.seq)
+    assert engine.entries(session, after=done.seq - 1) == as_entries(
+        last, first=done.seq
+    )
     known = state(engine, session)
     assert (known.turn, known.holder, known.lease_left_s) == (None, None, None)
     assert not known.ended
@@ -99,7 +103,14 @@ def turns_of_two_sessions_run_side_by_side(engine: Engine) -> None:
 def of_two_starts_in_a_batch_the_first_wins(engine: Engine) -> None:
     session = opened(engine, 1)
     batch = [
-        (Write(session, drafts=drafts(turn=STARTING), idle=True, start=Start(who, 600.0)),)
+        (
+            Write(
+                session,
+                drafts=drafts(turn=STARTING),
+                idle=True,
+                start=Start(who, 600.0),
+            ),
+        )
         for who in "ab"
     ]
     first, second = engine.commit(batch)
@@ -121,7 +132,10 @@ def a_seized_turn_is_settled_by_whoever_seized_it(engine: Engine) -> None:
     assert refusal(engine, Write(session, drafts=drafts(), fence=turn)) == "superseded"
     assert refusal(engine, Write(session, fence=turn, renew_s=600.0)) == "superseded"
     assert refusal(engine, Write(session, fence=turn, finish=True)) == "superseded"
-    assert refusal(engine, Write(session, idle=True, start=Start("third", 600.0))) == "busy"
+    assert (
+        refusal(engine, Write(session, idle=True, start=Start("third", 600.0)))
+        == "busy"
+    )
     did(engine, Write(session, drafts=drafts(turn=turn), fence=turn + 1, finish=True))
     assert state(engine, session).turn is None
     assert started(engine, session) > turn + 1
@@ -150,7 +164,9 @@ def a_superseded_writer_may_still_leave_late_words(engine: Engine) -> None:
     new = started(engine, session)
     late = drafts(turn=old)
     done = did(engine, Write(session, drafts=late, ended_too=True))
-    assert engine.entries(session, after=done.seq - 1) == as_entries(late, first=done.seq)
+    assert engine.entries(session, after=done.seq - 1) == as_entries(
+        late, first=done.seq
+    )
     assert state(engine, session).turn == new
 
 
@@ -163,7 +179,10 @@ def a_turn_may_be_finished_and_the_next_started_in_one_write(engine: Engine) -> 
     old = started(engine, session, holder="first")
     given = (Draft("end", old, mint(), 3), Draft("turn", STARTING, mint(), 3))
     new = did(
-        engine, Write(session, drafts=given, fence=old, finish=True, start=Start("second", 600.0))
+        engine,
+        Write(
+            session, drafts=given, fence=old, finish=True, start=Start("second", 600.0)
+        ),
     )
     assert new.turn > old
     assert engine.entries(session, after=new.seq - 1) == as_entries(
@@ -181,9 +200,16 @@ def a_closed_session_has_no_running_turn(engine: Engine) -> None:
     turn = started(engine, session)
     did(engine, Write(session, drafts=drafts(turn=turn), close=True))
     known = state(engine, session)
-    assert (known.ended, known.turn, known.holder, known.lease_left_s) == (True, None, None, None)
+    assert (known.ended, known.turn, known.holder, known.lease_left_s) == (
+        True,
+        None,
+        None,
+        None,
+    )
     assert (
-        refusal(engine, Write(session, drafts=drafts(turn=turn), fence=turn, ended_too=True))
+        refusal(
+            engine, Write(session, drafts=drafts(turn=turn), fence=turn, ended_too=True)
+        )
         == "superseded"
     )
     did(engine, Write(session, drafts=drafts(turn=turn), ended_too=True))
@@ -223,7 +249,10 @@ def a_lease_that_has_run_out_ends_nothing_by_itself(engine: Engine) -> None:
     assert lease_left(engine, session) <= 0.0
     assert state(engine, session).turn == turn
     did(engine, Write(session, drafts=drafts(), fence=turn))
-    assert refusal(engine, Write(session, idle=True, start=Start("other", 600.0))) == "busy"
+    assert (
+        refusal(engine, Write(session, idle=True, start=Start("other", 600.0)))
+        == "busy"
+    )
 
 
 # The journal
@@ -245,12 +274,14 @@ def chunks_of_a_running_turn_are_kept_in_order(engine: Engine) -> None:
         (one, 2, b"z"),
     ]
     positions = [
-        did(engine, Write(session, fence=turn, chunk=Chunk(*chunk))).position for chunk in said
+        did(engine, Write(session, fence=turn, chunk=Chunk(*chunk))).position
+        for chunk in said
     ]
     assert positions == sorted(set(positions))
     assert positions[0] > state(engine, session).journal
     rows = [
-        JournalRow(position, turn, *chunk) for position, chunk in zip(positions, said, strict=True)
+        JournalRow(position, turn, *chunk)
+        for position, chunk in zip(positions, said, strict=True)
     ]
     assert engine.journal(session) == rows
 
@@ -261,7 +292,10 @@ def pages_of_any_size_join_to_the_whole_journal(engine: Engine) -> None:
     fences = {session: started(engine, session), other: started(engine, other)}
     for index in range(8):
         for name, fence in fences.items():
-            did(engine, Write(name, fence=fence, chunk=Chunk(mint(), index, name.encode())))
+            did(
+                engine,
+                Write(name, fence=fence, chunk=Chunk(mint(), index, name.encode())),
+            )
     whole = engine.journal(session)
     assert [(row.index, row.body) for row in whole] == [
         (index, session.encode()) for index in range(8)
@@ -282,14 +316,21 @@ def the_journal_of_a_turn_is_what_comes_after_its_start(engine: Engine) -> None:
     talking = started(engine, other)
     for index in range(3):
         turn = started(engine, session)
-        did(engine, Write(other, fence=talking, chunk=Chunk(mint(), index, b"elsewhere")))
-        done = did(engine, Write(session, fence=turn, chunk=Chunk(mint(), index, b"here")))
+        did(
+            engine,
+            Write(other, fence=talking, chunk=Chunk(mint(), index, b"elsewhere")),
+        )
+        done = did(
+            engine, Write(session, fence=turn, chunk=Chunk(mint(), index, b"here"))
+        )
         rows = engine.journal(session, after=state(engine, session).journal)
         assert [(row.position, row.turn, row.index) for row in rows] == [
             (done.position, turn, index)
         ]
         did(engine, Write(session, fence=turn, finish=True))
-    assert [row.index for row in engine.journal(other, after=state(engine, other).journal)] == [
+    assert [
+        row.index for row in engine.journal(other, after=state(engine, other).journal)
+    ] == [
         0,
         1,
         2,
@@ -306,7 +347,9 @@ def a_seized_turn_keeps_its_chunks_until_it_is_settled(engine: Engine) -> None:
         did(engine, Write(session, fence=turn, chunk=Chunk(message, index, b"x")))
     did(engine, Write(session, fence=turn, seize=True))
     assert (
-        refusal(engine, Write(session, fence=turn, chunk=Chunk(message, 3, b"too late")))
+        refusal(
+            engine, Write(session, fence=turn, chunk=Chunk(message, 3, b"too late"))
+        )
         == "superseded"
     )
     rows = engine.journal(session, after=state(engine, session).journal)
@@ -347,7 +390,10 @@ def an_entry_and_a_chunk_may_share_a_write(engine: Engine) -> None:
     session = opened(engine, 1)
     turn = started(engine, session)
     head = state(engine, session).head
-    done = did(engine, Write(session, drafts=drafts(2), fence=turn, chunk=Chunk(mint(), 0, b"x")))
+    done = did(
+        engine,
+        Write(session, drafts=drafts(2), fence=turn, chunk=Chunk(mint(), 0, b"x")),
+    )
     assert done.seq == head + 1
     assert done.turn == 0
     assert [row.position for row in engine.journal(session)] == [done.position]
@@ -376,7 +422,10 @@ def a_reply_is_owed_from_its_commit_until_it_is_paid(engine: Engine) -> None:
     assert refusal(engine, Write(session, drafts=drafts(), pays=owing[0].id)) == "taken"
     assert (
         refusal(
-            engine, Write(session, drafts=drafts(), fence=number, owes=(Owing(mint(), "late"),))
+            engine,
+            Write(
+                session, drafts=drafts(), fence=number, owes=(Owing(mint(), "late"),)
+            ),
         )
         == "superseded"
     )
@@ -391,9 +440,16 @@ def a_session_may_begin_after_the_head_of_another(engine: Engine) -> None:
     branch = named(2)
     did(
         engine,
-        Write(branch, drafts=drafts(), open=Opening("t", None, 1, head=3, fence=7, parent=parent)),
+        Write(
+            branch,
+            drafts=drafts(),
+            open=Opening("t", None, 1, head=3, fence=7, parent=parent),
+        ),
     )
-    assert (state(engine, branch).parent, state(engine, parent).parent) == (parent, None)
+    assert (state(engine, branch).parent, state(engine, parent).parent) == (
+        parent,
+        None,
+    )
     assert (
         state(engine, branch).head,
         state(engine, branch).origin,
@@ -434,6 +490,7 @@ def what_was_made_from_half_of_a_journal_is_refused(engine: Engine) -> None:
     did(engine, Write(session, fence=turn, seize=True))
     for read in (began, said[0]):
         assert (
-            refusal(engine, Write(session, fence=turn + 1, finish=True, position=read)) == "moved"
+            refusal(engine, Write(session, fence=turn + 1, finish=True, position=read))
+            == "moved"
         )
     did(engine, Write(session, fence=turn + 1, finish=True, position=said[1]))

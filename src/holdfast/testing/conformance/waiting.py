@@ -25,7 +25,9 @@ def commits_of_one_caller_are_done_in_their_order(engine: Engine) -> None:
     session = opened(engine, 1)
     given = drafts(200)
     tickets = [engine.submit((Write(session, drafts=(draft,)),)) for draft in given]
-    assert [ticket.result(PATIENCE_S) for ticket in tickets] == [Written(2 + i) for i in range(200)]
+    assert [ticket.result(PATIENCE_S) for ticket in tickets] == [
+        Written(2 + i) for i in range(200)
+    ]
     assert engine.entries(session, after=1) == as_entries(given, first=2)
 
 
@@ -86,7 +88,10 @@ def a_state_is_of_one_moment(engine: Engine) -> None:
     def work() -> None:
         for _ in range(40):
             turn = started(engine, session)
-            did(engine, Write(session, drafts=drafts(turn=turn), fence=turn, finish=True))
+            did(
+                engine,
+                Write(session, drafts=drafts(turn=turn), fence=turn, finish=True),
+            )
         over.set()
 
     worker = threading.Thread(target=work)
@@ -94,7 +99,9 @@ def a_state_is_of_one_moment(engine: Engine) -> None:
     torn = []
     while worker.is_alive() and not over.is_set():
         known = state(engine, session)
-        if (known.head % 2 == 0) != (known.turn is not None) or known.fence != known.head // 2:
+        if (known.head % 2 == 0) != (
+            known.turn is not None
+        ) or known.fence != known.head // 2:
             torn.append(known)
     worker.join(PATIENCE_S)
     assert over.is_set()
@@ -106,7 +113,9 @@ def commits_submitted_before_closing_are_done(engine: Engine) -> None:
     session = opened(engine, 1)
     tickets = [engine.submit((Write(session, drafts=drafts()),)) for _ in range(100)]
     engine.close()
-    assert [ticket.result(PATIENCE_S) for ticket in tickets] == [Written(2 + i) for i in range(100)]
+    assert [ticket.result(PATIENCE_S) for ticket in tickets] == [
+        Written(2 + i) for i in range(100)
+    ]
 
 
 @LAWS
@@ -163,9 +172,11 @@ def a_callback_that_raises_stops_nothing(engine: Engine) -> None:
     engine.watch(session, lost)
     for head in (2, 4, 6):
         ticket = engine.submit((Write(session, drafts=drafts()),))
-        with contextlib.suppress(RuntimeError):  # a ticket that is over may call back here and now
+        with contextlib.suppress(
+            RuntimeError
+        ):  # a ticket that is over may call back here and now
             ticket.then(lost)
-        assert engine.submit((Write(session, drafts=drafts()),)).result(PATIENCE_S) == Written(
-            head + 1
-        )
+        assert engine.submit((Write(session, drafts=drafts()),)).result(
+            PATIENCE_S
+        ) == Written(head + 1)
     assert state(engine, session).head == 7

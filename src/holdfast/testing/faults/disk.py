@@ -122,7 +122,11 @@ class Faults:
             if not at or not at <= number < at + self._times:
                 return None
             self.struck.append(Struck(number, verb, path))
-        code = apsw.SQLITE_FULL if self._trouble == "full" and verb == "write" else _CODES[verb]
+        code = (
+            apsw.SQLITE_FULL
+            if self._trouble == "full" and verb == "write"
+            else _CODES[verb]
+        )
         error = apsw.exception_for(code)
         error.args = (f"{self._trouble} trouble was asked for",)
         return error
@@ -229,7 +233,12 @@ def fail_each(
     """
     for at in itertools.count(first, step):
         with Faults(
-            at=at, trouble=trouble, times=times, verbs=verbs, only=only, least_bytes=least_bytes
+            at=at,
+            trouble=trouble,
+            times=times,
+            verbs=verbs,
+            only=only,
+            least_bytes=least_bytes,
         ) as faults:
             try:
                 life(faults)

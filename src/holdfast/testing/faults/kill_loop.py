@@ -122,7 +122,9 @@ class Nursery:
     of the place, a key (or a tenant) and a name; it ends only by being killed.
     """
 
-    def __init__(self, place: str, life: str = "holdfast.testing.faults.kill_loop.work") -> None:
+    def __init__(
+        self, place: str, life: str = "holdfast.testing.faults.kill_loop.work"
+    ) -> None:
         self._place, self._life = place, life
 
     def __enter__(self) -> "Nursery":
@@ -136,7 +138,10 @@ class Nursery:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
         )
         return self
 
@@ -169,7 +174,9 @@ class Nursery:
                 acts.append([kind, *rest])
             if len(acts) == acts_max:
                 os.kill(pid, signal.SIGKILL)
-        raise RuntimeError("the process that starts workers has ended; its error output says why")
+        raise RuntimeError(
+            "the process that starts workers has ended; its error output says why"
+        )
 
     def _lines(self) -> Iterator[Act]:
         assert self._process.stdout is not None
@@ -184,7 +191,9 @@ def nurse() -> None:
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
     if sys.argv[1].startswith("postgres"):
-        import_module("holdfast.engine.postgres.engine")  # here, and not in every worker
+        import_module(
+            "holdfast.engine.postgres.engine"
+        )  # here, and not in every worker
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
         pid = os.fork()
@@ -244,13 +253,25 @@ def _answer(name: str) -> Iterator[dict[str, Any]]:
     for index in range(2):
         function = {"name": "look", "arguments": ""}
         deltas.append(
-            {"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]}
+            {
+                "tool_calls": [
+                    {"index": index, "id": f"call_{index}", "function": function}
+                ]
+            }
         )
         for piece in ('{"at": ', f'"{name}"', "}"):
-            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+            deltas.append(
+                {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            )
     for delta in deltas:
-        yield {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+        yield {
+            "id": "c",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
+        }
+    yield {
+        "id": "c",
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
+    }
 
 
 def _unsettled(session: Session) -> Iterator[str]:
@@ -274,7 +295,9 @@ def _doubled(session: Session) -> Iterator[str]:
 def _ends(session: Session) -> Counter[str]:
     """How many turns ended in which way."""
     return Counter(
-        note_of("end", entry.note).end for entry in session.entries() if entry.kind == "end"
+        note_of("end", entry.note).end
+        for entry in session.entries()
+        if entry.kind == "end"
     )
 
 

@@ -39,7 +39,11 @@ SECTOR = 512
 How = Literal["dropped", "torn", "kept"]
 WAYS: tuple[How, ...] = ("dropped", "torn")
 
-_JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
+_JOURNALS = (
+    apsw.SQLITE_OPEN_WAL
+    | apsw.SQLITE_OPEN_MAIN_JOURNAL
+    | apsw.SQLITE_OPEN_SUPER_JOURNAL
+)
 
 
 class DiskEvent(NamedTuple):
@@ -77,7 +81,9 @@ class Cut(NamedTuple):
                 file.write(content)
 
     def __str__(self) -> str:
-        sizes = {os.path.basename(path): len(content) for path, content in self.files.items()}
+        sizes = {
+            os.path.basename(path): len(content) for path, content in self.files.items()
+        }
         return f"power cut {self.when} event {self.number}, {self.how}, {self.told} told: {sizes}"
 
 
@@ -87,7 +93,10 @@ class Tape:
     """
 
     def __init__(
-        self, *, moment: Callable[[], int] = lambda: 0, only: Callable[[str], bool] | None = None
+        self,
+        *,
+        moment: Callable[[], int] = lambda: 0,
+        only: Callable[[str], bool] | None = None,
     ) -> None:
         self._moment, self.only = moment, only or (lambda path: True)
         self._lock = threading.Lock()
@@ -125,7 +134,9 @@ class Tape:
                 del self._files[path]
 
     def _add(self, verb: Any, path: str, **facts: Any) -> None:
-        self.events.append(DiskEvent(verb, path, self._files.get(path, 0), self._moment(), **facts))
+        self.events.append(
+            DiskEvent(verb, path, self._files.get(path, 0), self._moment(), **facts)
+        )
 
     def cuts(
         self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_telling: bool = False
@@ -141,14 +152,22 @@ class Tape:
             if is_sync or (every_telling and event.told > told):
                 for how in ways:
                     yield Cut(
-                        number, "before", how, event.told, disk.left(how, f"{seed}/{number}/before")
+                        number,
+                        "before",
+                        how,
+                        event.told,
+                        disk.left(how, f"{seed}/{number}/before"),
                     )
             told = event.told
             disk.take(event)
             if is_sync:
                 for how in ways:
                     yield Cut(
-                        number, "after", how, event.told, disk.left(how, f"{seed}/{number}/after")
+                        number,
+                        "after",
+                        how,
+                        event.told,
+                        disk.left(how, f"{seed}/{number}/after"),
                     )
 
 
@@ -190,7 +209,10 @@ class Disk:
         count = {"dropped": 0, "kept": len(self._renaming)}.get(
             how, chance.below(len(self._renaming) + 1)
         )
-        return {path: self._found(file, how, chance) for path, file in self._named(count).items()}
+        return {
+            path: self._found(file, how, chance)
+            for path, file in self._named(count).items()
+        }
 
     def _named(self, count: int) -> dict[str, int]:
         """The names when the first `count` changes to them have come through: a folder's changes
@@ -248,17 +270,23 @@ class _Chance:
 
     def below(self, limit: int) -> int:
         if len(self._bytes) < 2:
-            self._bytes = hashlib.blake2b(f"{self._seed}/{self._round}".encode()).digest()
+            self._bytes = hashlib.blake2b(
+                f"{self._seed}/{self._round}".encode()
+            ).digest()
             self._round += 1
         number, self._bytes = int.from_bytes(self._bytes[:2], "big"), self._bytes[2:]
         return number % limit
 
 
 class _RecordedFile(apsw.VFSFile):
-    def __init__(self, base: str, name: Any, flags: list[int], tape: Tape, path: str) -> None:
+    def __init__(
+        self, base: str, name: Any, flags: list[int], tape: Tape, path: str
+    ) -> None:
         super().__init__(base, name, flags)
         self._tape, self._path = tape, path
-        self._syncs_folder = bool(flags[0] & _JOURNALS and flags[0] & apsw.SQLITE_OPEN_CREATE)
+        self._syncs_folder = bool(
+            flags[0] & _JOURNALS and flags[0] & apsw.SQLITE_OPEN_CREATE
+        )
         size = super().xFileSize()
         tape.meet(path, super().xRead(size, 0) if size else b"")
 

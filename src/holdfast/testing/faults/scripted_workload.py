@@ -36,7 +36,9 @@ class ScriptedWorkload:
     `large_bytes` one message is so large; more than 32 KiB of it are kept apart, as a blob.
     """
 
-    def __init__(self, *, heal: Callable[[], None] = lambda: None, large_bytes: int = 0) -> None:
+    def __init__(
+        self, *, heal: Callable[[], None] = lambda: None, large_bytes: int = 0
+    ) -> None:
         self._heal, self.large_bytes = heal, large_bytes
         self._numbers = itertools.count(1)
         self.told: list[Act] = []
@@ -194,7 +196,9 @@ def fails(life: ScriptedWorkload, store: Store) -> None:
             life.hear("said", None, None, text)
             raise ZeroDivisionError
     except ZeroDivisionError as error:
-        if not any("could not be ended" in note for note in getattr(error, "__notes__", ())):
+        if not any(
+            "could not be ended" in note for note in getattr(error, "__notes__", ())
+        ):
             life.hear("ended", turn.id, "failed")
 
 
@@ -223,7 +227,17 @@ def appends(life: ScriptedWorkload, store: Store) -> None:
 Step = Callable[[ScriptedWorkload, Store], None]
 CHAPTERS: tuple[tuple[Step, ...], ...] = (
     (accepts, talks, asks, is_interrupted, sends),
-    (instructs, compacts, forks, labels_and_rewinds, resets, fails, erases, looks_around, appends),
+    (
+        instructs,
+        compacts,
+        forks,
+        labels_and_rewinds,
+        resets,
+        fails,
+        erases,
+        looks_around,
+        appends,
+    ),
 )
 
 

@@ -29,7 +29,10 @@ __all__ = ["FORMATS", "Act", "Acknowledged", "judge"]
 
 
 def judge(
-    store: Store, ledger: Acknowledged | None = None, *, formats: Sequence[str] = FORMATS
+    store: Store,
+    ledger: Acknowledged | None = None,
+    *,
+    formats: Sequence[str] = FORMATS,
 ) -> list[str]:
     """A sentence for every invariant that does not hold in this store, and for everything in the
     ledger that is not so; empty when all is well. Contexts are looked at in these formats.
@@ -48,7 +51,9 @@ def judge(
     for rule in OF_A_STORE:
         found += _held("the store", rule, engine, store.tenant, looks)
     if ledger is not None:
-        owed = {debt.id.hex() for debt in engine.outbox(store.tenant, limit=SESSIONS_MAX)}
+        owed = {
+            debt.id.hex() for debt in engine.outbox(store.tenant, limit=SESSIONS_MAX)
+        }
         found += _held("acknowledged", ledger.contradictions, looks, owed)
     return found
 

@@ -97,13 +97,20 @@ class Acknowledged:
     # SessionFacts, as they are acknowledged.
 
     def said(
-        self, session: str | None, id: str | None, text: str | None, *, ordered: bool = True
+        self,
+        session: str | None,
+        id: str | None,
+        text: str | None,
+        *,
+        ordered: bool = True,
     ) -> None:
         self.count += 1
         if session is not None:
             self.of(session).said.append((id, text, ordered))
         else:
-            assert text is not None, "a message that may be anywhere is known by its text"
+            assert text is not None, (
+                "a message that may be anywhere is known by its text"
+            )
             self._anywhere.append(text)
 
     def shown(self, turn: str, id: str | None, text: str) -> None:
@@ -161,7 +168,9 @@ class Acknowledged:
         self.count += 1
         self.of(session).places[seq] = kind
 
-    def wrote(self, session: str, kind: str, words: str = "", once: bool = True) -> None:
+    def wrote(
+        self, session: str, kind: str, words: str = "", once: bool = True
+    ) -> None:
         """One entry; at least one, if it may have been written by an earlier try as well."""
         self.count += 1
         self.of(session).wrote.append((kind, words, once))
@@ -192,7 +201,9 @@ class Acknowledged:
 
     # What of it is not so.
 
-    def contradictions(self, looks: Collection[Look], owed: Collection[str]) -> Iterator[str]:
+    def contradictions(
+        self, looks: Collection[Look], owed: Collection[str]
+    ) -> Iterator[str]:
         """A sentence for every fact that is not so in these sessions, when these replies
         are owed.
         """
@@ -241,7 +252,11 @@ def _words(look: Look, known: SessionFacts) -> Iterator[str]:
     texts = Counter(message.text for message in look.messages)
     of_text = {message.text: message for message in look.messages}
     last = 0
-    blank = sum(message.state == "erased" for message in look.messages) if known.blanked else 0
+    blank = (
+        sum(message.state == "erased" for message in look.messages)
+        if known.blanked
+        else 0
+    )
     for id, text, ordered in known.said:
         found = by_id.get(id) if id is not None else of_text.get(text or "")
         if blank and (found is None or found.state == "erased"):
@@ -330,7 +345,11 @@ def _notes(look: Look, known: SessionFacts) -> Iterator[str]:
 
 def _marks(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-13: the last label of each name holds, and so do the last instructions."""
-    labels = {message.id: message.labels for message in look.messages if message.state != "erased"}
+    labels = {
+        message.id: message.labels
+        for message in look.messages
+        if message.state != "erased"
+    }
     for (id, name), allowed in known.labels.items():
         if id in labels and labels[id].get(name) not in allowed:
             yield f"label {name} of {id} is {labels[id].get(name)!r}, not {allowed} (I-13)"

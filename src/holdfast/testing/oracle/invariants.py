@@ -44,7 +44,9 @@ def log_is_dense(look: Look) -> Iterator[str]:
 
 
 def _gaps(seqs: list[int]) -> list[tuple[int, int]]:
-    return [(one, two) for one, two in zip([0, *seqs], seqs, strict=False) if two != one + 1][:3]
+    return [
+        (one, two) for one, two in zip([0, *seqs], seqs, strict=False) if two != one + 1
+    ][:3]
 
 
 def identities_are_single(look: Look) -> Iterator[str]:
@@ -82,7 +84,11 @@ def turns_end_once(look: Look) -> Iterator[str]:
     own = {entry.turn or 0 for entry in look.own if entry.kind == "turn"}
     for number in sorted(own | ends.keys()):
         due = 0 if number == look.state.turn and look.state.fence == number else 1
-        settling = number == look.state.turn and look.state.fence != number and ends[number] == 0
+        settling = (
+            number == look.state.turn
+            and look.state.fence != number
+            and ends[number] == 0
+        )
         if (ends[number] != due and not settling) or number not in started:
             yield f"turn {number} has {ends[number]} ends, {due} due (I-6)"
     if look.state.turn is not None and look.state.turn not in own:
@@ -108,7 +114,9 @@ def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
     for row in _journal(look):
         # The first rows of a message that is told may be gone already, with the generation they lay
         # in.
-        if row.turn != look.state.turn and (row.index == 0 or row.message.hex() in said):
+        if row.turn != look.state.turn and (
+            row.index == 0 or row.message.hex() in said
+        ):
             deltas = [delta for delta in unpack(row.body) if delta[0] != "open"]
             said[row.message.hex()] = said.get(row.message.hex(), "") + shown(deltas)
     stored = {message.id: message for message in look.messages}
@@ -117,7 +125,9 @@ def stored_begins_with_what_was_journaled(look: Look) -> Iterator[str]:
         if message is None and text:
             yield f"message {id} was spoken ({text[:40]!r}) and is not in the log (I-5)"
         elif (
-            message is not None and message.state != "erased" and not message.text.startswith(text)
+            message is not None
+            and message.state != "erased"
+            and not message.text.startswith(text)
         ):
             yield (
                 f"message {id} was spoken as {text[-40:]!r} and is stored as "
@@ -134,7 +144,9 @@ def _journal(look: Look) -> Iterator[Any]:
 
 def payloads_can_be_read(look: Look) -> Iterator[str]:
     for message in look.messages:
-        if message.state != "erased" and (message.payload is None or message.parts is None):
+        if message.state != "erased" and (
+            message.payload is None or message.parts is None
+        ):
             yield f"message {message.seq} has no payload (I-14)"
 
 
@@ -175,7 +187,9 @@ OF_A_SESSION: tuple[Callable[[Look], Iterator[str]], ...] = (
 # Of all sessions together.
 
 
-def keys_mean_one_session(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
+def keys_mean_one_session(
+    engine: Engine, tenant: str, looks: Iterable[Look]
+) -> Iterator[str]:
     by_key: dict[str, list[SessionState]] = {}
     for look in looks:
         if look.state.key is not None:
@@ -191,11 +205,17 @@ def keys_mean_one_session(engine: Engine, tenant: str, looks: Iterable[Look]) ->
             yield f"key {key!r} does not mean its last session (I-8)"
 
 
-def events_are_one_message(engine: Engine, tenant: str, looks: Iterable[Look]) -> Iterator[str]:
+def events_are_one_message(
+    engine: Engine, tenant: str, looks: Iterable[Look]
+) -> Iterator[str]:
     became: dict[tuple[str, str], set[str]] = {}
     for look in looks:
         for entry in look.own:
-            event = note_of("message", entry.note).event if entry.kind == "message" else None
+            event = (
+                note_of("message", entry.note).event
+                if entry.kind == "message"
+                else None
+            )
             if event is not None:
                 became.setdefault((look.room.scope, event), set()).add(entry.id.hex())
     for (scope, event), ids in became.items():
@@ -225,7 +245,9 @@ def replies_are_owed_until_sent(
         sent = {note.owed for note in posts if note.end == "sent"}
         ours = {entry.turn for entry in look.own if entry.kind == "turn"}
         turns = [
-            turn for turn in look.log.turns.values() if turn.number in ours and _owes(look, turn)
+            turn
+            for turn in look.log.turns.values()
+            if turn.number in ours and _owes(look, turn)
         ]
         due = Counter(
             turn.number
@@ -259,7 +281,9 @@ def _owes(look: Look, turn: TurnRecord) -> bool:
         return False
     for seen in look.log.of_turn(turn.number):
         stands = (
-            seen.seq > turn.sent_seq and seen.id not in look.log.retracted and not seen.note.late
+            seen.seq > turn.sent_seq
+            and seen.id not in look.log.retracted
+            and not seen.note.late
         )
         if stands and seen.note.role == "assistant":
             whole = look.room.told(seen)

@@ -23,7 +23,9 @@ class Look:
 
     def __init__(self, session: Session, formats: Sequence[str]) -> None:
         self.formats = formats
-        self.info = session.info()  # first of all: it settles a dead turn, as any reader does
+        self.info = (
+            session.info()
+        )  # first of all: it settles a dead turn, as any reader does
         self.session = session
         self.room: SessionLog = session._log
         self.engine: Engine = self.room.engine
@@ -42,7 +44,13 @@ class Look:
     def erased(self) -> bool:
         """Whether words of it are gone, its own or those that it shares."""
         kinds = {entry.kind for entry in self.entries}
-        return "erased" in kinds or any(message.state == "erased" for message in self.messages)
+        return "erased" in kinds or any(
+            message.state == "erased" for message in self.messages
+        )
 
     def notes(self, kind: str) -> Iterator[tuple[Entry, Any]]:
-        return ((entry, note_of(kind, entry.note)) for entry in self.entries if entry.kind == kind)
+        return (
+            (entry, note_of(kind, entry.note))
+            for entry in self.entries
+            if entry.kind == kind
+        )

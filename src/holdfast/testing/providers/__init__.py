@@ -53,7 +53,9 @@ Mistral, Gemini).
 """
 
 
-def check(format_name: str, payloads: Sequence[Any], *, prefill: bool = True) -> list[str]:
+def check(
+    format_name: str, payloads: Sequence[Any], *, prefill: bool = True
+) -> list[str]:
     """What the provider would refuse in these messages; empty when it takes them. Without `prefill`
     they must not end with a message of the model's own, as in a request for its next one.
     """
@@ -86,14 +88,19 @@ def _content_problems(content: Any, at: str) -> list[str]:
     for index, block in enumerate(content):
         if block.get("type") == "text" and _blank(block.get("text")):
             problems.append(f"{at}.content[{index}]: blank text")
-        if block.get("type") == "image_url" and _blank((block.get("image_url") or {}).get("url")):
+        if block.get("type") == "image_url" and _blank(
+            (block.get("image_url") or {}).get("url")
+        ):
             problems.append(f"{at}.content[{index}]: an image without a url")
         allowed = (COMPLETIONS_BLOCKS | _VENDOR_BLOCKS).get(str(block.get("type")))
         if allowed is None:
-            problems.append(f"{at}.content[{index}]: unknown type {block.get('type')!r}")
+            problems.append(
+                f"{at}.content[{index}]: unknown type {block.get('type')!r}"
+            )
         else:
             problems += [
-                f"{at}.content[{index}]: unknown key {key!r}" for key in block.keys() - allowed
+                f"{at}.content[{index}]: unknown key {key!r}"
+                for key in block.keys() - allowed
             ]
     return problems
 
@@ -108,10 +115,14 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
         if role not in COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
-        allowed = COMPLETIONS_KEYS[role] | (_VENDOR_KEYS if role == "assistant" else set())
+        allowed = COMPLETIONS_KEYS[role] | (
+            _VENDOR_KEYS if role == "assistant" else set()
+        )
         problems += [f"{at}: unknown key {key!r}" for key in message.keys() - allowed]
         problems += [
-            f"{at}: {key} is null" for key in message if message[key] is None and key != "content"
+            f"{at}: {key} is null"
+            for key in message
+            if message[key] is None and key != "content"
         ]
         if role == "tool":
             problems += _completions_result(message, unanswered, at)
@@ -123,7 +134,9 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
             problems.append(f"{at}: {role} twice in a row")
         calls = message.get("tool_calls")
         if calls is None and not (
-            role == "assistant" and message["content"] is None and message.get("refusal")
+            role == "assistant"
+            and message["content"] is None
+            and message.get("refusal")
         ):
             problems += _content_problems(message.get("content"), at)
         elif isinstance(message.get("content"), list):
@@ -133,7 +146,9 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
     return [*problems, "the last calls were not answered"] if unanswered else problems
 
 
-def _completions_result(message: dict[str, Any], unanswered: list[str], at: str) -> list[str]:
+def _completions_result(
+    message: dict[str, Any], unanswered: list[str], at: str
+) -> list[str]:
     problems = _content_problems(message.get("content"), at)
     call_id = message.get("tool_call_id")
     if call_id in unanswered:
@@ -151,12 +166,18 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
         return []
     ids = [call.get("id") for call in calls]
     problems += [
-        f"{at}: call id {one!r} {count} times" for one, count in Counter(ids).items() if count > 1
+        f"{at}: call id {one!r} {count} times"
+        for one, count in Counter(ids).items()
+        if count > 1
     ]
     for call in calls:
         if _blank(call["id"]) or len(call["id"]) > 40:
             problems.append(f"{at}: call id {call['id']!r}")
-        said = call.get(call.get("type")) if call.get("type") in ("function", "custom") else None
+        said = (
+            call.get(call.get("type"))
+            if call.get("type") in ("function", "custom")
+            else None
+        )
         if not isinstance(said, dict) or not _NAME.fullmatch(str(said.get("name"))):
             problems.append(f"{at}: function name in {call!r}")
         else:
@@ -167,7 +188,8 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
 def _completions_call(call: dict[str, Any], said: dict[str, Any], at: str) -> list[str]:
     outer, inner = _COMPLETIONS_CALLS[call["type"]]
     problems = [
-        f"{at}: unknown key {key!r} in a call" for key in call.keys() - outer - _VENDOR_CALL_KEYS
+        f"{at}: unknown key {key!r} in a call"
+        for key in call.keys() - outer - _VENDOR_CALL_KEYS
     ]
     problems += [f"{at}: unknown key {key!r} in a call" for key in said.keys() - inner]
     words = said.get("arguments" if call["type"] == "function" else "input")
@@ -198,12 +220,16 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
     last = None
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
-        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "parts"}]
+        problems += [
+            f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "parts"}
+        ]
         role, parts = message["role"], message["parts"]
         if not parts:
             problems.append(f"{at}: no parts")
         problems += [
-            f"{at}: blank text" for part in parts if part["type"] == "text" and _blank(part["text"])
+            f"{at}: blank text"
+            for part in parts
+            if part["type"] == "text" and _blank(part["text"])
         ]
         answers = [part["call_id"] for part in parts if part["type"] == "result"]
         if role == "tool" and (len(answers) != 1 or answers != unanswered[:1]):
@@ -219,9 +245,13 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
         )
         if role != "tool":
             problems += [
-                f"{at}: call id {one!r} again" for one in unanswered if one in seen or _blank(one)
+                f"{at}: call id {one!r} again"
+                for one in unanswered
+                if one in seen or _blank(one)
             ]
-            problems += [f"{at}: one call id twice"] * (len(set(unanswered)) < len(unanswered))
+            problems += [f"{at}: one call id twice"] * (
+                len(set(unanswered)) < len(unanswered)
+            )
             seen.update(unanswered)
         last = role
     return [*problems, "the last calls were not answered"] if unanswered else problems

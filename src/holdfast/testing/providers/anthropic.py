@@ -50,7 +50,9 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
     expected = "user"
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
-        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "content"}]
+        problems += [
+            f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "content"}
+        ]
         role = message.get("role")
         if role != expected:
             problems.append(f"{at}: role {role!r} where {expected!r} is due")
@@ -65,7 +67,9 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
             *_results(blocks, due, at),
             *_served(blocks, at, last=index == len(payloads) - 1),
         ]
-        due = [block.get("id", "") for block in blocks if block.get("type") == "tool_use"]
+        due = [
+            block.get("id", "") for block in blocks if block.get("type") == "tool_use"
+        ]
         if role == "assistant":
             problems += _thinking(blocks, at)
         elif due:
@@ -96,7 +100,9 @@ def _block(block: dict[str, Any], at: str) -> list[str]:
     known = (BLOCKS | BETA_BLOCKS | IN_RESULTS).get(kind)
     if known is None:
         return [f"{at}: unknown type {kind!r}"]
-    problems = [f"{at}: unknown key {key!r}" for key in block.keys() - set(known.split())]
+    problems = [
+        f"{at}: unknown key {key!r}" for key in block.keys() - set(known.split())
+    ]
     if kind == "text" and _blank(block.get("text")):
         problems.append(f"{at}: blank text")
     if kind == "thinking" and _blank(block.get("signature")):
@@ -126,7 +132,9 @@ def _served(blocks: list[dict[str, Any]], at: str, *, last: bool) -> list[str]:
         for block in blocks
         if str(block.get("type")).endswith("_tool_result")
     ]
-    problems = [f"{at}: {one!r} is the result of no use" for one in results if one not in uses]
+    problems = [
+        f"{at}: {one!r} is the result of no use" for one in results if one not in uses
+    ]
     open_uses = [one for one in uses if one not in results]
     if open_uses and not (last and blocks[-1].get("id") in open_uses):
         problems.append(f"{at}: uses {open_uses} have no result")
@@ -166,7 +174,11 @@ def _image(source: dict[str, Any], at: str) -> list[str]:
 
 def _results(blocks: list[dict[str, Any]], due: list[str], at: str) -> list[str]:
     """All results that are due, exactly once each, before anything else."""
-    given = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+    given = [
+        block.get("tool_use_id")
+        for block in blocks
+        if block.get("type") == "tool_result"
+    ]
     if sorted(map(str, given)) != sorted(due):
         return [f"{at}: results {given} where {due} were due"]
     if any(block.get("type") != "tool_result" for block in blocks[: len(given)]):
@@ -176,7 +188,9 @@ def _results(blocks: list[dict[str, Any]], due: list[str], at: str) -> list[str]
 
 def _thinking(blocks: list[dict[str, Any]], at: str) -> list[str]:
     kinds = [str(block.get("type")) for block in blocks]
-    rest = next((place for place, kind in enumerate(kinds) if kind not in _THINKING), len(kinds))
+    rest = next(
+        (place for place, kind in enumerate(kinds) if kind not in _THINKING), len(kinds)
+    )
     interleaved = any(kind.startswith("server_tool") for kind in kinds)
     if any(kind in _THINKING for kind in kinds[rest:]) and not interleaved:
         return [f"{at}: thinking after other blocks"]
@@ -187,7 +201,13 @@ def _ending(message: dict[str, Any]) -> list[str]:
     if message.get("role") != "assistant":
         return []
     content = message.get("content")
-    text = content if isinstance(content, str) else content[-1].get("text") if content else None
+    text = (
+        content
+        if isinstance(content, str)
+        else content[-1].get("text")
+        if content
+        else None
+    )
     if isinstance(text, str) and text != text.rstrip():
         return ["the last message ends in white space"]
     return []

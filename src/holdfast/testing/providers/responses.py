@@ -99,7 +99,9 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
             problems += _responses_output(item, calls, answers, at)
         elif kind == "reasoning":
             problems += _responses_reasoning(item, payloads[index + 1 : index + 2], at)
-    problems += [f"call {one!r} was not answered" for one in calls if one not in answers]
+    problems += [
+        f"call {one!r} was not answered" for one in calls if one not in answers
+    ]
     return problems
 
 
@@ -120,9 +122,14 @@ def _responses_message(item: dict[str, Any], at: str) -> list[str]:
     for place, block in enumerate(content):
         kind = block.get("type")
         known = set(BLOCKS.get(str(kind), "").split())
-        problems += [f"{at}.content[{place}]: unknown key {key!r}" for key in block.keys() - known]
+        problems += [
+            f"{at}.content[{place}]: unknown key {key!r}"
+            for key in block.keys() - known
+        ]
         if kind not in allowed and kind not in ("input_text", "input_audio"):
-            problems.append(f"{at}.content[{place}]: {kind!r} in a message of {item['role']}")
+            problems.append(
+                f"{at}.content[{place}]: {kind!r} in a message of {item['role']}"
+            )
         if kind in ("input_text", "output_text") and _blank(block.get("text")):
             problems.append(f"{at}.content[{place}]: blank text")
         if (
@@ -169,7 +176,8 @@ def _responses_output(
     problems = []
     kind, output = item["type"], item.get("output")
     call_id = str(
-        item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
+        item.get("call_id")
+        or (item.get("id") if kind == "local_shell_call_output" else None)
     )
     if call_id not in calls:
         problems.append(f"{at}: {call_id!r} answers no call before it")
@@ -192,7 +200,9 @@ def _responses_output(
     return problems if fine else [*problems, f"{at}: output {output!r}"]
 
 
-def _responses_reasoning(item: dict[str, Any], following: Sequence[Any], at: str) -> list[str]:
+def _responses_reasoning(
+    item: dict[str, Any], following: Sequence[Any], at: str
+) -> list[str]:
     problems = []
     if not isinstance(item.get("summary"), list):
         problems.append(f"{at}: reasoning without a summary")

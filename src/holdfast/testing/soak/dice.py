@@ -21,7 +21,9 @@ class Dice:
     """Numbers that follow from a seed, whatever it is."""
 
     def __init__(self, *seed: object) -> None:
-        self._key = hashlib.blake2b("/".join(map(str, seed)).encode(), digest_size=32).digest()
+        self._key = hashlib.blake2b(
+            "/".join(map(str, seed)).encode(), digest_size=32
+        ).digest()
         self._count = 0
 
     def bytes(self, size: int) -> bytes:

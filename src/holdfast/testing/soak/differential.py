@@ -49,14 +49,20 @@ class Broken(Exception):
 class Side:
     """One of the two: a world, and how to open a store in it."""
 
-    def __init__(self, index: int, world: DiceWorld, open: Callable[[DiceWorld], Engine]) -> None:
+    def __init__(
+        self, index: int, world: DiceWorld, open: Callable[[DiceWorld], Engine]
+    ) -> None:
         self.index, self.world, self._open = index, world, open
 
     def store(self) -> Store:
         """Another handle on this side's store."""
         engine = self._open(self.world)
         work = OpenStore(
-            engine.where, durability="process", tenant=TENANT, world=self.world, engine=engine
+            engine.where,
+            durability="process",
+            tenant=TENANT,
+            world=self.world,
+            engine=engine,
         )
         work.keeper = HandKeeper(self.world.tick)
         return Store(work)
@@ -81,12 +87,18 @@ class Differential:
     """Both sides, for the life of one world."""
 
     def __init__(
-        self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)
+        self,
+        place: str,
+        seed: object,
+        *,
+        wraps: tuple[Wrap | None, Wrap | None] = (None, None),
     ) -> None:
         wrap_kept, wrap_told = (wrap or (lambda engine: engine) for wrap in wraps)
         told_world = DiceWorld(seed)
         reference = wrap_told(ReferenceEngine(told_world.tick, words_of=words_of))
-        self.kept = Side(0, DiceWorld(seed), lambda world: wrap_kept(_on_disk(place, world)))
+        self.kept = Side(
+            0, DiceWorld(seed), lambda world: wrap_kept(_on_disk(place, world))
+        )
         self.told = Side(1, told_world, lambda _: reference)
         self.sides = (self.kept, self.told)
 
@@ -155,7 +167,9 @@ class Flight:
     def _compare(self) -> None:
         kept, told = ((run.request, run.heard) for run in self._runs)
         if kept != told:
-            raise Broken(f"a call came to {kept} on disk and to {told} in the reference")
+            raise Broken(
+                f"a call came to {kept} on disk and to {told} in the reference"
+            )
 
 
 class _Run:
@@ -292,7 +306,10 @@ def plain(value: Any) -> Any:
             return ["page", plain(value.items), value.next]
         case msgspec.Struct():
             fields = [name for name in value.__struct_fields__ if name not in WEIGHTS]
-            return [type(value).__name__, {name: plain(getattr(value, name)) for name in fields}]
+            return [
+                type(value).__name__,
+                {name: plain(getattr(value, name)) for name in fields},
+            ]
         case dict():
             return {key: plain(item) for key, item in value.items()}
         case list() | tuple():

@@ -34,7 +34,9 @@ class KilledClients:
         self._ledger = Acknowledged()
         self._sent: queue.Queue[int | None] = queue.Queue()
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._send, name="soak-mortals", daemon=True)
+        self._thread = threading.Thread(
+            target=self._send, name="soak-mortals", daemon=True
+        )
         self.kills = 0
 
     def __enter__(self) -> "KilledClients":
@@ -60,10 +62,14 @@ class KilledClients:
         if self._failure is not None:
             return [f"a mortal did not die as it should: {self._failure}"]
         with open_store(self._place, durability="process") as store:
-            return [f"of the mortals, {sentence}" for sentence in judge(store, self._ledger)]
+            return [
+                f"of the mortals, {sentence}" for sentence in judge(store, self._ledger)
+            ]
 
     def _send(self) -> None:
-        with Nursery(self._place, "holdfast.testing.soak.killed_clients.live") as nursery:
+        with Nursery(
+            self._place, "holdfast.testing.soak.killed_clients.live"
+        ) as nursery:
             while (acts_max := self._sent.get()) is not None:
                 try:
                     acts = nursery.run(KEY, f"{self._seed}-{self.kills}", acts_max)
@@ -112,7 +118,9 @@ def _converse(mortal: _KilledClient) -> None:
         session = turn._work.room.id
         write_act("began", turn.id)
         write_act("said", session, None, question)
-        for text in turn.deliver([f"<{mortal.word('tell')}>" for _ in range(mortal.dice.below(9))]):
+        for text in turn.deliver(
+            [f"<{mortal.word('tell')}>" for _ in range(mortal.dice.below(9))]
+        ):
             write_act("shown", turn.id, turn._work._streams[-1].id.hex(), text)
         call_id = turn.call("look", {"at": mortal.name})
         write_act("called", turn.id, call_id)
@@ -140,7 +148,9 @@ def _record(mortal: _KilledClient) -> None:
     session, texts = mortal.session, [mortal.word("record"), mortal.word("record")]
     messages = list(session.context())[mortal.dice.below(2) :]
     roles = ("user", "assistant")
-    messages += [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+    messages += [
+        {"role": role, "content": text} for role, text in zip(roles, texts, strict=True)
+    ]
     for id, text in zip(session.record(messages).new[-2:], texts, strict=True):
         write_act("said", session.id, id, text)
 
@@ -162,7 +172,9 @@ def _instruct(mortal: _KilledClient) -> None:
 
 def _compact(mortal: _KilledClient) -> None:
     session = mortal.session
-    compaction = session.compact(mortal.word("summary"), keep_turns=mortal.dice.below(3))
+    compaction = session.compact(
+        mortal.word("summary"), keep_turns=mortal.dice.below(3)
+    )
     if compaction is not None:
         write_act("at", session.id, compaction.seq, "compaction")
 

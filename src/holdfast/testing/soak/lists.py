@@ -34,7 +34,9 @@ def record(stage: SoakWorld, desk: Desk) -> bool:
     new = [stage.word("record") for _ in range(stage.dice.below(3))]
     for number, text in enumerate(new):
         for messages in lists:
-            messages.append({"role": "assistant" if number % 2 else "user", "content": text})
+            messages.append(
+                {"role": "assistant" if number % 2 else "user", "content": text}
+            )
     answer = stage.ask(lambda side: held.faces.of(side).record(lists.of(side)))
     if answer.values is None:
         return True
@@ -46,7 +48,11 @@ def record(stage: SoakWorld, desk: Desk) -> bool:
 
 
 def _recorded(
-    stage: SoakWorld, held: HeldSession, messages: list[Any], new: list[str], answer: Answer
+    stage: SoakWorld,
+    held: HeldSession,
+    messages: list[Any],
+    new: list[str],
+    answer: Answer,
 ) -> None:
     assert answer.values is not None
     for id in answer.values[1].new:
@@ -102,7 +108,10 @@ def _merge(body: list[Any], place: int) -> None:
     if pairs:
         at = pairs[place % len(pairs)]
         one, two = body[at], body.pop(at + 1)
-        body[at] = {"role": one["role"], "content": one["content"] + "\n\n" + two["content"]}
+        body[at] = {
+            "role": one["role"],
+            "content": one["content"] + "\n\n" + two["content"],
+        }
 
 
 def _can_merge(one: Any, two: Any) -> bool:
@@ -119,7 +128,11 @@ def follow(stage: SoakWorld, desk: Desk) -> bool:
     """
     if not stage.known:
         return False
-    if len(stage.readers) < READERS_MAX and stage.dice.happens(0.5) or not stage.readers:
+    if (
+        len(stage.readers) < READERS_MAX
+        and stage.dice.happens(0.5)
+        or not stage.readers
+    ):
         left = [id for id in sorted(stage.known) if not stage.is_lost(id)]
         if not left:
             return False
@@ -131,7 +144,9 @@ def follow(stage: SoakWorld, desk: Desk) -> bool:
     begun.run()
     followers = begun.answer.values
     if followers is None:
-        stage.objects(f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)")
+        stage.objects(
+            f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)"
+        )
         return True
     with contextlib.ExitStack() as listening:
         news = Pair([listening.enter_context(News(log.engine, log.id)) for log in logs])
@@ -143,7 +158,9 @@ def follow(stage: SoakWorld, desk: Desk) -> bool:
     return True
 
 
-def _read_on(stage: SoakWorld, reader: Reader, more: Callable[[Side], Plan[Any]]) -> None:
+def _read_on(
+    stage: SoakWorld, reader: Reader, more: Callable[[Side], Plan[Any]]
+) -> None:
     for _ in range(3):
         flight = stage.twins.begin(more)
         if not flight.run():
@@ -152,7 +169,11 @@ def _read_on(stage: SoakWorld, reader: Reader, more: Callable[[Side], Plan[Any]]
         events = flight.answer.values
         assert events is not None
         stage.note(flight.answer.plain)
-        count = len(events[1]) if stage.dice.happens(0.7) else stage.dice.below(len(events[1]) + 1)
+        count = (
+            len(events[1])
+            if stage.dice.happens(0.7)
+            else stage.dice.below(len(events[1]) + 1)
+        )
         _heard(reader, events[1][:count])
         if count < len(events[1]) or not events[1]:
             return
@@ -164,4 +185,6 @@ def _heard(reader: Reader, events: list[Any]) -> None:
         if event.entry is not None:
             reader.seqs.append(event.entry.seq)
         if event.message_id is not None:
-            reader.texts[event.message_id] = reader.texts.get(event.message_id, "") + event.text
+            reader.texts[event.message_id] = (
+                reader.texts.get(event.message_id, "") + event.text
+            )

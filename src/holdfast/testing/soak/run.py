@@ -138,7 +138,9 @@ def soak(
     with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
         place = str(Path(folder) / "soak.db")
         with contextlib.ExitStack() as ending:
-            mortals = ending.enter_context(KilledClients(place, seed)) if kills else None
+            mortals = (
+                ending.enter_context(KilledClients(place, seed)) if kills else None
+            )
             stage = SoakWorld(place, seed, wraps=wraps)
             ending.push(lambda kind, error, trace: _end(stage))
             try:
@@ -153,7 +155,9 @@ def soak(
 
 
 def _end(stage: SoakWorld) -> None:
-    with contextlib.suppress(Exception):  # of a broken world nothing can be said any more
+    with contextlib.suppress(
+        Exception
+    ):  # of a broken world nothing can be said any more
         stage.end()
 
 
@@ -173,7 +177,9 @@ def _live(
             stage.compare()
         if number % JUDGED_EVERY == 0 or number == steps:
             stage.judge()
-            stage.objects("\n".join(mortals.judge() if mortals is not None else ()) or None)
+            stage.objects(
+                "\n".join(mortals.judge() if mortals is not None else ()) or None
+            )
         say(report)
 
 
@@ -196,7 +202,11 @@ def _step(stage: SoakWorld, report: SoakReport) -> None:
 
 def _failure(seed: int, step: int, error: Exception) -> list[str]:
     """What broke a world, and how to see it again."""
-    what = str(error) if isinstance(error, Broken) else "".join(traceback.format_exception(error))
+    what = (
+        str(error)
+        if isinstance(error, Broken)
+        else "".join(traceback.format_exception(error))
+    )
     again = f"python -m holdfast.testing.soak --seed {seed} --steps {step}"
     return [f"seed {seed}, step {step}: {what}\nto see it again: {again}"]
 
@@ -227,23 +237,39 @@ def soak_for(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "holdfast.testing.soak", description="Random worlds against the reference engine."
+        "holdfast.testing.soak",
+        description="Random worlds against the reference engine.",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="the seed of the first world; the next has the next"
+        "--seed",
+        type=int,
+        default=0,
+        help="the seed of the first world; the next has the next",
     )
     parser.add_argument(
-        "--minutes", type=float, default=0.0, help="go on with more worlds for so long (one world)"
+        "--minutes",
+        type=float,
+        default=0.0,
+        help="go on with more worlds for so long (one world)",
     )
     parser.add_argument(
-        "--steps", type=int, default=STEPS, help=f"how many steps a world lives ({STEPS})"
+        "--steps",
+        type=int,
+        default=STEPS,
+        help=f"how many steps a world lives ({STEPS})",
     )
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     asked = parser.parse_args(arguments)
     report = soak_for(
-        asked.seed, asked.minutes, steps=asked.steps, say=_ProgressLine(), tick=RealWorld().tick
+        asked.seed,
+        asked.minutes,
+        steps=asked.steps,
+        say=_ProgressLine(),
+        tick=RealWorld().tick,
     )
-    sys.stdout.write(msgspec.json.encode(report).decode() if asked.json else _table(report))
+    sys.stdout.write(
+        msgspec.json.encode(report).decode() if asked.json else _table(report)
+    )
     sys.stdout.write("\n")
     return 1 if report.broken else 0
 
@@ -272,7 +298,10 @@ class _ProgressLine:
 def _table(report: SoakReport) -> str:
     """The whole run: what happened how often, and what did not hold."""
     clocks = report.steps["pass_time"] + report.steps["step_the_clock"]
-    rows: list[tuple[str, int | str]] = [("worlds", report.worlds), ("steps", report.taken)]
+    rows: list[tuple[str, int | str]] = [
+        ("worlds", report.worlds),
+        ("steps", report.taken),
+    ]
     rows += [("acknowledged", report.acknowledged)]
     rows += [
         ("kills", report.kills),
@@ -280,7 +309,9 @@ def _table(report: SoakReport) -> str:
         ("restarts", report.steps["restart"]),
     ]
     rows += [("", ""), *report.steps.most_common(), ("", "")]
-    rows += [(f"refused: {name}", times) for name, times in report.refusals.most_common()]
+    rows += [
+        (f"refused: {name}", times) for name, times in report.refusals.most_common()
+    ]
     lines = [f"{name:<28}{times:>10}".rstrip() for name, times in rows]
     return "\n".join([*lines, "", *(report.broken or ["nothing broken"])])
 

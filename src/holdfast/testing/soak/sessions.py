@@ -24,7 +24,11 @@ def open_a_session(stage: SoakWorld, desk: Desk) -> bool:
     known = sorted(stage.known)
     if known and stage.dice.happens(0.4):
         prefix = stage.dice.pick(known)[: stage.dice.pick([36, 12, 2])]
-        stage.call(desk, lambda side: desk.stores.of(side)._work.get(prefix), _hold(stage, desk))
+        stage.call(
+            desk,
+            lambda side: desk.stores.of(side)._work.get(prefix),
+            _hold(stage, desk),
+        )
     else:
         key, create = stage.dice.pick(KEYS), stage.dice.happens(0.9)
 
@@ -66,7 +70,9 @@ def accept(stage: SoakWorld, desk: Desk) -> bool:
             receipt = answer.values[1]
             known_as(stage, key, event_id, receipt.message_id)
             if not receipt.again:
-                stage.ledger.said(receipt.session_id, receipt.message_id, text, ordered=at_once)
+                stage.ledger.said(
+                    receipt.session_id, receipt.message_id, text, ordered=at_once
+                )
 
     stage.call(desk, plan, accepted, flies=LATE)
     return True
@@ -86,7 +92,9 @@ def append(stage: SoakWorld, desk: Desk) -> bool:
 
     def plan(log: SessionLog) -> Plan[str]:
         payload = {"role": role, "content": text}
-        return append_plans.append(log, payload, format="openai.chat", event_id=event_id)
+        return append_plans.append(
+            log, payload, format="openai.chat", event_id=event_id
+        )
 
     return _with(stage, desk, plan, appended, flies=LATE)
 
@@ -98,7 +106,9 @@ def instruct(stage: SoakWorld, desk: Desk) -> bool:
         if answer.values is not None:
             stage.ledger.instructed(held.id, text)
 
-    return _with(stage, desk, lambda log: append_plans.instructions(log, text), instructed)
+    return _with(
+        stage, desk, lambda log: append_plans.instructions(log, text), instructed
+    )
 
 
 def label(stage: SoakWorld, desk: Desk) -> bool:
@@ -158,7 +168,10 @@ def rewind(stage: SoakWorld, desk: Desk) -> bool:
         # Whoever presents copies of what was rewound away may mean to say it again: nobody can
         # tell.
         for other in (
-            other for desk in stage.desks for other in desk.sessions if other.id == held.id
+            other
+            for desk in stage.desks
+            for other in desk.sessions
+            if other.id == held.id
         ):
             other.lists = None
 
@@ -184,7 +197,9 @@ def fork(stage: SoakWorld, desk: Desk) -> bool:
 
 
 def stop(stage: SoakWorld, desk: Desk) -> bool:
-    return _with(stage, desk, lambda log: end_session.stop(log, "somebody"), _nothing, flies=LATE)
+    return _with(
+        stage, desk, lambda log: end_session.stop(log, "somebody"), _nothing, flies=LATE
+    )
 
 
 def end(stage: SoakWorld, desk: Desk) -> bool:
@@ -192,21 +207,28 @@ def end(stage: SoakWorld, desk: Desk) -> bool:
         if answer.error is None:
             stage.ledger.over(held.id)
 
-    return _with(stage, desk, lambda log: end_session.end(log, "enough"), ended, flies=LATE)
+    return _with(
+        stage, desk, lambda log: end_session.end(log, "enough"), ended, flies=LATE
+    )
 
 
 def reset(stage: SoakWorld, desk: Desk) -> bool:
     key = stage.dice.pick(KEYS)
     hold = _hold(stage, desk)
     stage.call(
-        desk, lambda side: desk.stores.of(side)._work.reset(key, reason="command"), hold, flies=LATE
+        desk,
+        lambda side: desk.stores.of(side)._work.reset(key, reason="command"),
+        hold,
+        flies=LATE,
     )
     return True
 
 
 def post(stage: SoakWorld, desk: Desk) -> bool:
     """Somebody looks what is owed, and tries to send one."""
-    answer = stage.ask(lambda side: [owed._work for owed in desk.stores.of(side).outbox()])
+    answer = stage.ask(
+        lambda side: [owed._work for owed in desk.stores.of(side).outbox()]
+    )
     assert answer.values is not None
     if not answer.values[1]:
         return False
@@ -260,10 +282,18 @@ def look_around(stage: SoakWorld, desk: Desk) -> bool:
         if after is None:
             break
     words = stage.dice.pick(
-        ["ask", "say", f"say {stage.dice.below(stage.words + 1)}", '"tell 1"', "found 漢"]
+        [
+            "ask",
+            "say",
+            f"say {stage.dice.below(stage.words + 1)}",
+            '"tell 1"',
+            "found 漢",
+        ]
     )
     role = stage.dice.pick([None, "user", "assistant", "tool"])
-    stage.ask(lambda side: desk.stores.of(side).search(words, limit=limit, role=role, key=key))
+    stage.ask(
+        lambda side: desk.stores.of(side).search(words, limit=limit, role=role, key=key)
+    )
     return True
 
 
@@ -285,7 +315,9 @@ def erase(stage: SoakWorld, desk: Desk) -> bool:
         for fork in sorted(stage.known):
             if stage.is_lost(fork):
                 stage.ledger.bereft(fork)
-        stage.readers = [reader for reader in stage.readers if not stage.is_lost(reader.session)]
+        stage.readers = [
+            reader for reader in stage.readers if not stage.is_lost(reader.session)
+        ]
     return True
 
 
@@ -298,7 +330,9 @@ def _message(stage: SoakWorld, desk: Desk) -> tuple[HeldSession, str] | None:
     if not desk.sessions:
         return None
     held = stage.dice.pick(desk.sessions)
-    answer = stage.ask(lambda side: [message.id for message in held.faces.of(side).transcript()])
+    answer = stage.ask(
+        lambda side: [message.id for message in held.faces.of(side).transcript()]
+    )
     ids = answer.plain if answer.error is None else []
     return (held, stage.dice.pick(ids)) if ids else None
 

@@ -53,7 +53,10 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
             return started
 
     stage.call(
-        desk, plan, partial(_begun, stage, desk, text, scope, options["event_id"]), flies=LATE
+        desk,
+        plan,
+        partial(_begun, stage, desk, text, scope, options["event_id"]),
+        flies=LATE,
     )
     return True
 
@@ -114,9 +117,15 @@ def _messages(text: str, call_id: str) -> Iterator[tuple[str, Any]]:
     }
     yield "openai.chat", {"role": "assistant", "content": text}
     yield "openai.chat", {"role": "assistant", "content": text, "tool_calls": [call]}
-    yield "anthropic", {"role": "assistant", "content": [{"type": "text", "text": text}]}
+    yield (
+        "anthropic",
+        {"role": "assistant", "content": [{"type": "text", "text": text}]},
+    )
     use = {"type": "tool_use", "id": call_id, "name": "look", "input": {"at": 1}}
-    yield "anthropic", {"role": "assistant", "content": [{"type": "text", "text": text}, use]}
+    yield (
+        "anthropic",
+        {"role": "assistant", "content": [{"type": "text", "text": text}, use]},
+    )
     words = [{"type": "output_text", "text": text, "annotations": []}]
     yield "openai.responses", {"type": "message", "role": "assistant", "content": words}
     yield "holdfast", {"role": "assistant", "parts": [{"type": "text", "text": text}]}
@@ -137,14 +146,18 @@ def speak(stage: SoakWorld, desk: Desk) -> bool:
     else:
         format = stage.dice.pick(["text", "openai.chat"])
         chunks, calls = _chunks(stage, format)
-        tellings = Pair([face.deliver(list(chunks), format=format) for face in turn.faces])
+        tellings = Pair(
+            [face.deliver(list(chunks), format=format) for face in turn.faces]
+        )
         stream = HeldStream(tellings, calls)
         turn.streams.append(stream)
         _next_chunk(stage, desk, turn, stream)
     return True
 
 
-def _next_chunk(stage: SoakWorld, desk: Desk, turn: HeldTurn, stream: HeldStream) -> None:
+def _next_chunk(
+    stage: SoakWorld, desk: Desk, turn: HeldTurn, stream: HeldStream
+) -> None:
     """Hands on one more chunk; after the last one the message is stored."""
     answer = stage.ask(lambda side: next(stream.tellings.of(side), None))
     if answer.error is not None:
@@ -167,11 +180,16 @@ def _chunks(stage: SoakWorld, format: str) -> tuple[list[Any], list[str]]:
     words = [f"<{stage.word('tell')}>" for _ in range(stage.dice.below(5))]
     if format == "text":
         return words, []
-    deltas: list[dict[str, Any]] = [{"role": "assistant"}, *({"content": word} for word in words)]
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant"},
+        *({"content": word} for word in words),
+    ]
     calls = [f"told_{stage.words}_{number}" for number in range(stage.dice.below(3))]
     for index, call_id in enumerate(calls):
         function = {"name": "look", "arguments": ""}
-        deltas.append({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
+        deltas.append(
+            {"tool_calls": [{"index": index, "id": call_id, "function": function}]}
+        )
         deltas += [
             {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
             for piece in ('{"at":', "1}")
@@ -182,7 +200,9 @@ def _chunks(stage: SoakWorld, format: str) -> tuple[list[Any], list[str]]:
     ]
     if stage.dice.happens(0.8):
         reason = "tool_calls" if calls else "stop"
-        chunks.append({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+        chunks.append(
+            {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+        )
         return chunks, calls
     return chunks, []
 
@@ -198,7 +218,11 @@ def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
         None,
         dice.happens(0.2),
     )
-    asked = [(id, what, how) for session, id, what, how in stage.asked if session == turn.session]
+    asked = [
+        (id, what, how)
+        for session, id, what, how in stage.asked
+        if session == turn.session
+    ]
     if asked and dice.happens(0.4):
         call_id, name, arguments = dice.pick(asked)
     elif turn.calls and dice.happens(0.3):
@@ -212,7 +236,9 @@ def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
                 stage.asked.append((turn.session, str(id), name, arguments))
 
     def plan(work: Any) -> Plan[Any]:
-        call: Plan[Any] = work.call(name, arguments, call_id=call_id, needs_approval=asks)
+        call: Plan[Any] = work.call(
+            name, arguments, call_id=call_id, needs_approval=asks
+        )
         return call
 
     return _work(stage, desk, plan, called, turn)
@@ -224,13 +250,21 @@ def answer_a_call(stage: SoakWorld, desk: Desk) -> bool:
     if not turns:
         return False
     turn, text = stage.dice.pick(turns), stage.word("found")
-    call_id = stage.dice.pick(turn.calls) if stage.dice.happens(0.95) else "nobody made it"
+    call_id = (
+        stage.dice.pick(turn.calls) if stage.dice.happens(0.95) else "nobody made it"
+    )
     failed = stage.dice.happens(0.2)
 
     def answered(turn: HeldTurn, id: str) -> None:
         stage.ledger.said(turn.session, id, None)
 
-    return _work(stage, desk, lambda work: work.result(call_id, text, error=failed), answered, turn)
+    return _work(
+        stage,
+        desk,
+        lambda work: work.result(call_id, text, error=failed),
+        answered,
+        turn,
+    )
 
 
 def take_from_the_inbox(stage: SoakWorld, desk: Desk) -> bool:
@@ -249,7 +283,9 @@ def look(stage: SoakWorld, desk: Desk) -> bool:
         if is_over:
             desk.drop(turn)
 
-    is_there = _work(stage, desk, lambda work: work.context(format), lambda turn, _: None)
+    is_there = _work(
+        stage, desk, lambda work: work.context(format), lambda turn, _: None
+    )
     return is_there and _work(stage, desk, lambda work: work.stopped(), looked)
 
 

@@ -111,7 +111,11 @@ class SoakWorld:
     """One world: its desks, its dice, what was acknowledged in it, and what has happened."""
 
     def __init__(
-        self, place: str, seed: object, *, wraps: tuple[Wrap | None, Wrap | None] = (None, None)
+        self,
+        place: str,
+        seed: object,
+        *,
+        wraps: tuple[Wrap | None, Wrap | None] = (None, None),
     ) -> None:
         self.place, self.dice = place, Dice("steps", seed)
         self.twins = Differential(place, seed, wraps=wraps)
@@ -148,7 +152,12 @@ class SoakWorld:
         return self._noted(self.twins.ask(work))
 
     def call(
-        self, desk: Desk, plan: Callable[[Side], Plan[Any]], then: Then, *, flies: float = 0.0
+        self,
+        desk: Desk,
+        plan: Callable[[Side], Plan[Any]],
+        then: Then,
+        *,
+        flies: float = 0.0,
     ) -> None:
         """Calls on both sides; `then` is told what came of it, at once or, if it flies or has to
         wait, later on, and whether it was at once.
@@ -244,10 +253,14 @@ class SoakWorld:
         look.
         """
         desk = self.awake()
-        kept, told = (_reading(desk.engine(side), self._heads) for side in self.twins.sides)
+        kept, told = (
+            _reading(desk.engine(side), self._heads) for side in self.twins.sides
+        )
         for (name, one), (_, two) in zip(kept, told, strict=True):
             if one != two:
-                raise Broken(f"{name} on disk: {_short(one)}; in the reference: {_short(two)}")
+                raise Broken(
+                    f"{name} on disk: {_short(one)}; in the reference: {_short(two)}"
+                )
         for name, entries in told:
             if name.startswith("log ") and entries:
                 self._heads[name.removeprefix("log ")] = entries[-1].seq
@@ -275,7 +288,10 @@ class SoakWorld:
                 found.append(
                     f"session {reader.session[:8]}: a reader was told the seqs {reader.seqs} (I-15)"
                 )
-            texts = {message.id: message for message in store.get(reader.session).transcript()}
+            texts = {
+                message.id: message
+                for message in store.get(reader.session).transcript()
+            }
             for id, text in reader.texts.items():
                 message = texts.get(id)
                 if message is not None and message.state == "erased":
@@ -284,7 +300,9 @@ class SoakWorld:
                 if message is not None and (
                     message.text != text if whole else not message.text.startswith(text)
                 ):
-                    found.append(f"session {reader.session[:8]}: {id} was told as {text!r} (I-15)")
+                    found.append(
+                        f"session {reader.session[:8]}: {id} was told as {text!r} (I-15)"
+                    )
         return found
 
     def is_lost(self, session: str) -> bool:
@@ -305,7 +323,9 @@ class SoakWorld:
         digest = hashlib.blake2b(digest_size=16)
         for state in engine.find(TENANT, "", MANY):
             for entry in engine.entries(state.id, limit=MANY):
-                digest.update(msgspec.json.encode([state.id, *msgspec.structs.astuple(entry)]))
+                digest.update(
+                    msgspec.json.encode([state.id, *msgspec.structs.astuple(entry)])
+                )
         return digest.hexdigest()
 
 
@@ -313,7 +333,9 @@ def _reading(engine: Engine, heads: dict[str, int]) -> list[tuple[str, Any]]:
     """All that can be read, without what an engine may choose."""
     out: list[tuple[str, Any]] = []
     for state in engine.find(TENANT, "", MANY):
-        out.append((f"the state of {state.id}", msgspec.structs.replace(state, journal=0)))
+        out.append(
+            (f"the state of {state.id}", msgspec.structs.replace(state, journal=0))
+        )
         entries = engine.entries(state.id, after=heads.get(state.id, 0), limit=MANY)
         out.append((f"log {state.id}", [_comparable(entry) for entry in entries]))
         out.append((f"the inbox of {state.id}", engine.inbox(state.id)))

@@ -23,7 +23,9 @@ def options(parser: Parser) -> None:
         "--summary-file", metavar="PATH", help="a file with the summary; - is stdin"
     )
     kept = "leave the last N turns as they are (default: 4)"
-    parser.add_argument("--keep-turns", metavar="N", type=whole_number, default=4, help=kept)
+    parser.add_argument(
+        "--keep-turns", metavar="N", type=whole_number, default=4, help=kept
+    )
     parser.add_yes()
     parser.add_store()
 
@@ -37,15 +39,22 @@ def run(options: Any, out: Output) -> int:
     With --json, one object: `done`, `session_id`, `covered` (the ids of the messages that the summary stands
     for) and, once it is done, `seq`, the number of its entry.
     """
-    summary = options.summary if options.summary is not None else _read(options.summary_file)
+    summary = (
+        options.summary if options.summary is not None else _read(options.summary_file)
+    )
     if not summary.strip():
-        raise Stop(USAGE, "The summary says nothing; the model would forget all that it covers.")
+        raise Stop(
+            USAGE,
+            "The summary says nothing; the model would forget all that it covers.",
+        )
     with opened(options) as store:
         session = session_of(store, options.session)
         covered = _covered(session, options.keep_turns)
         told: dict[str, Any] = {"session_id": session.id, "covered": covered}
         if not covered:
-            out.say("There is nothing to cover: the last turns are kept, and there are no others.")
+            out.say(
+                "There is nothing to cover: the last turns are kept, and there are no others."
+            )
             if out.is_json:
                 out.json({"done": False, **told})
             return DONE
@@ -96,7 +105,9 @@ def _read(path: str) -> str:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         problem = getattr(error, "strerror", None) or error
-        raise Stop(USAGE, f"The summary can't be read from `{path}`: {problem}.") from error
+        raise Stop(
+            USAGE, f"The summary can't be read from `{path}`: {problem}."
+        ) from error
 
 
 def _line(options: Any, session_id: str) -> list[str]:

@@ -16,7 +16,12 @@ def options(parser: Parser) -> None:
     parser.add_session()
     how = f"one of {', '.join(FORMATS)} (default: holdfast)"
     parser.add_argument(
-        "--as", dest="format", metavar="FORMAT", choices=FORMATS, default="holdfast", help=how
+        "--as",
+        dest="format",
+        metavar="FORMAT",
+        choices=FORMATS,
+        default="holdfast",
+        help=how,
     )
     file = "write to this file, which must not exist yet (default: stdout)"
     parser.add_argument("--out", metavar="PATH", help=file)
@@ -71,7 +76,9 @@ def _print(data: Iterable[bytes], format: str, out: Output) -> None:
 def _write(path: str, data: Iterable[bytes]) -> int:
     """A new file, for its owner only; what could not be written whole is not left behind."""
     try:
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        number = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         raise Stop(USAGE, f"`{path}` can't be made: {error.strerror}.") from error
     try:

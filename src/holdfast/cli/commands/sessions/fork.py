@@ -11,10 +11,14 @@ from holdfast.cli.targets import SHORT, message_of, opened, session_of
 def options(parser: Parser) -> None:
     parser.add_session()
     parser.add_argument(
-        "--at", metavar="MESSAGE", help="up to this message: its number or id (default: all of it)"
+        "--at",
+        metavar="MESSAGE",
+        help="up to this message: its number or id (default: all of it)",
     )
     parser.add_argument(
-        "--key", metavar="KEY", help="bind the new session to this key, which must be free"
+        "--key",
+        metavar="KEY",
+        help="bind the new session to this key, which must be free",
     )
     parser.add_store()
 
@@ -31,7 +35,12 @@ def run(options: Any, out: Output) -> int:
         at = message_of(parent, options.at) if options.at is not None else None
         made = parent.fork(at=at.id if at is not None else None, key=options.key)
     if out.is_json:
-        told = {"id": made.id, "key": made.key, "epoch": made.epoch, "tenant": made.tenant}
+        told = {
+            "id": made.id,
+            "key": made.key,
+            "epoch": made.epoch,
+            "tenant": made.tenant,
+        }
         out.json({**told, "parent": parent.id, "at": at.id if at is not None else None})
         return DONE
     out.line(made.id)

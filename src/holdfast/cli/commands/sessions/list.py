@@ -16,15 +16,25 @@ STYLES = {"running": "tool", "ended": "quiet", "open": "good"}
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("--key", metavar="KEY", help="only the sessions of this key, all epochs")
+    parser.add_argument(
+        "--key", metavar="KEY", help="only the sessions of this key, all epochs"
+    )
     state = "only sessions in this state: open, running or ended"
     parser.add_argument("--state", metavar="STATE", choices=STATES, help=state)
-    parser.add_argument("--text", metavar="TEXT", help="only sessions in which this was said")
     parser.add_argument(
-        "--limit", metavar="N", type=count, default=50, help="sessions per page (default: 50)"
+        "--text", metavar="TEXT", help="only sessions in which this was said"
     )
     parser.add_argument(
-        "--after", metavar="CURSOR", help="continue after an earlier page; the cursor is its `next`"
+        "--limit",
+        metavar="N",
+        type=count,
+        default=50,
+        help="sessions per page (default: 50)",
+    )
+    parser.add_argument(
+        "--after",
+        metavar="CURSOR",
+        help="continue after an earlier page; the cursor is its `next`",
     )
     parser.add_store()
 
@@ -81,7 +91,11 @@ def run(options: Any, out: Output) -> int:
 def _nothing(options: Any) -> str:
     if options.after is not None:
         return "No more sessions."
-    return "No matches." if options.key or options.state or options.text else "No sessions yet."
+    return (
+        "No matches."
+        if options.key or options.state or options.text
+        else "No sessions yet."
+    )
 
 
 def _line(options: Any, cursor: str) -> list[str]:

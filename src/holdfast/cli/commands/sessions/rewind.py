@@ -17,7 +17,9 @@ from holdfast.exporters.safe_text import cut, one_line
 def options(parser: Parser) -> None:
     parser.add_session()
     parser.add_argument(
-        "message", metavar="MESSAGE", help="the last message the model is to see: its number or id"
+        "message",
+        metavar="MESSAGE",
+        help="the last message the model is to see: its number or id",
     )
     parser.add_yes()
     parser.add_store()

@@ -20,7 +20,10 @@ def options(parser: Parser) -> None:
     help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
     which.add_argument("session", metavar="SESSION", nargs="?", help=help)
     which.add_argument(
-        "--idle-days", metavar="N", type=days, help="all sessions without activity for N days"
+        "--idle-days",
+        metavar="N",
+        type=days,
+        help="all sessions without activity for N days",
     )
     parser.add_yes()
     parser.add_store()
@@ -44,7 +47,9 @@ def run(options: Any, out: Output) -> int:
             line = again(options, "sessions", "rm", session.id)
         else:
             found = store.retain(options.idle_days, preview=True)
-            line = again(options, "sessions", "rm", "--idle-days", f"{options.idle_days:g}")
+            line = again(
+                options, "sessions", "rm", "--idle-days", f"{options.idle_days:g}"
+            )
         if not found:
             out.say("No session has been idle that long.")
             if out.is_json:
@@ -68,7 +73,9 @@ def run(options: Any, out: Output) -> int:
 
 def _plan(found: Sequence[Any]) -> list[str]:
     """What would go, session by session, and what forks and earlier sessions would lose."""
-    lines = [f"{units.many(len(found), 'session')} will be erased for good, {_amount(found)}:"]
+    lines = [
+        f"{units.many(len(found), 'session')} will be erased for good, {_amount(found)}:"
+    ]
     for each in found[:SHOWN_MAX]:
         key = f"{each.key} · " if each.key else ""
         active = f"{key}last active {units.moment(each.active_at)}"

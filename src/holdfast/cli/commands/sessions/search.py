@@ -22,25 +22,39 @@ AGO_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 def options(parser: Parser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the words to find")
     parser.add_argument(
-        "--limit", metavar="N", type=count, default=20, help="at most N messages (default: 20)"
+        "--limit",
+        metavar="N",
+        type=count,
+        default=20,
+        help="at most N messages (default: 20)",
     )
     role, state = (
         "only what this role said: user, assistant, tool or system",
         "only in sessions in this state",
     )
     parser.add_argument("--role", metavar="ROLE", choices=ROLES, help=role)
-    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool and their outcomes")
     parser.add_argument(
-        "--state", metavar="STATE", choices=STATES, help=f"{state}: open, running or ended"
+        "--tool", metavar="NAME", help="only calls of this tool and their outcomes"
+    )
+    parser.add_argument(
+        "--state",
+        metavar="STATE",
+        choices=STATES,
+        help=f"{state}: open, running or ended",
     )
     parser.add_argument("--key", metavar="KEY", help="only in sessions of this key")
     parser.add_argument(
-        "--session", metavar="SESSION", help="only in this session; named as for `sessions show`"
+        "--session",
+        metavar="SESSION",
+        help="only in this session; named as for `sessions show`",
     )
     since = "a date, a date and time, or how long ago: 30m, 12h, 7d, 2w"
     parser.add_argument("--since", metavar="TIME", type=moment, help=since)
     parser.add_argument(
-        "--until", metavar="TIME", type=moment, help="the latest time; written like --since"
+        "--until",
+        metavar="TIME",
+        type=moment,
+        help="the latest time; written like --since",
     )
     parser.add_store()
 
@@ -54,7 +68,11 @@ def run(options: Any, out: Output) -> int:
     match in `snippet`.
     """
     with opened(options) as store:
-        session = session_of(store, options.session).id if options.session is not None else None
+        session = (
+            session_of(store, options.session).id
+            if options.session is not None
+            else None
+        )
         hits = store.search(
             options.text,
             limit=options.limit,

@@ -22,7 +22,10 @@ INSTRUCTIONS_MAX = 300
 def options(parser: Parser) -> None:
     parser.add_session()
     parser.add_argument(
-        "--last", metavar="N", type=count, help=f"only the last N turns (default: {LAST})"
+        "--last",
+        metavar="N",
+        type=count,
+        help=f"only the last N turns (default: {LAST})",
     )
     parser.add_switch("--full", "all turns, and nothing shortened")
     parser.add_store()
@@ -90,7 +93,9 @@ def _lines(
     yield from _header(info, outline, full=full, width=out.width)
     if before:
         turns = sum(section.turn is not None for section in before)
-        left = units.many(turns, "turn") if turns else units.many(len(before), "message")
+        left = (
+            units.many(turns, "turn") if turns else units.many(len(before), "message")
+        )
         yield ()
         yield ((f"… {left} before these; --full shows all", "quiet"),)
     if outline.erased:
@@ -106,11 +111,16 @@ def _lines(
             ("inbox", "strong"),
             (f" · {units.many(len(pending), 'message')} waiting for a turn", "quiet"),
         )
-        yield from printer.section(Section(None, pending), read_messages(session, pending))
+        yield from printer.section(
+            Section(None, pending), read_messages(session, pending)
+        )
     if info.running:
         yield ()
         yield (
-            (f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.", "quiet"),
+            (
+                f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.",
+                "quiet",
+            ),
         )
 
 
@@ -119,7 +129,11 @@ def _header(
 ) -> Iterator[Line]:
     style = {"running": "tool", "ended": "bad"}.get(info.state, "good")
     ended = f": {outline.closed}" if outline.closed and info.state == "ended" else ""
-    name = f"{one_line(info.key)} · epoch {info.epoch}" if info.key is not None else "(no key)"
+    name = (
+        f"{one_line(info.key)} · epoch {info.epoch}"
+        if info.key is not None
+        else "(no key)"
+    )
     yield (name, "strong"), " · ", (info.state, style), ended
     facts = {
         "id": info.id,
@@ -129,7 +143,9 @@ def _header(
         "holds": f"{units.many(info.messages, 'message')} in {units.many(info.turns, 'turn')}, "
         f"{units.many(info.head, 'entry', 'entries')}",
         "tokens": units.tokens(info.usage),
-        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}" if outline.parent else "",
+        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}"
+        if outline.parent
+        else "",
         "follows": outline.previous or "",
     }
     for fact, text in facts.items():

@@ -43,7 +43,9 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         session = session_of(store, options.session)
-        cursor = options.after if options.after is not None else _back(session, options.n)
+        cursor = (
+            options.after if options.after is not None else _back(session, options.n)
+        )
         _tell(session, session.follow(after=cursor), out)
     return DONE
 
@@ -67,7 +69,9 @@ def _between(session: holdfast.Session, after: int, until: int) -> Iterable[Entr
         yield entry
 
 
-def _tell(session: holdfast.Session, events: Iterable[holdfast.Event], out: Output) -> None:
+def _tell(
+    session: holdfast.Session, events: Iterable[holdfast.Event], out: Output
+) -> None:
     teller = _EventPrinter(session, out)
     for event in events:
         if out.is_json:
@@ -115,7 +119,9 @@ class _EventPrinter:
         parts = message.parts
         # What a tool answered is told below, shortened, beside its call.
         words = (
-            shown_text_of(parts) if any(isinstance(part, Result) for part in parts) else event.text
+            shown_text_of(parts)
+            if any(isinstance(part, Result) for part in parts)
+            else event.text
         )
         spoken = words or message.id == self._speaking
         if spoken or not any(isinstance(part, Call | Result) for part in parts):
@@ -142,7 +148,9 @@ class _EventPrinter:
         if told:
             self.close()
             self._out.line(
-                ("── ", "quiet"), (told, style), (f" · {units.moment(entry.at)}", "quiet")
+                ("── ", "quiet"),
+                (told, style),
+                (f" · {units.moment(entry.at)}", "quiet"),
             )
 
     def _line(self, *pieces: Piece) -> None:
@@ -177,7 +185,10 @@ _FACTS: dict[str, Any] = {
         "system",
     ),
     "view": lambda entry, note: ("the model's view has changed", "system"),
-    "closed": lambda entry, note: (_reasoned("the session has ended", note.reason), "bad"),
+    "closed": lambda entry, note: (
+        _reasoned("the session has ended", note.reason),
+        "bad",
+    ),
     "erased": lambda entry, note: ("the session was erased", "bad"),
     "blanked": lambda entry, note: (
         "words that had gone on to an erased session were erased here, too",

@@ -10,7 +10,9 @@ from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("to", metavar="TO", help="the file to create; it must not exist yet")
+    parser.add_argument(
+        "to", metavar="TO", help="the file to create; it must not exist yet"
+    )
     parser.add_store()
 
 

@@ -30,6 +30,8 @@ def run(options: Any, out: Output) -> int:
             out.line((problem.place, "strong"), f": {problem.problem}{broken}")
             out.line(f"    {problem.remedy}.")
         out.say(
-            f"{units.many(len(problems), 'problem')} found." if problems else "No problems found."
+            f"{units.many(len(problems), 'problem')} found."
+            if problems
+            else "No problems found."
         )
     return WRONG if problems else DONE

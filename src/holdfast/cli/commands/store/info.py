@@ -44,7 +44,9 @@ def _facts(info: Any) -> dict[str, str]:
     return {
         "store": info.where,
         "holds": ", ".join(held),
-        "last entry": units.moment(info.active_at) if info.active_at is not None else "none yet",
+        "last entry": units.moment(info.active_at)
+        if info.active_at is not None
+        else "none yet",
         "format": f"{info.version}, {info.engine}",
         **kept,
         "size": units.size(info.bytes),

@@ -27,5 +27,7 @@ def run(options: Any, out: Output) -> int:
     elif migrated.before == migrated.after:
         out.say(f"The store is up to date (format {migrated.after}).")
     else:
-        out.say(f"Migrated the store from format {migrated.before} to {migrated.after}.")
+        out.say(
+            f"Migrated the store from format {migrated.before} to {migrated.after}."
+        )
     return DONE

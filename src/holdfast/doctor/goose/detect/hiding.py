@@ -5,7 +5,14 @@ be there.
 from collections.abc import Iterator
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.goose.case import MADE, GooseCase, for_model, for_reader, is_summary, words
+from holdfast.doctor.goose.case import (
+    MADE,
+    GooseCase,
+    for_model,
+    for_reader,
+    is_summary,
+    words,
+)
 from holdfast.doctor.goose.pairs import pairing
 from holdfast.importers.goose.convert import OWN_NOTES
 from holdfast.importers.goose.records import GooseRow
@@ -22,7 +29,9 @@ def hiding_signs(case: GooseCase) -> Iterator[Finding]:
         measured = f"The model sees the call, its result and their summary, {rows[summary].place}."
         yield case.finding("metadata-clobbered", rows[call].place, measured)
     for call, _ in bereft_pairs(rows):
-        measured = "The call and its result are hidden from the model, and no summary follows."
+        measured = (
+            "The call and its result are hidden from the model, and no summary follows."
+        )
         yield case.finding("summary-deleted", rows[call].place, measured)
 
 
@@ -35,7 +44,9 @@ def hidden_history(rows: tuple[GooseRow, ...]) -> list[int]:
     return [
         index
         for index, row in enumerate(rows)
-        if _is_hidden_on_purpose(row) and not _is_command(rows, index) and for_reader(row)
+        if _is_hidden_on_purpose(row)
+        and not _is_command(rows, index)
+        and for_reader(row)
     ]
 
 
@@ -46,7 +57,11 @@ def shown_pairs(rows: tuple[GooseRow, ...]) -> list[tuple[int, int, int]]:
     found = []
     for call, result in pairing(rows).pairs:
         summary = result.row + 1
-        adjacent = result.row == call.row + 1 and summary < len(rows) and is_summary(rows[summary])
+        adjacent = (
+            result.row == call.row + 1
+            and summary < len(rows)
+            and is_summary(rows[summary])
+        )
         if adjacent and for_model(rows[call.row]) and for_model(rows[result.row]):
             found.append((call.row, result.row, summary))
     return list(dict.fromkeys(found))
@@ -60,7 +75,8 @@ def bereft_pairs(rows: tuple[GooseRow, ...]) -> list[tuple[int, int]]:
     found = [
         (call.row, result.row)
         for call, result in pairing(rows).pairs
-        if _is_hidden_on_purpose(rows[call.row]) and _is_hidden_on_purpose(rows[result.row])
+        if _is_hidden_on_purpose(rows[call.row])
+        and _is_hidden_on_purpose(rows[result.row])
         if max(call.row, result.row) > last
         and any(for_model(row) for row in rows[result.row + 1 :])
     ]
@@ -75,5 +91,11 @@ def _is_hidden_on_purpose(row: GooseRow) -> bool:
 
 
 def _is_command(rows: tuple[GooseRow, ...], index: int) -> bool:
-    asked = rows[index] if rows[index].role == "user" else rows[index - 1] if index else None
+    asked = (
+        rows[index]
+        if rows[index].role == "user"
+        else rows[index - 1]
+        if index
+        else None
+    )
     return asked is not None and asked.role == "user" and words(asked).startswith("/")

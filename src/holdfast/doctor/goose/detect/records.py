@@ -26,13 +26,17 @@ def is_in_milliseconds(row: GooseRow) -> bool:
 
 def unknown_blocks(row: GooseRow) -> list[tuple[int, str]]:
     """The blocks that goose can't load, by index, with what is wrong with them."""
-    found = ((index, block_problem(block)) for index, block in enumerate(row.content or ()))
+    found = (
+        (index, block_problem(block)) for index, block in enumerate(row.content or ())
+    )
     return [(index, problem) for index, problem in found if problem]
 
 
 def is_odd(row: GooseRow) -> bool:
     """Whether a row has a role that goose skips, or tells the model nothing."""
-    return row.role not in ROLES or (row.content is not None and for_model(row) and is_empty(row))
+    return row.role not in ROLES or (
+        row.content is not None and for_model(row) and is_empty(row)
+    )
 
 
 def _of_the_session(case: GooseCase) -> Iterator[Finding]:
@@ -44,7 +48,9 @@ def _of_the_session(case: GooseCase) -> Iterator[Finding]:
             f"{session.problem[:1].upper()}{session.problem[1:]}.",
         )
     if session.source == "stranded":
-        yield case.finding("stranded-messages", session.place, f"{count} messages have no session.")
+        yield case.finding(
+            "stranded-messages", session.place, f"{count} messages have no session."
+        )
     if session.source == "thread":
         yield case.finding(
             "thread-tables-present",
@@ -64,7 +70,9 @@ def _was_compacted(case: GooseCase) -> bool:
 
 def _of_a_row(case: GooseCase, row: GooseRow) -> Iterator[Finding]:
     if row.problem:
-        yield case.finding("unreadable-record", row.place, f"The record: {row.problem}.")
+        yield case.finding(
+            "unreadable-record", row.place, f"The record: {row.problem}."
+        )
     if row.content_problem:
         yield case.finding(
             "content-not-json", row.place, f"Its content: {row.content_problem[:200]}."
@@ -75,8 +83,14 @@ def _of_a_row(case: GooseCase, row: GooseRow) -> Iterator[Finding]:
         yield case.finding("unknown-content-type", row.place, f"It has {problems}.")
     if row.metadata_problem and not row.problem:
         yield case.finding(
-            "metadata-unreadable", row.place, f"Its metadata: {row.metadata_problem[:200]}."
+            "metadata-unreadable",
+            row.place,
+            f"Its metadata: {row.metadata_problem[:200]}.",
         )
     if is_odd(row):
-        said = f"Its role is `{row.role[:40]}`." if row.role not in ROLES else "It says nothing."
+        said = (
+            f"Its role is `{row.role[:40]}`."
+            if row.role not in ROLES
+            else "It says nothing."
+        )
         yield case.finding("empty-and-odd-roles", row.place, said)

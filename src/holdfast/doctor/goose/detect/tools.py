@@ -14,7 +14,9 @@ def tool_signs(case: GooseCase) -> Iterator[Finding]:
     found = pairing(rows)
     for call in found.alone:
         if not (case.live and is_under_way(rows, call)):
-            measured = f"The call `{call.call_id}`{_name(rows[call.row], call)} has no result."
+            measured = (
+                f"The call `{call.call_id}`{_name(rows[call.row], call)} has no result."
+            )
             yield case.finding("orphan-tool-request", rows[call.row].place, measured)
     yield from _results(case, rows, found)
 
@@ -22,11 +24,14 @@ def tool_signs(case: GooseCase) -> Iterator[Finding]:
 def is_under_way(rows: tuple[GooseRow, ...], call: BlockPlace) -> bool:
     """Whether only results and context follow a call: its turn may be running."""
     return all(
-        is_result(row) or is_context(row) or not for_model(row) for row in rows[call.row + 1 :]
+        is_result(row) or is_context(row) or not for_model(row)
+        for row in rows[call.row + 1 :]
     )
 
 
-def _results(case: GooseCase, rows: tuple[GooseRow, ...], found: Pairing) -> Iterator[Finding]:
+def _results(
+    case: GooseCase, rows: tuple[GooseRow, ...], found: Pairing
+) -> Iterator[Finding]:
     for call, result in found.early:
         measured = (
             f"The result of `{call.call_id}` is read before the call, which is "
@@ -38,7 +43,9 @@ def _results(case: GooseCase, rows: tuple[GooseRow, ...], found: Pairing) -> Ite
         yield case.finding("duplicate-tool-result", rows[result.row].place, measured)
     for result in found.strays:
         yield case.finding(
-            "orphan-tool-response", rows[result.row].place, f"There is no call `{result.call_id}`."
+            "orphan-tool-response",
+            rows[result.row].place,
+            f"There is no call `{result.call_id}`.",
         )
 
 

@@ -71,12 +71,16 @@ def _ends(case: GooseCase) -> Iterator[Finding]:
     cut = cut_answer(case)
     if cut is not None:
         yield case.finding(
-            "cut-stream", case.rows[cut].place, "It tells no output tokens; other answers do."
+            "cut-stream",
+            case.rows[cut].place,
+            "It tells no output tokens; other answers do.",
         )
     last = unfinished(case.rows)
     if last is not None:
         yield case.finding(
-            "unfinished-turn", case.rows[last].place, "The session ends on a tool's result."
+            "unfinished-turn",
+            case.rows[last].place,
+            "The session ends on a tool's result.",
         )
 
 
@@ -146,7 +150,9 @@ def cut_answer(case: GooseCase) -> int | None:
     # Some providers never count tokens; their answers are whole without.
     counted = model_of(answer) in case.counted
     for row in rows[:last]:
-        counted = counted or (row.role == "assistant" and output_tokens(row) is not None)
+        counted = counted or (
+            row.role == "assistant" and output_tokens(row) is not None
+        )
     if not counted or any(last in run for run in split_runs(rows)):
         return None
     following = rows[last + 1] if last + 1 < len(rows) else None
@@ -171,12 +177,18 @@ def unfinished(rows: tuple[GooseRow, ...]) -> int | None:
     last = last_for_model(rows)
     if last is None or rows[last].role != "user" or not is_result(rows[last]):
         return None
-    return None if any(call.row > _last_prompt(rows) for call in pairing(rows).alone) else last
+    return (
+        None
+        if any(call.row > _last_prompt(rows) for call in pairing(rows).alone)
+        else last
+    )
 
 
 def is_merged(row: GooseRow) -> bool:
     """Whether a user row holds a prompt and the context that goose adds in a row of its own."""
-    added = [str(block.get("text")).startswith(CONTEXT) for block in blocks(row, "text")]
+    added = [
+        str(block.get("text")).startswith(CONTEXT) for block in blocks(row, "text")
+    ]
     return row.role == "user" and any(added) and not all(added)
 
 
@@ -191,7 +203,8 @@ def doubled_thinking(rows: tuple[GooseRow, ...]) -> list[tuple[int, str]]:
     for signature, indexes in places.items():
         if len(indexes) > 1:
             kept = next(
-                (index for index in indexes if blocks(rows[index], "toolRequest")), indexes[0]
+                (index for index in indexes if blocks(rows[index], "toolRequest")),
+                indexes[0],
             )
             spare = indexes.copy()
             spare.remove(kept)
@@ -201,7 +214,11 @@ def doubled_thinking(rows: tuple[GooseRow, ...]) -> list[tuple[int, str]]:
 
 def _bare_prompts(rows: tuple[GooseRow, ...]) -> Iterator[int]:
     """Prompts that are followed by another prompt, or by nothing."""
-    said = [index for index, row in enumerate(rows) if for_model(row) and not is_context(row)]
+    said = [
+        index
+        for index, row in enumerate(rows)
+        if for_model(row) and not is_context(row)
+    ]
     for place, index in enumerate(said):
         following = rows[said[place + 1]] if place + 1 < len(said) else None
         if is_prompt(rows[index]) and (following is None or is_prompt(following)):
@@ -209,14 +226,19 @@ def _bare_prompts(rows: tuple[GooseRow, ...]) -> Iterator[int]:
 
 
 def _last_prompt(rows: tuple[GooseRow, ...]) -> int:
-    return next((index for index in range(len(rows) - 1, -1, -1) if is_prompt(rows[index])), -1)
+    return next(
+        (index for index in range(len(rows) - 1, -1, -1) if is_prompt(rows[index])), -1
+    )
 
 
 def _spans(rows: tuple[GooseRow, ...]) -> dict[int, tuple[int, float]]:
     """From each prompt to the next one, in time."""
     prompts = [index for index, row in enumerate(rows) if is_prompt(row)]
     times = [*(_seconds(rows[index]) for index in prompts), math.inf]
-    return {index: (int(times[place]), times[place + 1]) for place, index in enumerate(prompts)}
+    return {
+        index: (int(times[place]), times[place + 1])
+        for place, index in enumerate(prompts)
+    }
 
 
 def _falls(times: list[int], start: int, end: float) -> bool:

@@ -8,8 +8,19 @@ import msgspec
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.goose.case import ROLES, GooseCase
-from holdfast.doctor.goose.detect.records import is_in_milliseconds, is_odd, unknown_blocks
-from holdfast.doctor.goose.synthetic_rows import Mended, change, kept, marked, short, with_rows
+from holdfast.doctor.goose.detect.records import (
+    is_in_milliseconds,
+    is_odd,
+    unknown_blocks,
+)
+from holdfast.doctor.goose.synthetic_rows import (
+    Mended,
+    change,
+    kept,
+    marked,
+    short,
+    with_rows,
+)
 from holdfast.importers.goose.records import GooseRow, instant_of
 
 PLACEHOLDER = "[unreadable: this record of the store could not be read]"
@@ -25,16 +36,26 @@ def unreadable_record(case: GooseCase) -> Mended:
         if row.problem:
             after = "a placeholder, hidden from the model"
             changes.append(change(case, "unreadable-record", row, row.problem, after))
-            row = _in_time(row if row.content is not None else _placeholder(row), rows, case.rows)
+            row = _in_time(
+                row if row.content is not None else _placeholder(row), rows, case.rows
+            )
             row = msgspec.structs.replace(marked(row, unreadable=True), problem="")
         rows.append(row)
     session = case.session
     if session.problem:
         after = "what can't be read of it is left as it was found"
         changes.append(
-            Change("goose/unreadable-record", session.id, session.place, session.problem, after)
+            Change(
+                "goose/unreadable-record",
+                session.id,
+                session.place,
+                session.problem,
+                after,
+            )
         )
-        case = msgspec.structs.replace(case, session=msgspec.structs.replace(session, problem=""))
+        case = msgspec.structs.replace(
+            case, session=msgspec.structs.replace(session, problem="")
+        )
     return with_rows(case, rows), changes
 
 
@@ -61,13 +82,17 @@ def unknown_content_type(case: GooseCase) -> Mended:
             continue
         left = {place for place, _ in unknown}
         blocks = row.content or []
-        content = [_loadable(block, place in left) for place, block in enumerate(blocks)]
+        content = [
+            _loadable(block, place in left) for place, block in enumerate(blocks)
+        ]
         content = [block for block in content if block is not None]
         if not content:
             content = [{"type": "text", "text": f"[{_kind(blocks[unknown[0][0]])}]"}]
         opaque = [{"at": place, "block": blocks[place]} for place, _ in unknown]
         changes.append(change(case, "unknown-content-type", row, blocks, content))
-        rows[index] = marked(msgspec.structs.replace(row, content=content), opaque=opaque)
+        rows[index] = marked(
+            msgspec.structs.replace(row, content=content), opaque=opaque
+        )
     return with_rows(case, rows), changes
 
 
@@ -77,7 +102,9 @@ def metadata_unreadable(case: GooseCase) -> Mended:
         if row.metadata_problem:
             before = row.raw_metadata.decode("utf-8", "replace") or row.metadata_problem
             rows[index] = _with_flags(row)
-            changes.append(change(case, "metadata-unreadable", row, before, rows[index].metadata))
+            changes.append(
+                change(case, "metadata-unreadable", row, before, rows[index].metadata)
+            )
     return with_rows(case, rows), changes
 
 
@@ -98,7 +125,9 @@ def millisecond_timestamps(case: GooseCase) -> Mended:
             if created == clamp and stored >= max(last, seconds):
                 seconds = stored
             clamp = created
-            changes.append(change(case, "millisecond-timestamps", row, str(created), str(seconds)))
+            changes.append(
+                change(case, "millisecond-timestamps", row, str(created), str(seconds))
+            )
             row = msgspec.structs.replace(row, created=seconds)
         last = max(last, row.created or 0)
         rows.append(row)
@@ -125,19 +154,27 @@ def empty_and_odd_roles(case: GooseCase) -> Mended:
 def _placeholder(row: GooseRow) -> GooseRow:
     content = [{"type": "text", "text": PLACEHOLDER}]
     row = _with_flags(row) if row.metadata_problem else row
-    row = marked(row, for_model=False, unreadable=True, **(kept(row.raw) if row.raw else {}))
+    row = marked(
+        row, for_model=False, unreadable=True, **(kept(row.raw) if row.raw else {})
+    )
     return msgspec.structs.replace(row, content=content, content_problem="", raw=b"")
 
 
 def _with_flags(row: GooseRow) -> GooseRow:
     notes = {}
     if row.raw_metadata:
-        notes = {f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()}
-    row = msgspec.structs.replace(row, metadata=None, metadata_problem="", raw_metadata=b"")
+        notes = {
+            f"metadata_{key}": value for key, value in kept(row.raw_metadata).items()
+        }
+    row = msgspec.structs.replace(
+        row, metadata=None, metadata_problem="", raw_metadata=b""
+    )
     return marked(row, for_model=False, metadata_lost=True, **notes)
 
 
-def _in_time(row: GooseRow, before: list[GooseRow], rows: tuple[GooseRow, ...]) -> GooseRow:
+def _in_time(
+    row: GooseRow, before: list[GooseRow], rows: tuple[GooseRow, ...]
+) -> GooseRow:
     """The row with a time: its own, that of the row before it, or that of the first row that has
     one.
     """

@@ -30,7 +30,9 @@ def result_before_call(case: GooseCase) -> Mended:
         before, after = f"read before {asked.place}", f"read after {asked.place}"
         changes.append(change(case, "result-before-call", row, before, after))
         rest, moved = _taken_out(case, row, result)
-        moved = msgspec.structs.replace(moved, created=max(row.created or 0, asked.created or 0))
+        moved = msgspec.structs.replace(
+            moved, created=max(row.created or 0, asked.created or 0)
+        )
         rows.insert(call.row + 1, moved)
         rows[result.row : result.row + 1] = rest
     return with_rows(case, rows), changes
@@ -62,14 +64,28 @@ def orphan_tool_request(case: GooseCase) -> Mended:
         at = behind.get(index, index)
         at = at if _is_adjacent(case.rows, index, at) else index
         answer = made(
-            case, row, f"results of {','.join(ids)}", "user", [_error(one) for one in ids]
+            case,
+            row,
+            f"results of {','.join(ids)}",
+            "user",
+            [_error(one) for one in ids],
         )
         answer = msgspec.structs.replace(answer, created=case.rows[at].created)
         added.setdefault(at, []).append(answer)
         changes.append(
-            change(case, "orphan-tool-request", row, f"no result for {', '.join(ids)}", UNKNOWN)
+            change(
+                case,
+                "orphan-tool-request",
+                row,
+                f"no result for {', '.join(ids)}",
+                UNKNOWN,
+            )
         )
-    rows = [one for index, row in enumerate(case.rows) for one in (row, *added.get(index, ()))]
+    rows = [
+        one
+        for index, row in enumerate(case.rows)
+        for one in (row, *added.get(index, ()))
+    ]
     return with_rows(case, rows), changes
 
 
@@ -90,7 +106,11 @@ def _hidden(case: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
         content = row.content or []
         changes.append(
             change(
-                case, rule, row, [content[place] for place in out], "kept, hidden from the model"
+                case,
+                rule,
+                row,
+                [content[place] for place in out],
+                "kept, hidden from the model",
             )
         )
         if len(out) == len(content):

@@ -13,7 +13,14 @@ from holdfast.doctor.goose.detect.turns import (
     unfinished,
 )
 from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
-from holdfast.doctor.goose.synthetic_rows import Mended, change, made, marked, short, with_rows
+from holdfast.doctor.goose.synthetic_rows import (
+    Mended,
+    change,
+    made,
+    marked,
+    short,
+    with_rows,
+)
 from holdfast.importers.goose.records import GooseRow
 
 CUT = "[interrupted: the answer above was cut off and is not complete]"
@@ -27,7 +34,9 @@ def duplicate_rows(case: GooseCase) -> Mended:
     for index, row in enumerate(case.rows):
         if index in again:
             changes.append(
-                change(case, "duplicate-rows", row, row.content, "left out: said before")
+                change(
+                    case, "duplicate-rows", row, row.content, "left out: said before"
+                )
             )
         else:
             rows.append(row)
@@ -41,7 +50,13 @@ def token_split_rows(case: GooseCase) -> Mended:
         pieces = sorted((case.rows[index] for index in run), key=lambda row: row.number)
         whole = _joined(pieces)
         changes.append(
-            change(case, "token-split-rows", pieces[0], f"{len(pieces)} rows", whole.content)
+            change(
+                case,
+                "token-split-rows",
+                pieces[0],
+                f"{len(pieces)} rows",
+                whole.content,
+            )
         )
         rows[run.start : run.stop] = [whole]
     return with_rows(case, rows), changes[::-1]
@@ -53,8 +68,15 @@ def cut_stream(case: GooseCase) -> Mended:
         return case, []
     row = case.rows[index]
     said = _note(case, row, "cut", CUT)
-    rows = [*case.rows[:index], marked(row, incomplete=True), said, *case.rows[index + 1 :]]
-    return with_rows(case, rows), [change(case, "cut-stream", row, short(row.content)[-60:], CUT)]
+    rows = [
+        *case.rows[:index],
+        marked(row, incomplete=True),
+        said,
+        *case.rows[index + 1 :],
+    ]
+    return with_rows(case, rows), [
+        change(case, "cut-stream", row, short(row.content)[-60:], CUT)
+    ]
 
 
 def unfinished_turn(case: GooseCase) -> Mended:
@@ -77,7 +99,9 @@ def unanswered_prompt(case: GooseCase) -> Mended:
         while after < len(rows) and is_context(rows[after]):
             after += 1
         rows.insert(after, _note(case, row, "unanswered", STOPPED))
-        changes.append(change(case, "unanswered-prompt", row, "nothing answers it", STOPPED))
+        changes.append(
+            change(case, "unanswered-prompt", row, "nothing answers it", STOPPED)
+        )
     return with_rows(case, rows), changes[::-1]
 
 
@@ -99,7 +123,12 @@ def merged_users(case: GooseCase) -> Mended:
         asked = [block for block in content if not _is_added(block)]
         apart = made(case, row, "context", "user", added)
         apart = msgspec.structs.replace(
-            apart, metadata={**(apart.metadata or {}), "userVisible": False, "turnContext": True}
+            apart,
+            metadata={
+                **(apart.metadata or {}),
+                "userVisible": False,
+                "turnContext": True,
+            },
         )
         rows[-1:] = [*_prompts(case, row, asked), apart]
         changes.append(change(case, "merged-users", row, content, asked))
@@ -133,17 +162,30 @@ def _joined(pieces: list[GooseRow]) -> GooseRow:
         metadata = {**(row.metadata or {}), **metadata}
         for block in row.content or ():
             if content and _is_plain_text(block) and _is_plain_text(content[-1]):
-                content[-1] = {"type": "text", "text": content[-1]["text"] + block["text"]}
+                content[-1] = {
+                    "type": "text",
+                    "text": content[-1]["text"] + block["text"],
+                }
             else:
                 content.append(block)
-    usage = [row.metadata["usage"] for row in pieces if row.metadata and "usage" in row.metadata]
+    usage = [
+        row.metadata["usage"]
+        for row in pieces
+        if row.metadata and "usage" in row.metadata
+    ]
     if usage:
         metadata["usage"] = usage[-1]
-    return msgspec.structs.replace(pieces[0], content=content, metadata=metadata or None)
+    return msgspec.structs.replace(
+        pieces[0], content=content, metadata=metadata or None
+    )
 
 
 def _is_plain_text(block: Any) -> bool:
-    return isinstance(block, dict) and block.keys() == {"type", "text"} and block["type"] == "text"
+    return (
+        isinstance(block, dict)
+        and block.keys() == {"type", "text"}
+        and block["type"] == "text"
+    )
 
 
 def _is_added(block: Any) -> bool:
@@ -156,7 +198,11 @@ def _is_added(block: Any) -> bool:
 
 def _prompts(case: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
     """The prompts of a merged row, a row for each text; what is no text stays with the first."""
-    texts = [block for block in asked if isinstance(block, dict) and block.get("type") == "text"]
+    texts = [
+        block
+        for block in asked
+        if isinstance(block, dict) and block.get("type") == "text"
+    ]
     if len(texts) < 2:
         return [msgspec.structs.replace(row, content=asked)] if asked else []
     first = [block for block in asked if block not in texts[1:]]

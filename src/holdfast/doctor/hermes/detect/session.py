@@ -41,7 +41,10 @@ def stored_twice(view: View) -> Iterator[Finding]:
             "follows them, repeat."
         )
         yield view.finding(
-            "history-stored-twice", tuple(row for row, _ in view.repeats), measured, view.repeats
+            "history-stored-twice",
+            tuple(row for row, _ in view.repeats),
+            measured,
+            view.repeats,
         )
 
 
@@ -58,7 +61,9 @@ def written_after_end(view: View) -> Iterator[Finding]:
     late = [
         row
         for row in view.spoken
-        if row.role == "user" and not is_summary(row) and row.timestamp > session.ended_at
+        if row.role == "user"
+        and not is_summary(row)
+        and row.timestamp > session.ended_at
     ]
     for row in late:
         start = view.originals.index(row)
@@ -92,7 +97,8 @@ def count_drift(view: View) -> Iterator[Finding]:
         return  # rows are missing, and the count may be right
     if count is not None and not live <= count <= live + back:
         measured = (
-            f"message_count is {count}, there are {live} live rows and {back} that were taken back."
+            f"message_count is {count}, there are {live} live rows and {back} that were "
+            "taken back."
         )
         yield view.finding("message-count-drift", (), measured, live)
 
@@ -103,7 +109,11 @@ def replaced(view: View) -> Iterator[Finding]:
     """
     for row in view.originals:
         text = row.content or ""
-        if row.role not in ("user", "assistant") or GONE not in text or text.startswith(LIST_TAG):
+        if (
+            row.role not in ("user", "assistant")
+            or GONE not in text
+            or text.startswith(LIST_TAG)
+        ):
             continue
         if row.id not in view.case.known:
             measured = f"{shown(text)} has {text.count(GONE)} replaced characters."
@@ -116,7 +126,9 @@ def whole_text(row: HermesRow) -> str | None:
     """
     pieces = re.split(f"({GONE}+)", row.content or "")
     pattern = "".join(
-        f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}" if piece.startswith(GONE) else re.escape(piece)
+        f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}"
+        if piece.startswith(GONE)
+        else re.escape(piece)
         for piece in pieces
     )
     for column in _SOURCES:
@@ -154,7 +166,11 @@ def lost_turn(view: View) -> Iterator[Finding]:
     if not _is_lost(view):
         return
     until = case.following.started_at if case.following is not None else float("inf")
-    sent = [item for item in case.deliveries if case.session.started_at <= item.created_at < until]
+    sent = [
+        item
+        for item in case.deliveries
+        if case.session.started_at <= item.created_at < until
+    ]
     measured = (
         f"No rows, after {case.session.api_calls} model calls and {case.session.output_tokens} "
         "tokens; "
@@ -194,6 +210,7 @@ def without_source(view: View) -> Iterator[Finding]:
     for row in view.originals:
         if is_summary(row) and row.active:
             measured = (
-                f"Row {row.name} is a summary; no archived row and no parent session is there."
+                f"Row {row.name} is a summary; no archived row and no parent session is "
+                "there."
             )
             yield view.finding("summary-without-source", (row,), measured)

@@ -7,7 +7,13 @@ from typing import Any
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.case import View, shown
-from holdfast.importers.hermes.records import HermesRow, call_ids, calls, is_summary, words
+from holdfast.importers.hermes.records import (
+    HermesRow,
+    call_ids,
+    calls,
+    is_summary,
+    words,
+)
 
 Call = tuple[HermesRow, dict[str, Any]]
 
@@ -80,7 +86,10 @@ def _left_open(view: View, opened: list[Call], twins: set[int]) -> Iterator[Find
         missing = [call for _, call in opened]
         names = ", ".join(call_ids(call)[0] for call in missing)
         yield view.finding(
-            "tool-call-without-result", (row,), f"No result of {names} is stored.", missing
+            "tool-call-without-result",
+            (row,),
+            f"No result of {names} is stored.",
+            missing,
         )
 
 
@@ -91,7 +100,9 @@ def doubled(view: View) -> Iterator[Finding]:
             if calls(row) == calls(following):
                 measured = f"Rows {row.name} and {following.name} are the same call."
                 missing = _unanswered(view, following)
-                yield view.finding("duplicate-tool-call-row", (row, following), measured, missing)
+                yield view.finding(
+                    "duplicate-tool-call-row", (row, following), measured, missing
+                )
 
 
 def _unanswered(view: View, row: HermesRow) -> list[dict[str, Any]]:
@@ -109,7 +120,9 @@ def unparsed(view: View) -> Iterator[Finding]:
     for row in view.originals:
         if row.role == "assistant" and calls(row) is None:
             measured = f"tool_calls of row {row.name} is {shown(row.tool_calls or '')}."
-            yield view.finding("tool-calls-not-json", (row,), measured, _results(view, row))
+            yield view.finding(
+                "tool-calls-not-json", (row,), measured, _results(view, row)
+            )
 
 
 def _results(view: View, row: HermesRow) -> list[HermesRow]:

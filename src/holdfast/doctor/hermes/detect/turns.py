@@ -5,7 +5,12 @@ from collections.abc import Iterator
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.case import View, has_calls, shown
-from holdfast.importers.hermes.records import HermesDelivery, HermesRow, is_summary, words
+from holdfast.importers.hermes.records import (
+    HermesDelivery,
+    HermesRow,
+    is_summary,
+    words,
+)
 
 CUT_STARTS = (
     "[System: The previous response was cut off",
@@ -58,7 +63,9 @@ def _pair(view: View, row: HermesRow, following: HermesRow) -> Iterator[Finding]
         yield from _lonely(view, row, following)
 
 
-def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Iterator[Finding]:
+def _lonely(
+    view: View, row: HermesRow, following: HermesRow | None
+) -> Iterator[Finding]:
     sent = _sent(view, row, following)
     lost = [delivery for delivery in sent if delivery in view.case.unstored]
     if lost:
@@ -76,14 +83,18 @@ def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Iterator
         yield view.finding("orphan-user", (row,), measured)
 
 
-def _sent(view: View, row: HermesRow, following: HermesRow | None) -> list[HermesDelivery]:
+def _sent(
+    view: View, row: HermesRow, following: HermesRow | None
+) -> list[HermesDelivery]:
     """The answers that went out to the chat between a question and the next one."""
     until = math.inf
     if following is not None:
         until = following.timestamp
     elif view.case.following is not None:
         until = view.case.following.started_at
-    return [sent for sent in view.case.deliveries if row.timestamp < sent.created_at < until]
+    return [
+        sent for sent in view.case.deliveries if row.timestamp < sent.created_at < until
+    ]
 
 
 def interleaved(view: View) -> Iterator[Finding]:
@@ -93,7 +104,11 @@ def interleaved(view: View) -> Iterator[Finding]:
     while index < len(spoken):
         asked = _run(spoken, index, "user")
         answered = _run(spoken, index + len(asked), "assistant")
-        if len(asked) > 1 and len(asked) == len(answered) and _are_crossed(asked, answered):
+        if (
+            len(asked) > 1
+            and len(asked) == len(answered)
+            and _are_crossed(asked, answered)
+        ):
             rows = (*asked, *answered)
             names = ", ".join(row.name for row in rows)
             measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
@@ -111,7 +126,9 @@ def _are_crossed(asked: list[HermesRow], answered: list[HermesRow]) -> bool:
 
 def _run(spoken: list[HermesRow], start: int, role: str) -> list[HermesRow]:
     end = start
-    while end < len(spoken) and spoken[end].role == role and not is_summary(spoken[end]):
+    while (
+        end < len(spoken) and spoken[end].role == role and not is_summary(spoken[end])
+    ):
         end += 1
     return spoken[start:end]
 
@@ -122,7 +139,9 @@ def _is_finished(row: HermesRow) -> bool:
 
 def _is_double(row: HermesRow, following: HermesRow) -> bool:
     # A row with the platform's own id was sent by a person, who may well say a thing twice.
-    named = row.rest.get("platform_message_id") or following.rest.get("platform_message_id")
+    named = row.rest.get("platform_message_id") or following.rest.get(
+        "platform_message_id"
+    )
     is_near = abs(following.timestamp - row.timestamp) < DOUBLE_S
     return not named and is_near and words(row) == words(following)
 
@@ -156,7 +175,12 @@ def _is_open_ended(row: HermesRow) -> bool:
     """Whether a row is an answer in words, and neither a finish_reason nor the words say how it
     ended.
     """
-    if row.role != "assistant" or row.finish_reason or has_calls(row) or is_summary(row):
+    if (
+        row.role != "assistant"
+        or row.finish_reason
+        or has_calls(row)
+        or is_summary(row)
+    ):
         return False
     text = words(row)
     return bool(text) and not text.startswith(STOPPED_START)
@@ -189,12 +213,16 @@ def harness(view: View) -> Iterator[Finding]:
 
 def without_history(view: View) -> Iterator[Finding]:
     """More than one mark of a first turn."""
-    marks = [index for index, row in enumerate(view.originals) if row.role == "session_meta"]
+    marks = [
+        index for index, row in enumerate(view.originals) if row.role == "session_meta"
+    ]
     for mark in marks[1:]:
         start = mark
         while start and view.originals[start].role != "user":
             start -= 1
         turn = [row for row in view.originals[start:mark] if row.role in SPEAKERS]
         row = view.originals[mark]
-        measured = f"Row {row.name} marks a first turn, and it is not the session's first."
+        measured = (
+            f"Row {row.name} marks a first turn, and it is not the session's first."
+        )
         yield view.finding("session-meta-repeated", (row, *turn), measured)

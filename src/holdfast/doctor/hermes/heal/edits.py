@@ -46,7 +46,9 @@ class Edits:
     ) -> None:
         """Reports what was done about a finding: at its own place, or at another of its rows."""
         place = finding.place if at is None else at.place
-        self.changes.append(Change(finding.rule.name, self.session.id, place, before, after))
+        self.changes.append(
+            Change(finding.rule.name, self.session.id, place, before, after)
+        )
 
     def replace(
         self,
@@ -73,7 +75,9 @@ class Edits:
         """Changes fields of a row and its copies, and labels them with the rule."""
         self.replace(row, labels={"healed": finding.rule.name}, **fields)
 
-    def hide(self, finding: Finding, row: HermesRow, *, alone: bool = False, **labels: Any) -> None:
+    def hide(
+        self, finding: Finding, row: HermesRow, *, alone: bool = False, **labels: Any
+    ) -> None:
         """Keeps a row for readers alone."""
         labels = {"healed": finding.rule.name, **labels}
         self.replace(row, labels=labels, alone=alone, active=0, compacted=0)
@@ -89,14 +93,21 @@ class Edits:
         """A new row behind this one, and behind each of its copies."""
         for twin in self._with_copies(row):
             made = self._make(
-                finding, f"{twin.name}+{what}", label, {"timestamp": twin.timestamp} | fields
+                finding,
+                f"{twin.name}+{what}",
+                label,
+                {"timestamp": twin.timestamp} | fields,
             )
-            made = msgspec.structs.replace(made, active=twin.active, compacted=twin.compacted)
+            made = msgspec.structs.replace(
+                made, active=twin.active, compacted=twin.compacted
+            )
             self._after.setdefault(twin.id, []).append(made)
 
     def append(self, finding: Finding, what: str, *, label: str, **fields: Any) -> None:
         """A new row at the end of a session that has none."""
-        self._appended.append(self._make(finding, f"{self.session.id}+{what}", label, fields))
+        self._appended.append(
+            self._make(finding, f"{self.session.id}+{what}", label, fields)
+        )
 
     def reorder(self, rows: list[HermesRow]) -> None:
         """Puts rows into this order, at the places that they have."""
@@ -122,7 +133,9 @@ class Edits:
             self.view.case, rows=rows, session=session, known=self.known, locks=locks
         )
 
-    def _make(self, finding: Finding, origin: str, label: str, fields: dict[str, Any]) -> HermesRow:
+    def _make(
+        self, finding: Finding, origin: str, label: str, fields: dict[str, Any]
+    ) -> HermesRow:
         # Ids of made rows are negative until the copy is written: no stored row can have them.
         self._next -= 1
         return HermesRow(

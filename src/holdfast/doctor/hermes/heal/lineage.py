@@ -44,7 +44,9 @@ def heal_lineage(kin: LineageChanges, case: HermesCase) -> None:
             and following.parent is None
             and following.started_at >= (session.ended_at or 0)
         ):
-            child = msgspec.structs.replace(kin.sessions[following.id], parent=session.id)
+            child = msgspec.structs.replace(
+                kin.sessions[following.id], parent=session.id
+            )
             kin.sessions[child.id] = child
             after = f"continued by {child.id}"
         else:
@@ -60,15 +62,22 @@ def heal_places(kin: LineageChanges, case: HermesCase) -> None:
     for finding in written_after_end(look(case)):
         source, target = case.session.id, str(finding.data)
         kin.gone.setdefault(source, set()).update(row.id for row in finding.rows)
-        moved = tuple(msgspec.structs.replace(row, session=target) for row in finding.rows)
+        moved = tuple(
+            msgspec.structs.replace(row, session=target) for row in finding.rows
+        )
         kin.come.setdefault(target, []).append(moved)
         for session, more in ((source, -len(moved)), (target, len(moved))):
             known = kin.sessions[session]
             if known.message_count is not None:
                 count = max(0, known.message_count + more)
-                kin.sessions[session] = msgspec.structs.replace(known, message_count=count)
+                kin.sessions[session] = msgspec.structs.replace(
+                    known, message_count=count
+                )
         row = finding.rows[0]
-        before, after = f"{shown(words(row))} in {source}", f"{shown(words(row))} in {target}"
+        before, after = (
+            f"{shown(words(row))} in {source}",
+            f"{shown(words(row))} in {target}",
+        )
         _note_change(kin, Change(finding.rule.name, source, row.place, before, after))
 
 
@@ -88,7 +97,11 @@ Lookup = Callable[[HermesSession], HermesCase]
 
 
 def between(
-    sessions: Mapping[str, HermesSession], case_of: Lookup, *, lineage: bool, places: bool
+    sessions: Mapping[str, HermesSession],
+    case_of: Lookup,
+    *,
+    lineage: bool,
+    places: bool,
 ) -> LineageChanges:
     """All healing between sessions; a case is asked for only where something may be wrong."""
     kin = LineageChanges(dict(sessions), {}, {}, {})

@@ -11,7 +11,13 @@ from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.case import shown
 from holdfast.doctor.hermes.heal.edits import Edits
 from holdfast.importers.hermes.convert import FOLDED, WAS
-from holdfast.importers.hermes.records import LIST_TAG, HermesDelivery, HermesRow, call_ids, words
+from holdfast.importers.hermes.records import (
+    LIST_TAG,
+    HermesDelivery,
+    HermesRow,
+    call_ids,
+    words,
+)
 
 NO_ANSWER = "[No answer to this message is stored.]"
 NO_QUESTION = "[The question is not stored.]"
@@ -79,14 +85,18 @@ def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
     edits.fold(finding, first, second)
     _add_results(edits, second, finding)
-    edits.note_change(finding, f"rows {first.name} and {second.name}", f"row {second.name}")
+    edits.note_change(
+        finding, f"rows {first.name} and {second.name}", f"row {second.name}"
+    )
 
 
 def tool_call_without_result(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     _add_results(edits, row, finding)
     names = ", ".join(call_ids(call)[0] for call in finding.data)
-    edits.note_change(finding, f"{names} open", f"{names}: interrupted, outcome unknown")
+    edits.note_change(
+        finding, f"{names} open", f"{names}: interrupted, outcome unknown"
+    )
 
 
 def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
@@ -229,7 +239,9 @@ def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
     answer: HermesDelivery = finding.data
     edits.put_after(finding, row, "answer", label="recovered", **_answer_fields(answer))
-    edits.note_change(finding, "no answer", f"the recovered answer {shown(answer.text)}")
+    edits.note_change(
+        finding, "no answer", f"the recovered answer {shown(answer.text)}"
+    )
 
 
 def lost_turn(edits: Edits, finding: Finding) -> None:
@@ -242,7 +254,9 @@ def lost_turn(edits: Edits, finding: Finding) -> None:
             content=NO_QUESTION,
             timestamp=answer.created_at,
         )
-        edits.append(finding, f"answer-{number}", label="recovered", **_answer_fields(answer))
+        edits.append(
+            finding, f"answer-{number}", label="recovered", **_answer_fields(answer)
+        )
     if finding.data:
         texts = ", ".join(shown(answer.text) for answer in finding.data[:3])
         edits.note_change(finding, "no rows", f"recovered answers: {texts}")

@@ -32,7 +32,11 @@ def _pass(case: HermesCase, accepts: Accepts) -> Edits:
     for detector in DETECTORS:
         for finding in detector(view):
             remedy = REMEDIES.get(finding.rule.name)
-            if remedy is not None and accepts(finding.rule) and not edits.touches(finding.rows):
+            if (
+                remedy is not None
+                and accepts(finding.rule)
+                and not edits.touches(finding.rows)
+            ):
                 remedy(edits, finding)
         if edits.changes:
             break

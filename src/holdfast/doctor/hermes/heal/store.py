@@ -43,7 +43,9 @@ class HealedHermes:
         self._sessions = HermesSessions(
             store, self._rows, lambda session: iter(self._rows(session)), sessions
         )
-        self._builder = CaseBuilder(store, sessions, rows=self._moved, before=self._sessions.before)
+        self._builder = CaseBuilder(
+            store, sessions, rows=self._moved, before=self._sessions.before
+        )
         self._cases: dict[str, HermesCase] = {}
         self._changes: dict[str, list[Change]] = {}
 
@@ -74,7 +76,9 @@ class HealedHermes:
 
     def _case(self, session: str) -> HermesCase:
         if session not in self._cases:
-            case, changes = heal(self._builder.case(self._kin.sessions[session]), self._accepts)
+            case, changes = heal(
+                self._builder.case(self._kin.sessions[session]), self._accepts
+            )
             self._changes[session] = [*self._kin.changes.get(session, ()), *changes]
             while len(self._cases) >= _REMEMBERED:
                 self._cases.pop(next(iter(self._cases)))

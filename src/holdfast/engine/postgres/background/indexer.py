@@ -30,7 +30,9 @@ class PostgresIndexer(BackgroundWorker):
 
     def note(self, commits: Sequence[Commit]) -> None:
         """These were acknowledged."""
-        moved = [write.session for commit in commits for write in commit if write.drafts]
+        moved = [
+            write.session for commit in commits for write in commit if write.drafts
+        ]
         if moved:
             self._gather(moved)
 

@@ -37,7 +37,12 @@ class Notifier(BackgroundWorker):
 
     def note(self, commits: Sequence[Commit]) -> None:
         """These were acknowledged."""
-        moved = [write.session for commit in commits for write in commit if not write.fleeting]
+        moved = [
+            write.session
+            for commit in commits
+            for write in commit
+            if not write.fleeting
+        ]
         if moved and not self._mute:
             self._gather(moved)
 

@@ -27,7 +27,11 @@ import psycopg
 from holdfast.engine.postgres.background.notifier import is_meant
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids
-from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
+from holdfast.engine.postgres.server.connection import (
+    Address,
+    ServerConnection,
+    Watchdog,
+)
 from holdfast.engine.postgres.server.driver_errors import UNPREPARED, verdict
 from holdfast.engine.postgres.server.text_as_bytes import is_id
 from holdfast.engine.postgres.tenant_cache import TenantCache
@@ -91,7 +95,11 @@ class Poller:
         if line is not None:
             line.hang_up()  # its answer is of no use to anybody
         thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+        if (
+            thread is not None
+            and thread.is_alive()
+            and thread is not threading.current_thread()
+        ):
             # one whose start was interrupted may begin yet, and finds that it is over
             thread.join()
 
@@ -129,7 +137,9 @@ class Poller:
         self._looks_left = {
             id: left - 1 for id, left in self._looks_left.items() if left > 1
         } | watched
-        self._stamps = {id: stamp for id, stamp in self._stamps.items() if id in self._looks_left}
+        self._stamps = {
+            id: stamp for id, stamp in self._stamps.items() if id in self._looks_left
+        }
         return bool(self._looks_left)
 
     def _look(self, sessions: list[str]) -> list[str]:
@@ -144,8 +154,15 @@ class Poller:
         unknown = [id for id in sessions if self._tenants.get(id) is None and is_id(id)]
         if unknown:
             self._tenants.learn(line.run("tenants", {"id": Ids(unknown)}))
-        places = [(tenant, id) for id in sessions if (tenant := self._tenants.get(id)) is not None]
-        return {"tenant": Blobs(tenant for tenant, _ in places), "id": Ids(id for _, id in places)}
+        places = [
+            (tenant, id)
+            for id in sessions
+            if (tenant := self._tenants.get(id)) is not None
+        ]
+        return {
+            "tenant": Blobs(tenant for tenant, _ in places),
+            "id": Ids(id for _, id in places),
+        }
 
     def _rest(self, pause_s: float) -> None:
         """Until the pause is over, or there is a hint that concerns somebody here."""
@@ -158,7 +175,9 @@ class Poller:
                 return
 
     def _connected(self) -> ServerConnection:
-        if self._line is not None and self._address.primary.is_outdated(self._line.identity):
+        if self._line is not None and self._address.primary.is_outdated(
+            self._line.identity
+        ):
             self._drop()
         if self._line is None:
             self._line = reach(self._address, self._watchdog, prepared=self._prepared)
@@ -177,7 +196,9 @@ class Poller:
     def _give_up(self, error: Exception) -> None:
         """For this time. Those who watch look for themselves meanwhile."""
         if isinstance(error, psycopg.Error) and error.sqlstate in UNPREPARED:
-            self._prepared = False  # a pooler is in between that does not keep them apart
+            self._prepared = (
+                False  # a pooler is in between that does not keep them apart
+            )
         self._drop()
         self._watchers.wake_those(self._looks_left)
 
@@ -194,6 +215,12 @@ def pace(idle: int, *, hinted: bool) -> float:
     return max(HINTED_S, CALM_S) if hinted else CALM_S
 
 
-def news(known: dict[str, int], found: dict[str, int], is_ours: Callable[[int], bool]) -> list[str]:
+def news(
+    known: dict[str, int], found: dict[str, int], is_ours: Callable[[int], bool]
+) -> list[str]:
     """The sessions whose stamp is not the known one and not ours."""
-    return [id for id, stamp in found.items() if known.get(id) != stamp and not is_ours(stamp)]
+    return [
+        id
+        for id, stamp in found.items()
+        if known.get(id) != stamp and not is_ours(stamp)
+    ]

@@ -27,7 +27,11 @@ def apart(commits: Sequence[Commit]) -> Iterator[Sequence[Commit]]:
         if at > start and (
             _is_erasure(commit) != _is_erasure(commits[start])
             or _is_erasure(commit)
-            and (met & sessions or len(met | sessions) > SESSIONS_MAX or notes + own > NOTES_MAX)
+            and (
+                met & sessions
+                or len(met | sessions) > SESSIONS_MAX
+                or notes + own > NOTES_MAX
+            )
         ):
             yield commits[start:at]
             start, met, notes = at, set(), 0
@@ -38,14 +42,19 @@ def apart(commits: Sequence[Commit]) -> Iterator[Sequence[Commit]]:
 
 
 def _is_erasure(commit: Commit) -> bool:
-    return any(write.erase is not None or write.blank or write.forget_events for write in commit)
+    return any(
+        write.erase is not None or write.blank or write.forget_events
+        for write in commit
+    )
 
 
 def _notes_in(write: Write) -> int:
     return len(write.erase or ()) + len(write.blank)
 
 
-def erasures(writes: Iterable[Write], sessions: dict[str, SessionRow]) -> list[Statement]:
+def erasures(
+    writes: Iterable[Write], sessions: dict[str, SessionRow]
+) -> list[Statement]:
     """What these writes, to sessions all of which are others, take out of them."""
     found: list[Statement] = []
     whole: list[tuple[SessionRow, Write]] = []
@@ -85,21 +94,37 @@ def _whole(erased: list[tuple[SessionRow, Write]]) -> list[Statement]:
     """
     places = columns(PLACE, [(known.tenant, known.id) for known, _ in erased])
     found: list[Statement] = []
-    untold = [(known.tenant, known.id) for known, write in erased if not _tells_all(known, write)]
+    untold = [
+        (known.tenant, known.id)
+        for known, write in erased
+        if not _tells_all(known, write)
+    ]
     if untold:
         found.append(("blank_entries", columns(PLACE, untold)))
     notes = [
-        (known.tenant, known.id, *note) for known, write in erased for note in write.erase or ()
+        (known.tenant, known.id, *note)
+        for known, write in erased
+        for note in write.erase or ()
     ]
     if notes:
-        found.append(("save_note", columns(PLACE | {"seq": Ints, "note": Blobs}, notes)))
-    found += [(name, places) for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")]
+        found.append(
+            ("save_note", columns(PLACE | {"seq": Ints, "note": Blobs}, notes))
+        )
+    found += [
+        (name, places)
+        for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")
+    ]
     heads = [(known.tenant, known.id, known.head) for known, _ in erased]
-    found += [("hold_mark", columns(PLACE | {"seq": Ints}, heads)), ("forget_words", places)]
+    found += [
+        ("hold_mark", columns(PLACE | {"seq": Ints}, heads)),
+        ("forget_words", places),
+    ]
     return found
 
 
 def _tells_all(known: SessionRow, write: Write) -> bool:
     """Whether there is a note for each entry that was there before this write."""
     before = known.head - len(write.drafts)
-    return {seq for seq, _ in write.erase or ()} == set(range(known.origin + 1, before + 1))
+    return {seq for seq, _ in write.erase or ()} == set(
+        range(known.origin + 1, before + 1)
+    )

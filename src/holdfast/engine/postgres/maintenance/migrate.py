@@ -14,8 +14,17 @@ import psycopg
 from psycopg import errors
 
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
-from holdfast.engine.postgres.server.connection import Address, ServerConnection, Watchdog
-from holdfast.engine.postgres.server.driver_errors import is_missing, refusal, translate, verdict
+from holdfast.engine.postgres.server.connection import (
+    Address,
+    ServerConnection,
+    Watchdog,
+)
+from holdfast.engine.postgres.server.driver_errors import (
+    is_missing,
+    refusal,
+    translate,
+    verdict,
+)
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
@@ -36,7 +45,9 @@ _RACES = (
 )
 
 
-def prepare(connect: Callable[[], ServerConnection], where: str, retry: Retry) -> int | None:
+def prepare(
+    connect: Callable[[], ServerConnection], where: str, retry: Retry
+) -> int | None:
     """Makes the store if there is none, migrates an older one, refuses a newer one; the version
     that was there. A server that is not there yet, or only reads, is waited for: a fail-over may be
     under way.
@@ -59,7 +70,9 @@ def _prepare(line: ServerConnection, where: str) -> int | None:
             if found is None or found < SCHEMA_VERSION:
                 _bring_up(line, where, found)
             return found
-        except _RACES as error:  # another machine is at it, or has just done it: look again
+        except (
+            _RACES
+        ) as error:  # another machine is at it, or has just done it: look again
             problem = error
         except errors.InsufficientPrivilege as error:
             raise StoreUnavailable(
@@ -78,7 +91,9 @@ def _prepare(line: ServerConnection, where: str) -> int | None:
     ) from problem
 
 
-def reach(address: Address, watchdog: Watchdog, *, prepared: bool = True) -> ServerConnection:
+def reach(
+    address: Address, watchdog: Watchdog, *, prepared: bool = True
+) -> ServerConnection:
     """A connection to a store that this release knows: it may have been migrated while we were
     away. One to any other is closed, so that nobody can go on with it. Raises the driver's errors.
     """
@@ -102,12 +117,16 @@ def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
     return found
 
 
-def refuse_other(read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], where: str) -> None:
+def refuse_other(
+    read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], where: str
+) -> None:
     """Refuses a store of another version, for one who may not bring it up to this one."""
     try:
         rows = read("get_fact", {"name": "format"})
     except StoreUnavailable as error:
-        if not (isinstance(error.__cause__, psycopg.Error) and is_missing(error.__cause__)):
+        if not (
+            isinstance(error.__cause__, psycopg.Error) and is_missing(error.__cause__)
+        ):
             raise
         rows = []
     found = int(rows[0][0]) if rows else 0
@@ -146,11 +165,15 @@ def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
         with line.asking() if found is None else contextlib.nullcontext():
             connection.execute(QUERIES["begin"])
             if found is not None:  # it may take its time
-                connection.execute(QUERIES["limits"], {"lock": "0", "whole": "0", "once": True})
+                connection.execute(
+                    QUERIES["limits"], {"lock": "0", "whole": "0", "once": True}
+                )
             for script in _steps(connection, where, found):
                 _script(connection, script)
             for name, value in (("format", SCHEMA_VERSION), ("format_least", LEAST)):
-                connection.execute(QUERIES["set_fact"], {"name": name, "value": str(value)})
+                connection.execute(
+                    QUERIES["set_fact"], {"name": name, "value": str(value)}
+                )
         line.harmless = False
         with line.asking():
             connection.execute(QUERIES["commit"])
@@ -160,7 +183,9 @@ def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
         raise
 
 
-def _steps(connection: psycopg.Connection[Any], where: str, found: int | None) -> list[str]:
+def _steps(
+    connection: psycopg.Connection[Any], where: str, found: int | None
+) -> list[str]:
     """What is to be done. Of two machines that migrate, the second waits here, and finds
     it done.
     """

@@ -33,7 +33,11 @@ RESTORE = "Keep a copy of the store, then take what is lost from a backup"
 REPORT = "Keep a copy of the store and report this; it is a defect"
 
 _LAWS = {
-    "torn_logs": ("{3} entries stand at the seqs {4} to {5}, between {1} and {2}", "I-1", RESTORE),
+    "torn_logs": (
+        "{3} entries stand at the seqs {4} to {5}, between {1} and {2}",
+        "I-1",
+        RESTORE,
+    ),
     "odd_turns": ("turn {1} has {2} ends", "I-6", REPORT),
     "doubled_ids": ("entries {1} and {2} have the same id", "I-2", REPORT),
     "lost_blobs": ("entry {1} refers to large parts that are missing", "I-14", RESTORE),
@@ -78,11 +82,17 @@ def check(read: Read, where: str, replication: Replication | None) -> list[Probl
     return list(_problems(read, where, replication))
 
 
-def _problems(read: Read, where: str, replication: Replication | None) -> Iterator[Problem]:
+def _problems(
+    read: Read, where: str, replication: Replication | None
+) -> Iterator[Problem]:
     if replication is not None and replication.weakness is not None:
         problem, remedy = replication.weakness
         yield Problem(
-            rule="weak-replication", place=where, problem=problem, invariant="I-3", remedy=remedy
+            rule="weak-replication",
+            place=where,
+            problem=problem,
+            invariant="I-3",
+            remedy=remedy,
         )
     for name, (sentence, invariant, remedy) in _LAWS.items():
         for row in read(name):

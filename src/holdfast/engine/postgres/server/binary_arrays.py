@@ -32,7 +32,9 @@ class Array(list[Any]):
         if not self:
             return _HEAD.pack(0, 0, self.element, 0, 0)[:12]
         if None in self:
-            packed = b"".join(_NULL if value is None else self._packed([value]) for value in self)
+            packed = b"".join(
+                _NULL if value is None else self._packed([value]) for value in self
+            )
             return _HEAD.pack(1, 1, self.element, len(self), 1) + packed
         return _HEAD.pack(1, 0, self.element, len(self), 1) + self._packed(self)
 

@@ -46,7 +46,9 @@ class _UuidAsText(Loader):
 
     def load(self, data: Any) -> str:
         digits = bytes(data).hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return (
+            f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        )
 
 
 class Address:
@@ -78,31 +80,47 @@ class Address:
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
         }
-        if read_only:  # a server that only reads will do, and no statement of ours can write
+        if (
+            read_only
+        ):  # a server that only reads will do, and no statement of ours can write
             usual["target_session_attrs"] = "any"
-        self._options = {name: value for name, value in usual.items() if not given.get(name)}
+        self._options = {
+            name: value for name, value in usual.items() if not given.get(name)
+        }
         if read_only:
             self._options["options"] = (
                 f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
             )
-        user, host, port = (f"{given.get(name) or ''}" for name in ("user", "host", "port"))
+        user, host, port = (
+            f"{given.get(name) or ''}" for name in ("user", "host", "port")
+        )
         hosts, ports = host.split(","), port.split(",")
         if len(ports) < len(hosts):
             ports = ports[:1] * len(hosts)
         self._servers = [
             {"host": each, "port": its, "hostaddr": number}
-            for each, its, number in zip(hosts, ports, _addresses(given, len(hosts)), strict=False)
+            for each, its, number in zip(
+                hosts, ports, _addresses(given, len(hosts)), strict=False
+            )
         ]
         self.primary = Primary(tick)
         at = ",".join(
-            each + (f":{its}" if its else "") for each, its in zip(hosts, ports, strict=False)
+            each + (f":{its}" if its else "")
+            for each, its in zip(hosts, ports, strict=False)
         )
-        self.shown = f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
+        self.shown = (
+            f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
+        )
 
-    def line(self, watchdog: "Watchdog", *, prepared: bool = True) -> "ServerConnection":
+    def line(
+        self, watchdog: "Watchdog", *, prepared: bool = True
+    ) -> "ServerConnection":
         """A connection to the server that leads. Raises the driver's errors."""
         if len(self._servers) > 1:
-            names = [f"{server['host']!r}, port: {server['port']!r}" for server in self._servers]
+            names = [
+                f"{server['host']!r}, port: {server['port']!r}"
+                for server in self._servers
+            ]
             found = self.primary.survey(
                 names, lambda number: self._connect(prepared, self._servers[number])
             )
@@ -110,12 +128,19 @@ class Address:
             found = self.primary.only(lambda: self._connect(prepared, {}))
         return ServerConnection(*found, watchdog)
 
-    def _connect(self, prepared: bool, server: dict[str, Any]) -> psycopg.Connection[Any]:
+    def _connect(
+        self, prepared: bool, server: dict[str, Any]
+    ) -> psycopg.Connection[Any]:
         """A connection that can write."""
-        options = self._options | {name: value for name, value in server.items() if value}
+        options = self._options | {
+            name: value for name, value in server.items() if value
+        }
         try:
             connection = psycopg.connect(
-                self._dsn, autocommit=True, prepare_threshold=1 if prepared else None, **options
+                self._dsn,
+                autocommit=True,
+                prepare_threshold=1 if prepared else None,
+                **options,
             )
         except psycopg.OperationalError as error:
             if "session is read-only" in str(error) and self._is_leading(options):
@@ -152,7 +177,10 @@ class ServerConnection:
     """A connection on which one thread at a time asks, watched for answers that don't come."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], identity: Identity | None, watchdog: "Watchdog"
+        self,
+        connection: psycopg.Connection[Any],
+        identity: Identity | None,
+        watchdog: "Watchdog",
     ) -> None:
         self.connection, self.identity = connection, identity
         self.unreplicated = False
@@ -176,7 +204,9 @@ class ServerConnection:
         """
         try:
             with self.asking() as connection:
-                [pid] = connection.execute(QUERIES["backend"], prepare=False).fetchone() or (None,)
+                [pid] = connection.execute(
+                    QUERIES["backend"], prepare=False
+                ).fetchone() or (None,)
         except BaseException:
             self.close()
             raise
@@ -194,11 +224,17 @@ class ServerConnection:
         finally:
             self.question = 0
 
-    def run(self, name: str, values: Any = None, *, slow: bool = False) -> list[tuple[Any, ...]]:
+    def run(
+        self, name: str, values: Any = None, *, slow: bool = False
+    ) -> list[tuple[Any, ...]]:
         """All rows of a query. One that is slow by nature may take its time."""
         self.harmless = False
         prepare = False if name in PLANNED_ANEW else None
-        with contextlib.nullcontext(self.connection) if slow else self.asking() as connection:
+        with (
+            contextlib.nullcontext(self.connection)
+            if slow
+            else self.asking() as connection
+        ):
             return connection.execute(
                 QUERIES[name], values, binary=True, prepare=prepare
             ).fetchall()
@@ -219,7 +255,9 @@ class ServerConnection:
                 with connection.pipeline():
                     try:
                         for name, values in statements:
-                            cursors.append(connection.execute(QUERIES[name], values, binary=True))
+                            cursors.append(
+                                connection.execute(QUERIES[name], values, binary=True)
+                            )
                     except psycopg.Error as error:
                         # the first is the cause; leaving the pipeline would tell of the others
                         failure = error
@@ -228,13 +266,16 @@ class ServerConnection:
             if failure is not None:
                 raise failure
             return [
-                cursor.fetchall() if cursor.description is not None else [] for cursor in cursors
+                cursor.fetchall() if cursor.description is not None else []
+                for cursor in cursors
             ]
 
     def hang_up(self) -> None:
         """Ends the connection without a word to the server, whoever is waiting on it."""
         with contextlib.suppress(OSError, psycopg.Error):
-            end = socket.fromfd(self.connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+            end = socket.fromfd(
+                self.connection.fileno(), socket.AF_INET, socket.SOCK_STREAM
+            )
             with end:
                 end.shutdown(socket.SHUT_RDWR)
 
@@ -296,7 +337,9 @@ class Watchdog:
             with self._gate:
                 silent = [line for line in list(self._lines) if self._is_silent(line)]
             for line in silent:
-                _log.warning("no answer for %g s: the connection is let go", self.answer_s)
+                _log.warning(
+                    "no answer for %g s: the connection is let go", self.answer_s
+                )
                 line.hang_up()
                 line.forgo()
 

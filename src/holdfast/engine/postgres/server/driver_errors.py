@@ -23,12 +23,15 @@ _MEETINGS = {
     "22012",  # a guard in a statement: a session is not as it is remembered
 }
 """Two writers met: the one who was overtaken looks again."""
-_AGAIN = _MEETINGS | {
-    "55P03",  # a lock was not to be had in the time the server allows
-    "57014",  # somebody has cancelled it, or the server's limit on statements
-    "26000",  # a pooler has given us a connection that does not know our prepared statements
-    "42P05",  # or one that knows them already
-}
+_AGAIN = (
+    _MEETINGS
+    | {
+        "55P03",  # a lock was not to be had in the time the server allows
+        "57014",  # somebody has cancelled it, or the server's limit on statements
+        "26000",  # a pooler has given us a connection that does not know our prepared statements
+        "42P05",  # or one that knows them already
+    }
+)
 _UNKNOWN = {
     "40003",  # statement completion unknown
     "57P01",  # the server is shutting down
@@ -48,8 +51,14 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "the connection to its server was lost",
         "Check the server, then try again; what was acknowledged is safe",
     ),
-    "22": ("PostgreSQL can't hold a value of this commit", "Report this; it is a defect"),
-    "23": ("its tables contradict a commit", "Check that only Holdfast writes its tables"),
+    "22": (
+        "PostgreSQL can't hold a value of this commit",
+        "Report this; it is a defect",
+    ),
+    "23": (
+        "its tables contradict a commit",
+        "Check that only Holdfast writes its tables",
+    ),
     "25P03": (
         "a transaction was cut off, idle for too long",
         "Try again; what was acknowledged is safe",
@@ -58,7 +67,10 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "a transaction was cut off for taking too long",
         "Try again; what was acknowledged is safe",
     ),
-    "25": ("its server only reads", "Name all servers in the address, or the one that is primary"),
+    "25": (
+        "its server only reads",
+        "Name all servers in the address, or the one that is primary",
+    ),
     "26": ("a pooler in between does not keep prepared statements", "Try again"),
     "28": ("its server does not let us in", "Check user and password in the address"),
     "3D": ("there is no such database", "Create it, or check its name in the address"),
@@ -109,7 +121,10 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "Take `options` out of it; what it sets can be set for the role: ALTER ROLE … SET "
         "search_path = …",
     ),
-    "58": ("the server's disk answered with an error", "Check that disk, then try again"),
+    "58": (
+        "the server's disk answered with an error",
+        "Check that disk, then try again",
+    ),
 }
 _DAMAGE = ("XX001", "XX002")
 _STANDBYS = (
@@ -174,14 +189,18 @@ def refusal(error: psycopg.Error) -> str:
         return "reads"
     said: dict[str, set[str]] = {}
     for server, words in _attempts(str(error)):
-        reasons = [reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)]
+        reasons = [
+            reason for reason, pattern in _REFUSALS.items() if re.search(pattern, words)
+        ]
         # a server has several addresses; one that answers is enough
         said.setdefault(server, set()).update(reasons)
     if all(reasons == {"nobody"} for reasons in said.values()):
         return "nobody"
     if {"nobody"} in said.values():
         return ""  # a server that is down has not said anything
-    return "" if not all(said.values()) else min(min(reasons) for reasons in said.values())
+    return (
+        "" if not all(said.values()) else min(min(reasons) for reasons in said.values())
+    )
 
 
 def _attempts(text: str) -> list[tuple[str, str]]:
@@ -205,7 +224,9 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
         problem, remedy = _REMEDIES["08"]
     if not problem:
         return StoreUnavailable(
-            where=where, problem=f"PostgreSQL says {said}", remedy="Report this; it is a defect"
+            where=where,
+            problem=f"PostgreSQL says {said}",
+            remedy="Report this; it is a defect",
         )
     return StoreUnavailable(where=where, problem=f"{problem} ({said})", remedy=remedy)
 
@@ -226,7 +247,9 @@ def out_of_patience(
         or (error.sqlstate and not in_doubt)
     ):
         return translate(error, where)
-    problem = f"no server that can be written has answered for {waited_s:.0f} s ({said})"
+    problem = (
+        f"no server that can be written has answered for {waited_s:.0f} s ({said})"
+    )
     if in_doubt:
         problem += "; whether the last commit was kept is not known"
     remedy = "Check its servers, then look what is there; what was acknowledged is safe"

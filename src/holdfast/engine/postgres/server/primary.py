@@ -78,7 +78,8 @@ class Primary:
                 _log.warning("a new primary leads, on timeline %d", identity.timeline)
             if identity.timeline < self._newest.timeline:
                 _log.warning(
-                    "a server on timeline %d is refused: it has been replaced", identity.timeline
+                    "a server on timeline %d is refused: it has been replaced",
+                    identity.timeline,
                 )
                 raise Outdated(
                     f"it is on timeline {identity.timeline}, and its successor on timeline "
@@ -113,7 +114,9 @@ class Primary:
         over = threading.Event()
         for number in range(len(servers)):
             ask = (connect, number, answers, over)
-            threading.Thread(target=_ask, args=ask, name="holdfast-survey", daemon=True).start()
+            threading.Thread(
+                target=_ask, args=ask, name="holdfast-survey", daemon=True
+            ).start()
         found, refusals = _gathered(answers, len(servers))
         over.set()
         if not found:
@@ -168,7 +171,9 @@ def _ask(
 
 def _gathered(
     answers: "queue.SimpleQueue[tuple[int, Any]]", count: int
-) -> tuple[dict[int, tuple[psycopg.Connection[Any], Identity | None]], dict[int, Exception]]:
+) -> tuple[
+    dict[int, tuple[psycopg.Connection[Any], Identity | None]], dict[int, Exception]
+]:
     found: dict[int, tuple[psycopg.Connection[Any], Identity | None]] = {}
     refusals: dict[int, Exception] = {}
     while len(found) + len(refusals) < count:
@@ -186,10 +191,17 @@ def _gathered(
 def _failure(servers: Sequence[str], refusals: dict[int, Exception]) -> Exception:
     """What all of them said, in the driver's own form."""
     for error in refusals.values():
-        if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
+        if (
+            not isinstance(error, psycopg.OperationalError)
+            or error.sqlstate is not None
+        ):
             return error
     tried: list[str] = []
     for number, error in sorted(refusals.items()):
-        attempts = [line for line in str(error).splitlines() if line.startswith("- host: ")]
+        attempts = [
+            line for line in str(error).splitlines() if line.startswith("- host: ")
+        ]
         tried += attempts or [f"- host: {servers[number]}, hostaddr: '': {error}"]
-    return psycopg.OperationalError("\n".join(["no server of several can be written:", *tried]))
+    return psycopg.OperationalError(
+        "\n".join(["no server of several can be written:", *tried])
+    )

@@ -34,7 +34,9 @@ class Replication(msgspec.Struct, frozen=True):
     @property
     def weakness(self) -> Weakness | None:
         """What an operator should know; None when all is as it was meant, or can't be seen."""
-        if self.commit == "off" or (self.names and self.commit in ("local", "remote_write")):
+        if self.commit == "off" or (
+            self.names and self.commit in ("local", "remote_write")
+        ):
             return Weakness(
                 f"synchronous_commit is {self.commit}, so a commit is acknowledged before it is "
                 "where it should be",
@@ -66,5 +68,6 @@ class Replication(msgspec.Struct, frozen=True):
         if self.hidden:
             return f"commits wait for {self.names}; there are {followers} standbys"
         return (
-            f"commits wait for {self.names}; {self.synchronous} of {followers} standbys can answer"
+            f"commits wait for {self.names}; {self.synchronous} of {followers} standbys "
+            "can answer"
         )

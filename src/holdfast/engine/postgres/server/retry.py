@@ -33,7 +33,12 @@ class Retry:
         tick: Callable[[], float],
         chance: Callable[[int], bytes],
     ) -> None:
-        self._where, self._limit_s, self._tick, self._chance = where, limit_s, tick, chance
+        self._where, self._limit_s, self._tick, self._chance = (
+            where,
+            limit_s,
+            tick,
+            chance,
+        )
         self._since, self._slept, self._tries = tick(), 0.0, 0
 
     def pause(self, error: psycopg.Error, *, in_doubt: bool = False) -> None:
@@ -44,7 +49,9 @@ class Retry:
             return
         waited_s = max(self._tick() - self._since, self._slept)
         if waited_s >= self._limit_s:
-            raise out_of_patience(error, self._where, waited_s, in_doubt=in_doubt) from error
+            raise out_of_patience(
+                error, self._where, waited_s, in_doubt=in_doubt
+            ) from error
         if self._tries == LOGGED_AT:
             # Writers that meet are everyday life, however often; a server that can't be reached is
             # not.

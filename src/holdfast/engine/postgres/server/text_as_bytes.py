@@ -26,7 +26,8 @@ def name(text: str, place: str) -> bytes:
     encoded = raw(text)
     if len(encoded) > NAME_BYTES_MAX:
         raise InvalidMessage(
-            problem=f"in PostgreSQL it may have {NAME_BYTES_MAX} bytes at most", place=place
+            problem=f"in PostgreSQL it may have {NAME_BYTES_MAX} bytes at most",
+            place=place,
         )
     return encoded
 

@@ -55,7 +55,9 @@ class FairLock:
     def acquire(self, timeout_s: float) -> bool:
         """True when held; False when it could not be had in time."""
         try:
-            if os.fstat(self._file).st_nlink == 0:  # it was deleted: others queue up at a new one
+            if (
+                os.fstat(self._file).st_nlink == 0
+            ):  # it was deleted: others queue up at a new one
                 self.close()
                 self._open()
             if self._waiter is not None and self._waiter.resume():

@@ -49,7 +49,9 @@ def read_header(path: str) -> FileHeader | None:
     page_bytes = int.from_bytes(first[16:18], "big") or 1
     _refuse_torn_database(path, size, page_bytes, first)
     return FileHeader(
-        int.from_bytes(first[68:72], "big"), int.from_bytes(first[60:64], "big"), size > page_bytes
+        int.from_bytes(first[68:72], "big"),
+        int.from_bytes(first[60:64], "big"),
+        size > page_bytes,
     )
 
 
@@ -59,7 +61,8 @@ def refuse_lost_database(path: str) -> None:
     """
     if _bytes_of(path + "-wal"):
         problem = (
-            f"the file is empty, but its log {path}-wal is not: the database beside it was lost"
+            f"the file is empty, but its log {path}-wal is not: the database beside it "
+            "was lost"
         )
         raise Damaged(where=path, problem=problem)
 
@@ -69,7 +72,8 @@ def _refuse_torn_database(path: str, size: int, page_bytes: int, first: bytes) -
     pages = int.from_bytes(first[28:32], "big") if first[24:28] == first[92:96] else 0
     if size < pages * page_bytes:
         raise Damaged(
-            where=path, problem=f"it was cut off: {size} of its {pages * page_bytes} bytes are left"
+            where=path,
+            problem=f"it was cut off: {size} of its {pages * page_bytes} bytes are left",
         )
 
 

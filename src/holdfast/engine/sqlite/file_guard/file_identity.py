@@ -103,7 +103,9 @@ class FileIdentity:
         """Whether all that the strayed log holds is in the database now."""
         length, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         if done < length and alone and not _has_bytes(self._log):
-            length, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            length, done = connection.wal_checkpoint(
+                mode=apsw.SQLITE_CHECKPOINT_PASSIVE
+            )
         return done >= length
 
     def leave(self, connection: apsw.Connection) -> None:
@@ -131,7 +133,9 @@ def refuse_beside_strayed(path: str) -> None:
     """
     if any(files._path == path and not files.steady for files in list(_in_use)):
         problem = "its log was deleted, and another handle of this process still holds on to it"
-        raise StoreUnavailable(where=path, problem=problem, remedy="Close that handle first")
+        raise StoreUnavailable(
+            where=path, problem=problem, remedy="Close that handle first"
+        )
 
 
 def _mark(path: str) -> Mark:

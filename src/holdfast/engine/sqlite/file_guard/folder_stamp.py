@@ -45,7 +45,9 @@ class FolderStamp:
         stamp = found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
         if stamp == self._calm:
             return True
-        now = self._tick()  # before the files are looked at, so that nothing falls between the two
+        now = (
+            self._tick()
+        )  # before the files are looked at, so that nothing falls between the two
         if not look():
             return False
         seen, since = self._seen

@@ -64,7 +64,9 @@ def mount_of(path: str, mounts: str) -> Mount | None:
         if len(fields) < 5 or not kinds[0]:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        if _is_within(path, point) and (found is None or len(point) >= len(found.point)):
+        if _is_within(path, point) and (
+            found is None or len(point) >= len(found.point)
+        ):
             found = Mount(point, kinds[0])
     return found
 

@@ -15,7 +15,9 @@ def warn_of_others(path: str) -> None:
     mode = os.stat(path).st_mode & 0o777
     if mode & 0o007:
         remedy = f"Run `chmod o-rwx {path}`, and the same for the files beside it"
-        warnings.warn(OpenToOthers(where=path, mode=f"{mode:o}", remedy=remedy), stacklevel=2)
+        warnings.warn(
+            OpenToOthers(where=path, mode=f"{mode:o}", remedy=remedy), stacklevel=2
+        )
 
 
 def make_owned(path: str) -> None:
@@ -23,7 +25,9 @@ def make_owned(path: str) -> None:
     are.
     """
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
+        file = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY
+        )
     except FileExistsError:
         return
     os.fchmod(file, OWNER_ONLY)

@@ -39,7 +39,9 @@ def backup(reader: apsw.Connection, path: str, to: str) -> Backup:
         os.fsync(file)
         _verify(partial, held, path)
         _name(partial, to)
-    return Backup(path=to, bytes=os.path.getsize(to), sessions=held.sessions, entries=held.entries)
+    return Backup(
+        path=to, bytes=os.path.getsize(to), sessions=held.sessions, entries=held.entries
+    )
 
 
 @contextmanager
@@ -130,10 +132,13 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
         raise translate(error, partial) from error
     if not same:
         raise Damaged(
-            where=partial, problem="it is not what was copied; the disk it lies on may be at fault"
+            where=partial,
+            problem="it is not what was copied; the disk it lies on may be at fault",
         )
     if sound != "ok":
-        raise Damaged(where=path, problem=f"a copy of it is not sound and was not kept ({sound})")
+        raise Damaged(
+            where=path, problem=f"a copy of it is not sound and was not kept ({sound})"
+        )
 
 
 def _quoted(path: str) -> str:

@@ -54,12 +54,20 @@ def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
             yield from part(reader, path)
         except apsw.Error as error:
             yield _of_store(
-                "damaged-page", path, str(translate(error, path)).rstrip("."), "I-18", RESTORE
+                "damaged-page",
+                path,
+                str(translate(error, path)).rstrip("."),
+                "I-18",
+                RESTORE,
             )
 
 
-def _of_store(rule: str, place: str, problem: str, invariant: str | None, remedy: str) -> Problem:
-    return Problem(rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy)
+def _of_store(
+    rule: str, place: str, problem: str, invariant: str | None, remedy: str
+) -> Problem:
+    return Problem(
+        rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy
+    )
 
 
 def _files(path: str) -> Iterator[Problem]:
@@ -67,7 +75,9 @@ def _files(path: str) -> Iterator[Problem]:
         mode = found.st_mode & 0o777
         if mode & 0o077:
             problem = f"others than its owner may use it (its mode is {mode:o})"
-            yield _of_store("open-to-others", name, problem, None, f"Run `chmod 600 {name}`")
+            yield _of_store(
+                "open-to-others", name, problem, None, f"Run `chmod 600 {name}`"
+            )
 
 
 def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
@@ -76,7 +86,11 @@ def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
                 yield _of_store(
-                    "damaged-page", _page_place(line, path, tables), line, "I-18", RESTORE
+                    "damaged-page",
+                    _page_place(line, path, tables),
+                    line,
+                    "I-18",
+                    RESTORE,
                 )
 
 
@@ -101,7 +115,9 @@ class _CheckedSession(NamedTuple):
 
 def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     last: Any = 0
-    while rows := reader.execute(UPKEEP["some_sessions"], (last, SESSIONS_AT_ONCE)).fetchall():
+    while rows := reader.execute(
+        UPKEEP["some_sessions"], (last, SESSIONS_AT_ONCE)
+    ).fetchall():
         for session in map(_CheckedSession._make, rows):
             for law in (_dense, _readable, _single, _turns, _roots):
                 try:
@@ -156,7 +172,12 @@ def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Pro
                 problem = _entry_problem(kind, note, body, blobs)
                 if problem:
                     yield _problem(
-                        session, "unreadable-entry", problem, "I-18", RESTORE, at=f", entry {seq}"
+                        session,
+                        "unreadable-entry",
+                        problem,
+                        "I-18",
+                        RESTORE,
+                        at=f", entry {seq}",
                     )
             return
         except apsw.CorruptError as error:
@@ -164,9 +185,15 @@ def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Pro
                 reader, session.n, after, (_last(reader, session) or after + 1) - after
             )
             for first, last in spans(lost):
-                place = f", entry {first}" if first == last else f", entries {first} to {last}"
+                place = (
+                    f", entry {first}"
+                    if first == last
+                    else f", entries {first} to {last}"
+                )
                 problem = f"they can't be read ({error})"
-                yield _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=place)
+                yield _problem(
+                    session, "unreadable-entry", problem, "I-18", RESTORE, at=place
+                )
             if not lost:
                 raise
             after = lost[-1]
@@ -213,13 +240,19 @@ def _turns(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
     ):
         running = " and is said to be running" if turn == session.turn else ""
         problem = f"it has {starts} starts and {ends} ends{running}"
-        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}")
+        yield _problem(
+            session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}"
+        )
     if (
         session.turn is not None
-        and not reader.execute(UPKEEP["turn_started"], (session.n, session.turn)).fetchall()
+        and not reader.execute(
+            UPKEEP["turn_started"], (session.n, session.turn)
+        ).fetchall()
     ):
         problem = "it is said to be running and never started"
-        yield _problem(session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}")
+        yield _problem(
+            session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}"
+        )
     if session.ended and session.turn is not None:
         problem = f"it has ended, and its turn {session.turn} is said to be running"
         yield _problem(session, "ended-and-running", problem, "I-8")
@@ -227,12 +260,18 @@ def _turns(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
 
 def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether what it begins with is there"""
-    if session.base and not session.origin < session.base <= (_last(reader, session) or 0):
+    if session.base and not session.origin < session.base <= (
+        _last(reader, session) or 0
+    ):
         problem = f"a load begins with entry {session.base}, which is not there"
         yield _problem(session, "lost-base", problem, "I-11")
     if session.origin:
-        row = reader.execute(UPKEEP["whole_log"], (session.n, session.origin)).fetchone()
-        parent = note_of("opened", row[2]).parent if row and row[1] == "opened" else None
+        row = reader.execute(
+            UPKEEP["whole_log"], (session.n, session.origin)
+        ).fetchone()
+        parent = (
+            note_of("opened", row[2]).parent if row and row[1] == "opened" else None
+        )
         head = reader.execute(UPKEEP["session_head"], (parent,)).get if parent else None
         if head is None or head < session.origin:
             problem = f"it shares {session.origin} entries of a session that does not have them"
@@ -243,10 +282,16 @@ def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
 
 _STRAYS = {
     "stray_entries": ("{0} has entries, and there is no such session", "I-1"),
-    "stray_chunks": ("{0} has chunks in the journal, and there is no such session", "I-5"),
+    "stray_chunks": (
+        "{0} has chunks in the journal, and there is no such session",
+        "I-5",
+    ),
     "stray_inbox": ("the inbox names entry {1}, which is no such message", "I-4"),
     "stray_outbox": ("a reply is owed by turn {1}, which never was", "I-23"),
-    "stray_events": ("an event names entry {1}, which is not what it was accepted as", "I-2"),
+    "stray_events": (
+        "an event names entry {1}, which is not what it was accepted as",
+        "I-2",
+    ),
     "doubled_keys": ("the key {1!r} has several sessions that have not ended", "I-8"),
     "lost_blobs": ("the large part {1:016x} is missing", "I-14"),
 }
@@ -268,7 +313,11 @@ def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         what = "tenant" if name == "doubled_keys" else "session"
         for row in rows:
             found = _of_store(
-                name.replace("_", "-"), f"{what} {row[0]}", sentence.format(*row), invariant, REPORT
+                name.replace("_", "-"),
+                f"{what} {row[0]}",
+                sentence.format(*row),
+                invariant,
+                REPORT,
             )
             yield found if what == "tenant" else replace(found, session=str(row[0]))
 

@@ -18,7 +18,11 @@ PROBES_MAX = 2000
 
 
 def damage_error(
-    error: apsw.Error, where: str, reader: apsw.Connection, name: str, values: tuple[Any, ...]
+    error: apsw.Error,
+    where: str,
+    reader: apsw.Connection,
+    name: str,
+    values: tuple[Any, ...],
 ) -> HoldfastError:
     """What a driver's error in a query means to a person, with the place if it is damage."""
     trouble = translate(error, where)
@@ -27,7 +31,9 @@ def damage_error(
     if name not in ("entries", "entries_bare"):
         return translate(error, where, place=f"the rows for `{name}`")
     session, after, limit = values
-    first, last = next(spans(unreadable(reader, session, after, limit)), (after + 1, None))
+    first, last = next(
+        spans(unreadable(reader, session, after, limit)), (after + 1, None)
+    )
     entries = (
         f"entry {first}"
         if first == last
@@ -35,10 +41,14 @@ def damage_error(
         if last
         else f"entries from {first} on"
     )
-    return translate(error, where, place=f"{entries} of session `{_name_of(reader, session)}`")
+    return translate(
+        error, where, place=f"{entries} of session `{_name_of(reader, session)}`"
+    )
 
 
-def unreadable(reader: apsw.Connection, session: int, after: int, limit: int) -> list[int]:
+def unreadable(
+    reader: apsw.Connection, session: int, after: int, limit: int
+) -> list[int]:
     """The seqs after this one that can't be read, one by one; as far as the index still tells."""
     found = []
     for seq in range(after + 1, after + 1 + min(limit, PROBES_MAX)):

@@ -45,7 +45,9 @@ def blank(
         "remove_all_waiting",
     ):
         run(QUERIES[name], (session,))
-    run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
+    run_many(
+        QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes]
+    )
     run(QUERIES["empty_untold"], (session,))
     if forget_events:
         run(QUERIES["forget_events"], (session,))
@@ -74,8 +76,14 @@ def blank_some(
     run, run_many = connection.execute, connection.executemany
     run("PRAGMA secure_delete=ON").fetchall()
     run_many(QUERIES["blank_entry"], [(session, seq) for seq, _ in notes])
-    run_many(QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes])
-    left = {name for (body,) in run(QUERIES["skeletons"], (session,)) for name in names_in(body)}
+    run_many(
+        QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes]
+    )
+    left = {
+        name
+        for (body,) in run(QUERIES["skeletons"], (session,))
+        for name in names_in(body)
+    }
     for (name,) in run(QUERIES["blobs_of"], (session,)).fetchall():
         if name not in left:
             for query in ("blank_blob", "empty_blob", "remove_blob_use"):
@@ -103,7 +111,9 @@ def owe_scrubbing(
     _note_unscrubbed(connection, before[0].union(gone), before[1].union(blanked))
 
 
-def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]) -> bool:
+def scrub(
+    connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]
+) -> bool:
     """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the
     way of that.
 
@@ -117,7 +127,9 @@ def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collectio
         with connection:
             run("CREATE TABLE scrub (zeros BLOB)")
             while left > 0:
-                run("INSERT INTO scrub VALUES (zeroblob(?))", (min(left, _SCRUB_BYTES),))
+                run(
+                    "INSERT INTO scrub VALUES (zeroblob(?))", (min(left, _SCRUB_BYTES),)
+                )
                 left -= _SCRUB_BYTES
         run("DROP TABLE scrub")
     run("PRAGMA secure_delete=FAST").fetchall()
@@ -128,11 +140,15 @@ def scrub(connection: apsw.Connection, gone: Collection[int], blanked: Collectio
     # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there
     # again, words and all. The next commit syncs it.
     before = unscrubbed(connection)
-    _note_unscrubbed(connection, before[0].difference(gone), before[1].difference(blanked))
+    _note_unscrubbed(
+        connection, before[0].difference(gone), before[1].difference(blanked)
+    )
     return True
 
 
-def _note_unscrubbed(connection: apsw.Connection, gone: set[int], blanked: set[int]) -> None:
+def _note_unscrubbed(
+    connection: apsw.Connection, gone: set[int], blanked: set[int]
+) -> None:
     import json
 
     connection.execute(

@@ -38,9 +38,19 @@ class SearchFeed:
     """What brings the log into a search file. Not to be used by two threads at once."""
 
     def __init__(
-        self, file: SearchFile, *, read: Read, whole: Callable[[bytes], bytes], words_of: WordsOf
+        self,
+        file: SearchFile,
+        *,
+        read: Read,
+        whole: Callable[[bytes], bytes],
+        words_of: WordsOf,
     ) -> None:
-        self._file, self._read, self._whole, self._words_of = file, read, whole, words_of
+        self._file, self._read, self._whole, self._words_of = (
+            file,
+            read,
+            whole,
+            words_of,
+        )
 
     def is_caught_up(self, head: int) -> bool:
         with contextlib.suppress(Spoiled), self._file.judged():
@@ -65,7 +75,9 @@ class SearchFeed:
 
     def _extend(self, size: int) -> bool:
         connection = self._file.open()
-        n, id = connection.execute(SEARCH["mark"]).get  # under the lock nobody else moves it
+        n, id = connection.execute(
+            SEARCH["mark"]
+        ).get  # under the lock nobody else moves it
         if not self.is_of_this_log(n, id):
             raise Spoiled("it is of another log")
         rows = self._next(n, size)
@@ -73,7 +85,9 @@ class SearchFeed:
             [row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked")
         )
         if erased or blanked:
-            self.forget(erased, blanked)  # if whoever erased them was killed before it did
+            self.forget(
+                erased, blanked
+            )  # if whoever erased them was killed before it did
             connection = self._file.open()
         if rows:
             with transaction(connection, "IMMEDIATE"):
@@ -91,7 +105,11 @@ class SearchFeed:
             rows: Rows = []
             for one in range(n + 1, n + 1 + size):
                 with contextlib.suppress(Damaged):
-                    rows += [row for row in self._read("log_after", (one - 1, 1)) if row[0] == one]
+                    rows += [
+                        row
+                        for row in self._read("log_after", (one - 1, 1))
+                        if row[0] == one
+                    ]
             last = min(n + size, self._read("log_head", ())[0][0])
             return rows or [(last, 0, "", None, 0, "", b"", 0, b"", b"")]
 
@@ -127,7 +145,9 @@ class SearchFeed:
         """
         try:
             whole = self._whole(body)
-            return whole, self._words_of(kind, note, whole, partial(self._notes, session, seq))
+            return whole, self._words_of(
+                kind, note, whole, partial(self._notes, session, seq)
+            )
         except StoreUnavailable:
             raise
         except Exception:
@@ -159,7 +179,9 @@ class SearchFeed:
             self._file.sweep()
 
     def _take_out(self, sessions: Sequence[int], blanked: Sequence[int]) -> None:
-        wordless = [n for session in blanked for (n,) in self._read("log_wordless", (session,))]
+        wordless = [
+            n for session in blanked for (n,) in self._read("log_wordless", (session,))
+        ]
         connection = self._file.open()
         touched = False
         with transaction(connection, "IMMEDIATE"):
@@ -168,7 +190,9 @@ class SearchFeed:
                     row
                     for n in wordless
                     if n // VOLUME == volume
-                    for row in connection.execute(SEARCH["words_at"].format(volume=volume), (n,))
+                    for row in connection.execute(
+                        SEARCH["words_at"].format(volume=volume), (n,)
+                    )
                 ]
                 for start in range(0, len(sessions), FEW):
                     expression = any_of(sessions[start : start + FEW])
@@ -176,7 +200,9 @@ class SearchFeed:
                         SEARCH["words"].format(volume=volume), (expression,)
                     ).fetchall()
                 if gone:
-                    connection.executemany(SEARCH["remove_words"].format(volume=volume), gone)
+                    connection.executemany(
+                        SEARCH["remove_words"].format(volume=volume), gone
+                    )
                     connection.execute(SEARCH["optimize"].format(volume=volume))
                     touched = True
             if touched:
@@ -202,7 +228,9 @@ def facet(kind: str, name: str) -> str:
     """A thing one can filter by, as a word. Names are hashed: they may be anything, and are
     nobody's business here.
     """
-    return kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return (
+        kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    )
 
 
 def any_of(sessions: Sequence[int]) -> str:

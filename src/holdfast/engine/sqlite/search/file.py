@@ -182,7 +182,12 @@ class SearchFile:
         self._let_go()
         if os.path.isdir(self.path) and not os.path.islink(self.path):
             _move_aside(self.path)
-        for name in (self.path, self.path + "-journal", self.path + "-wal", self.path + "-shm"):
+        for name in (
+            self.path,
+            self.path + "-journal",
+            self.path + "-wal",
+            self.path + "-shm",
+        ):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
 

@@ -102,7 +102,9 @@ class SearchIndex:
     def search(self, sought: SearchScope, *, limit: int) -> list[Found]:
         """The newest messages that answer, newest first."""
         first = partial(_first, limit)
-        return self._answer(Quest(sought, self._messages, _itself, first, size=limit + 1))
+        return self._answer(
+            Quest(sought, self._messages, _itself, first, size=limit + 1)
+        )
 
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
         """The sessions in which messages answer, those with the newest ones first. The messages are
@@ -155,7 +157,9 @@ class SearchIndex:
             with self._alone():
                 if self._closed:
                     raise StoreUnavailable(
-                        where=self._file.path, problem="it was closed", remedy="Open it again"
+                        where=self._file.path,
+                        problem="it was closed",
+                        remedy="Open it again",
                     )
                 caught_up = self._feed.is_caught_up(head) or not self._feed.step(BATCH)
 
@@ -175,7 +179,9 @@ class SearchIndex:
                     self._file.locked(),
                 ):
                     self._file.renew()
-        remedy = f"Delete {self._file.path}, then search again; it holds nothing of its own"
+        remedy = (
+            f"Delete {self._file.path}, then search again; it holds nothing of its own"
+        )
         raise StoreUnavailable(where=self._file.path, problem=problem, remedy=remedy)
 
     def _attempt(self, quest: Quest[T]) -> list[T]:
@@ -193,7 +199,9 @@ class SearchIndex:
             ):
                 return quest.take(found)
 
-    def _without(self, quest: Quest[T], head: int, trouble: StoreUnavailable) -> list[T]:
+    def _without(
+        self, quest: Quest[T], head: int, trouble: StoreUnavailable
+    ) -> list[T]:
         """An answer when the index could not be brought up to date: from the index as it is and the
         rest of the log, or from the log alone, if that is not too long.
         """
@@ -203,19 +211,26 @@ class SearchIndex:
                 n, id = connection.execute(SEARCH["mark"]).get
                 if head - n <= SCAN_MAX and self._feed.is_of_this_log(n, id):
                     return quest.take(
-                        chain(self._scanned(quest, n, head), self._indexed(quest, connection))
+                        chain(
+                            self._scanned(quest, n, head),
+                            self._indexed(quest, connection),
+                        )
                     )
         if head > SCAN_MAX:
             raise trouble
         return quest.take(self._scanned(quest, 0, head))
 
-    def _indexed(self, quest: Quest[T], connection: apsw.Connection) -> Generator[T, None, None]:
+    def _indexed(
+        self, quest: Quest[T], connection: apsw.Connection
+    ) -> Generator[T, None, None]:
         """What the index knows, newest first."""
         expression = self._asked(quest.sought)
         if expression is None:
             return
         size = quest.size
-        for (volume,) in connection.execute(SEARCH["volumes"], _times(quest.sought)).fetchall():
+        for (volume,) in connection.execute(
+            SEARCH["volumes"], _times(quest.sought)
+        ).fetchall():
             rows = connection.cursor()
             try:
                 rows.execute(SEARCH["words"].format(volume=volume), (expression,))
@@ -229,7 +244,9 @@ class SearchIndex:
         """What answers among the entries after one and up to another, newest first, without the
         index.
         """
-        while rows := self._read("log_back", (after, *_filters(quest.sought), head, PAGE)):
+        while rows := self._read(
+            "log_back", (after, *_filters(quest.sought), head, PAGE)
+        ):
             yield from map(quest.tell, self._judged(quest.sought, rows))
             head = rows[-1][0] - 1
 
@@ -256,7 +273,11 @@ class SearchIndex:
             places = answers(words, sought) if words is not None else None
             if words is not None and places is not None:
                 yield Found(
-                    session, key, Entry(seq, kind, turn, id, at, note, whole), words, tuple(places)
+                    session,
+                    key,
+                    Entry(seq, kind, turn, id, at, note, whole),
+                    words,
+                    tuple(places),
                 )
 
     def _asked(self, sought: SearchScope) -> str | None:
@@ -274,13 +295,20 @@ class SearchIndex:
             facets.append(facet("k", sought.key))
         sessions: list[int] = []
         if sought.session is not None:
-            sessions = [n for (n,) in self._read("session_sought", (sought.tenant, sought.session))]
+            sessions = [
+                n
+                for (n,) in self._read(
+                    "session_sought", (sought.tenant, sought.session)
+                )
+            ]
             if not sessions:
                 return None
         elif sought.state is not None:
             few = [
                 n
-                for (n,) in self._read("sessions_in_state", (sought.tenant, sought.state, FEW + 1))
+                for (n,) in self._read(
+                    "sessions_in_state", (sought.tenant, sought.state, FEW + 1)
+                )
             ]
             if not few:
                 return None
@@ -306,7 +334,9 @@ def _first_different(limit: int, found: Iterator[T]) -> list[T]:
     return list(different)
 
 
-def _expression(question: SearchQuestion, facets: Sequence[str], sessions: Sequence[int]) -> str:
+def _expression(
+    question: SearchQuestion, facets: Sequence[str], sessions: Sequence[int]
+) -> str:
     """All of these facets, one of these sessions if there are any, all of these phrases. No word
     has a quote in it.
     """

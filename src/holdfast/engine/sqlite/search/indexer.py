@@ -34,7 +34,9 @@ class SqliteIndexer:
         self._asleep = False
         self._stopped = False
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-indexer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="holdfast-indexer", daemon=True
+        )
         self._thread.start()
 
     def stir(self) -> None:
