@@ -14,8 +14,10 @@ def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
         session = store.session("given back")
         session.turn("Never answered.").interrupt("at once")
         left = session.turn("Given back.")
-        room = session._log
-        room.submit(Write(room.id, fence=left._work.number, seize=True, renew_s=0)).result()
+        session_log = session._log
+        session_log.submit(
+            Write(session_log.id, fence=left._work.number, seize=True, renew_s=0)
+        ).result()
         # whoever looks settles the turn, which has used nothing of what it took
         session.transcript()
         assert [message.text for message in session.pending()] == ["Given back."]

@@ -33,17 +33,26 @@ def test_a_turn_that_is_seized_and_not_finished_yet_is_no_defect(
         for number, asked in enumerate((True, False)):
             session = store.session(f"k{number}")
             turn = session.turn("hello")
-            room = session._log
-            state = room.state()
+            session_log = session._log
+            state = session_log.state()
             drafts = (
-                (room.draft("end", TurnEnded("interrupted", reason="stopped"), turn=state.turn),)
+                (
+                    session_log.draft(
+                        "end", TurnEnded("interrupted", reason="stopped"), turn=state.turn
+                    ),
+                )
                 if asked
                 else ()
             )
             seized = Write(
-                room.id, drafts=drafts, fence=state.fence, seize=True, renew_s=60.0, ended_too=True
+                session_log.id,
+                drafts=drafts,
+                fence=state.fence,
+                seize=True,
+                renew_s=60.0,
+                ended_too=True,
             )
-            assert isinstance(room.engine.commit([(seized,)])[0], Written)
+            assert isinstance(session_log.engine.commit([(seized,)])[0], Written)
             assert store.check() == []
             assert turn.id
         if "://" not in where and "host=" not in where:

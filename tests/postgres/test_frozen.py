@@ -179,5 +179,7 @@ def write(session: holdfast.Session, text: str) -> object:
     from holdfast.engine.protocol import Write
     from holdfast.runtime.live.session_log import speak
 
-    room = session._log
-    return Write(room.id, drafts=(room.message(speak(text, "openai.chat"), turn=None),))
+    session_log = session._log
+    return Write(
+        session_log.id, drafts=(session_log.message(speak(text, "openai.chat"), turn=None),)
+    )

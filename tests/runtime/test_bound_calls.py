@@ -58,11 +58,11 @@ def rewound(session, *, approved):
 
 def refused(turn, euros=80):
     """Why this call does not run; it must not."""
-    head = turn._work.room.state().head
+    head = turn._work.session.state().head
     with pytest.raises(NotApproved) as told:
         pay(turn, euros)
     assert told.value.call_id == "c1"
-    assert turn._work.room.state().head == head, "nothing was written"
+    assert turn._work.session.state().head == head, "nothing was written"
     return told.value.why
 
 

@@ -323,15 +323,15 @@ def test_a_compaction_waits_for_the_running_turn_and_both_are_kept(
     talk(session, *range(4))
     turn = session.turn("a long one")
     looked, done = threading.Event(), []
-    room = session._log
-    state = room.state
+    session_log = session._log
+    state = session_log.state
 
     def looking() -> Any:
         found = state()
         looked.set()
         return found
 
-    room.state = looking  # type: ignore[method-assign]
+    session_log.state = looking  # type: ignore[method-assign]
     background = threading.Thread(
         target=lambda: done.append(session.compact("a summary", keep_turns=1))
     )

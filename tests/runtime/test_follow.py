@@ -320,10 +320,10 @@ def test_a_long_message_is_resumed_without_a_repeat(session: Session) -> None:
     assert drain(session, events[-1].cursor) == []
     resumed = Follower(session._log, events[-1].cursor)
     events += resumed.step()
-    turn._work.room.submit(
+    turn._work.session.submit(
         Write(
-            turn._work.room.id,
-            drafts=(turn._work.room.draft("label", holdfast.domain.entry.Labelled("x")),),
+            turn._work.session.id,
+            drafts=(turn._work.session.draft("label", holdfast.domain.entry.Labelled("x")),),
         )
     ).result()
     events += resumed.step()
@@ -351,8 +351,8 @@ def test_a_reader_that_comes_back_after_the_journal_was_emptied_gets_the_rest(pa
 
 def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: Session) -> None:
     """Else it would sleep through it, until it looks by itself."""
-    room = session._log
-    with News(room.engine, room.id) as news:
+    session_log = session._log
+    with News(session_log.engine, session_log.id) as news:
         for wait in (lambda: run(waiting(news)), lambda: asyncio.run(arun(waiting(news)))):
             news.told.clear()
             session.append("between the reading and the listening")
@@ -373,8 +373,8 @@ def test_a_chunk_is_not_told_before_the_start_of_its_turn(
     journal.
     """
     session.append("before")
-    room = session._log
-    follower, page, spoken = Follower(room, None), room.page, []
+    session_log = session._log
+    follower, page, spoken = Follower(session_log, None), session_log.page, []
 
     def late(after: int, limit: int = PAGE, *, bodies: bool = True) -> list[Any]:
         found = page(after, limit, bodies=bodies)
@@ -384,7 +384,7 @@ def test_a_chunk_is_not_told_before_the_start_of_its_turn(
             spoken.extend([turn, stream, next(stream)])
         return found
 
-    monkeypatch.setattr(room, "page", late)
+    monkeypatch.setattr(session_log, "page", late)
     events = follower.step()
     assert [event.kind for event in events] == ["entry"] * len(events)
     events += follower.step()

@@ -46,8 +46,8 @@ def before_commit(session, act):
 
 def before_log(session, act, *, time):
     """Does this just before the log is read for the `time`-th time from now."""
-    room = session._log
-    log, reads = room.log, []
+    session_log = session._log
+    log, reads = session_log.log, []
 
     def interposed():
         reads.append(1)
@@ -55,7 +55,7 @@ def before_log(session, act, *, time):
             act()
         return log()
 
-    room.log = interposed
+    session_log.log = interposed
 
 
 def said(session):

@@ -315,7 +315,7 @@ def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str
                 made = store.reset(key).id
             request = plan.send(None if isinstance(request, Pause) else _wait(request))
     except StopIteration as stop:
-        return stop.value.room.id, made
+        return stop.value.session.id, made
 
 
 def test_a_reset_between_any_two_looks_of_a_waiter_takes_its_message_along(store: Store) -> None:

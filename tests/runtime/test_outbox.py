@@ -123,9 +123,12 @@ def test_a_debt_of_which_every_word_was_retracted_is_not_handed_out(store):
     reply(store, "Wrong.")
     session = store.session("k")
     [message] = [message for message in session.transcript() if message.text == "Wrong."]
-    room = session._log
-    room.submit(
-        Write(room.id, drafts=(room.draft("retract", Retracted((message.id,), "older"), turn=1),))
+    session_log = session._log
+    session_log.submit(
+        Write(
+            session_log.id,
+            drafts=(session_log.draft("retract", Retracted((message.id,), "older"), turn=1),),
+        )
     ).result()
     reply(store, "Right.")
     assert texts(store.outbox()) == ["Right."]

@@ -520,8 +520,8 @@ def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
         session.append("one")
         dying = other.session("k").turn("two")
         session.record([*session.context(), user("three"), assistant("Three.")])
-        dying._work.room.submit(
-            Write(dying._work.room.id, fence=dying._work.number, seize=True, renew_s=0)
+        dying._work.session.submit(
+            Write(dying._work.session.id, fence=dying._work.number, seize=True, renew_s=0)
         ).result()
         with session.turn("four") as turn:
             turn.say("Four.")

@@ -437,9 +437,9 @@ def test_a_settler_that_was_killed_between_its_two_commits_is_carried_on(store, 
         writer.wait_for("shown")
         writer.kill()
     session = store.session("k")
-    room = session._log
+    session_log = session._log
     # the first half of settling, and no more
-    room.submit(Write(room.id, fence=1, seize=True, ended_too=True)).result()
+    session_log.submit(Write(session_log.id, fence=1, seize=True, ended_too=True)).result()
     assert ends(store, session.id) == {1: []}
     assert told(session) == [("user", "Hi", "complete"), ("assistant", "Well, ", "partial")]
     assert only_end(store, session) == "abandoned"
@@ -455,8 +455,8 @@ def test_a_stop_that_is_cut_off_between_its_two_commits_is_carried_on_as_a_stop(
         stream = turn.deliver(iter(["Well, ", "no"]))
         assert next(stream) == "Well, "
         session = other.session("k")
-        room = session._log
-        half = settle(room, room.state(), end="interrupted", reason="stopped: user")
+        session_log = session._log
+        half = settle(session_log, session_log.state(), end="interrupted", reason="stopped: user")
         next(half).result()  # the first commit, and never the second
         with pytest.raises(TurnInterrupted):
             next(stream)
@@ -526,8 +526,8 @@ def test_a_running_turn_renews_its_lease_by_itself(where):
         writer.wait_for("started")
         engine = store._work.engine
         session_id = store.session("k").id
-        room = store.session("k")._log
-        tick = room.world.tick
+        session_log = store.session("k")._log
+        tick = session_log.world.tick
         first = engine.state(session_id).lease_left_s + tick()
         changed = threading.Event()
         while not changed.wait(0.02):  # until the lease reaches well beyond where it first ended

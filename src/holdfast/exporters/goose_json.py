@@ -96,13 +96,13 @@ def _ordered(
 
 
 def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-    room = session._log
-    return room.reading(lambda: _shown_in(room))
+    session_log = session._log
+    return session_log.reading(lambda: _shown_in(session_log))
 
 
-def _shown_in(room: SessionLog) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-    log = room.log()
-    with room.lock:
+def _shown_in(session_log: SessionLog) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+    log = session_log.log()
+    with session_log.lock:
         shown: list[Any] = Contexts().shown(log, registry.get("goose"))
     return shown
 

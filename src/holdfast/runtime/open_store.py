@@ -144,7 +144,7 @@ class OpenStore:
                 turn.owner_knows = False
         self.keeper.end_left()
 
-    def room(self, state: SessionState) -> SessionLog:
+    def session_log(self, state: SessionState) -> SessionLog:
         return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
 
     def session(
@@ -160,13 +160,15 @@ class OpenStore:
                     hint="Store.session(key) makes one",
                 )
             if state is not None and state.ended and not create:
-                return self.room(state)  # it can be read; looking makes nothing (I-18)
+                return self.session_log(
+                    state
+                )  # it can be read; looking makes nothing (I-18)
             if (
                 state is not None
                 and not state.ended
                 and not (yield from self._is_due(state, reset))
             ):
-                return self.room(state)
+                return self.session_log(state)
             made = yield from self._replace(
                 state, key, self._reason(state, reset) or "replaced"
             )
@@ -180,7 +182,7 @@ class OpenStore:
         while True:
             state = yield from read(lambda: self.engine.current(self.tenant, key))
             if state is not None and not state.ended:
-                state = yield from settle_if_dead(self.room(state))
+                state = yield from settle_if_dead(self.session_log(state))
             if state is not None and state.turn is not None:
                 made = yield from self._replace_running(state, key, reason)
             else:
@@ -208,7 +210,9 @@ class OpenStore:
             ):
                 return (
                     yield from start(
-                        self.room(state), wish, on_ended=lambda room: self._current(key)
+                        self.session_log(state),
+                        wish,
+                        on_ended=lambda session: self._current(key),
                     )
                 )
             reason = self._reason(state, reset) or "replaced"
@@ -217,18 +221,18 @@ class OpenStore:
             )
             if replacement is None:
                 continue
-            room, writes = replacement
-            first = first_write(room, wish, list(writes[-1].admits))
+            session, writes = replacement
+            first = first_write(session, wish, list(writes[-1].admits))
             combined = _started(writes[-1], first)
             outcome = yield from commit_start(
-                room, wish, (*writes[:-1], combined), took=bool(first.takes)
+                session, wish, (*writes[:-1], combined), took=bool(first.takes)
             )
             if isinstance(outcome, TurnWork):
                 return outcome
             if outcome.why == "accepted":
                 raise (
                     yield from read(
-                        partial(already, room, wish.event_id or "", outcome.detail)
+                        partial(already, session, wish.event_id or "", outcome.detail)
                     )
                 )
 
@@ -250,22 +254,22 @@ class OpenStore:
     def _accept(self, key: str, spoken: Spoken, event_id: str | None) -> Plan[Receipt]:
         id = self._arrivals.mint()
         while True:
-            room = self._latest.get(key)
-            if room is None:
-                room = yield from self.session(key, reset=None, create=True)
+            session = self._latest.get(key)
+            if session is None:
+                session = yield from self.session(key, reset=None, create=True)
                 if len(self._latest) >= LATEST_MAX:
                     self._latest.clear()
-                self._latest[key] = room
-            outcome = yield from room.commit(
+                self._latest[key] = session
+            outcome = yield from session.commit(
                 Write(
-                    room.id,
-                    drafts=(room.message(spoken, turn=None, id=id),),
-                    event=(room.scope, event_id) if event_id is not None else None,
+                    session.id,
+                    drafts=(session.message(spoken, turn=None, id=id),),
+                    event=(session.scope, event_id) if event_id is not None else None,
                     admits=(Waiting(id),),
                 )
             )
             if isinstance(outcome, Written):
-                return Receipt(room.id, id.hex())
+                return Receipt(session.id, id.hex())
             if outcome.why == "accepted":
                 return Receipt(
                     outcome.detail.session, outcome.detail.message.hex(), again=True
@@ -283,12 +287,14 @@ class OpenStore:
         """What waits in all inboxes, oldest first."""
         from holdfast.runtime.catalog.pending import pending
 
-        return pending(self.engine, self.tenant, self.room, after=after, limit=limit)
+        return pending(
+            self.engine, self.tenant, self.session_log, after=after, limit=limit
+        )
 
     def _known(self, session: str) -> SessionLog:
         state = owned(self.engine, self.tenant, session)
         assert state is not None, "a debt's session is in the store"
-        return self.room(state)
+        return self.session_log(state)
 
     def _current(self, key: str) -> Plan[SessionLog]:
         return (yield from self.session(key, reset=None, create=True))
@@ -307,7 +313,7 @@ class OpenStore:
         )
         exact = [state for state in found if state.id == session_id]
         if len(found) == 1 or exact:
-            return self.room((exact or found)[0])
+            return self.session_log((exact or found)[0])
         hint = (
             "several begin so: give more of the id"
             if found
@@ -335,7 +341,7 @@ class OpenStore:
 
         asked = wanted(key=key, state=state, after=after, limit=limit)
         if text is None:
-            return listing(self.engine, self.tenant, self.room, asked)
+            return listing(self.engine, self.tenant, self.session_log, asked)
         return self._found(asked, text)
 
     def _found(self, asked: "Wanted", text: str) -> "Plan[Page[Listed]]":
@@ -348,7 +354,7 @@ class OpenStore:
         )
         return (
             yield from listing(
-                self.engine, self.tenant, self.room, asked, set(matching)
+                self.engine, self.tenant, self.session_log, asked, set(matching)
             )
         )
 
@@ -373,7 +379,12 @@ class OpenStore:
 
         now = self.world.now()
         return retain(
-            self.engine, self.tenant, self.room, now=now, days=days, preview=preview
+            self.engine,
+            self.tenant,
+            self.session_log,
+            now=now,
+            days=days,
+            preview=preview,
         )
 
     def info(self) -> "Plan[StoreInfo]":
@@ -395,7 +406,7 @@ class OpenStore:
         """Whether the policy asks for a new session; never while a turn is running."""
         if self._reason(state, reset) is None:
             return False
-        state = yield from settle_if_dead(self.room(state))
+        state = yield from settle_if_dead(self.session_log(state))
         return state.turn is None
 
     def _reason(self, state: SessionState | None, reset: Policy | None) -> str | None:
@@ -410,9 +421,9 @@ class OpenStore:
         replacement = yield from read(partial(self._replacement, state, key, reason))
         if replacement is None:
             return None
-        room, writes = replacement
+        session, writes = replacement
         outcome = yield from wait_for(self.engine.submit(tuple(writes)))
-        return None if isinstance(outcome, Refused) else room
+        return None if isinstance(outcome, Refused) else session
 
     def _replace_running(
         self, state: SessionState, key: str, reason: str
@@ -421,13 +432,13 @@ class OpenStore:
         transaction: whoever waits for the turn gets the next one in the new session, and none in
         the old that would be ended at once.
         """
-        room, made = self.room(state), []
+        session, made = self.session_log(state), []
 
         def close(last: Write) -> Plan[Commit]:
             replacement = None
             while replacement is None:
                 replacement = yield from read(
-                    lambda: self._replacement(room.state(), key, reason)
+                    lambda: self._replacement(session.state(), key, reason)
                 )
             new, (*closing, opening) = replacement
             made.append(new)
@@ -442,7 +453,7 @@ class OpenStore:
             return last, opening
 
         yield from settle(
-            room, state, end="interrupted", reason=f"reset: {reason}", also=close
+            session, state, end="interrupted", reason=f"reset: {reason}", also=close
         )
         now = yield from read(lambda: self.engine.current(self.tenant, key))
         return next((new for new in made if now is not None and now.id == new.id), None)
@@ -455,9 +466,9 @@ class OpenStore:
         """
         epoch = state.epoch + 1 if state is not None else 1
         opening = Opening(self.tenant, key, epoch)
-        room = self.room(state_after(mint_session(self.world), opening))
+        session = self.session_log(state_after(mint_session(self.world), opening))
         drafts = [
-            room.draft(
+            session.draft(
                 "opened",
                 Opened(key, epoch, previous=state.id if state is not None else None),
             )
@@ -467,7 +478,7 @@ class OpenStore:
         if state is not None:
             waiting = tuple(self.engine.inbox(state.id))
         if state is not None and (waiting or not state.ended):
-            old = self.room(state)
+            old = self.session_log(state)
             carried = [old.again(w.message) for w in waiting]
             if None in carried:
                 return None
@@ -490,8 +501,8 @@ class OpenStore:
                 )
             )
         admits = tuple(replace(w, seq=0) for w in waiting)
-        writes.append(Write(room.id, tuple(drafts), open=opening, admits=admits))
-        return room, writes
+        writes.append(Write(session.id, tuple(drafts), open=opening, admits=admits))
+        return session, writes
 
 
 def _started(opening: Write, first: Write) -> Write:

@@ -91,18 +91,18 @@ def wanted(
 def listing(
     engine: Engine,
     tenant: str,
-    room: Callable[[SessionState], SessionLog],
+    session: Callable[[SessionState], SessionLog],
     asked: Wanted,
     matching: set[str] | None = None,
 ) -> Plan[Page[Listed]]:
     """A page of the sessions that were asked for; of these ids only, if any are given."""
-    return (yield from read(lambda: _page(engine, tenant, room, asked, matching)))
+    return (yield from read(lambda: _page(engine, tenant, session, asked, matching)))
 
 
 def _page(
     engine: Engine,
     tenant: str,
-    room: Callable[[SessionState], SessionLog],
+    session: Callable[[SessionState], SessionLog],
     asked: Wanted,
     matching: set[str] | None,
 ) -> Page[Listed]:
@@ -124,12 +124,12 @@ def _page(
         [s.id for s in shown if not s.origin and not s.erased], limit=OPENING
     )
     return Page(
-        [_listed(state, room(state), known.get(state.id)) for state in shown], next
+        [_listed(state, session(state), known.get(state.id)) for state in shown], next
     )
 
 
 def _listed(
-    state: SessionState, room: SessionLog, beginning: list[Entry] | None
+    state: SessionState, session: SessionLog, beginning: list[Entry] | None
 ) -> Listed:
     return Listed(
         id=state.id,
@@ -137,7 +137,7 @@ def _listed(
         epoch=state.epoch,
         tenant=state.tenant,
         state=state_of(state),
-        title="" if state.erased else title(room, beginning),
+        title="" if state.erased else title(session, beginning),
         head=state.head,
         opened_at=state.opened_at,
         active_at=max(state.active_at, state.last_at if not state.erased else 0),

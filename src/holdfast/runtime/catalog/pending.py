@@ -49,7 +49,7 @@ class PendingMessage(Message):
 def pending(
     engine: Engine,
     tenant: str,
-    room: Callable[[SessionState], SessionLog],
+    session: Callable[[SessionState], SessionLog],
     *,
     after: str | None,
     limit: int,
@@ -62,7 +62,7 @@ def pending(
         )
         for state in running:
             if state is not None:
-                yield from settle_if_dead(room(state))
+                yield from settle_if_dead(session(state))
     found: list[Pending] = yield from read(
         lambda: engine.pending(tenant, after=mark, limit=limit + 1)
     )

@@ -31,7 +31,7 @@ class Copies(NamedTuple):
 
 
 def copies(
-    room: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]
+    session: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]
 ) -> list[Copies]:
     """The copies of messages that were carried into this session, nearest first. `log` reads its
     own entries.
@@ -43,15 +43,15 @@ def copies(
     first = next(log(), None) if ids else None
     while ids:
         before = (
-            owned(room.engine, room.tenant, opened_of(first).previous)
+            owned(session.engine, session.tenant, opened_of(first).previous)
             if first is not None
             else None
         )
         if before is None or before.id in seen:
             break
         seen.add(before.id)
-        ids = passed_on(_own(room, before), ids)
-        if not before.erased and (entries := list(telling(_own(room, before), ids))):
+        ids = passed_on(_own(session, before), ids)
+        if not before.erased and (entries := list(telling(_own(session, before), ids))):
             notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
             is_news = any(
                 entry.note != note
@@ -59,27 +59,29 @@ def copies(
             )
             found.append(Copies(before, notes, is_news))
         ids, first = (
-            ids & carried_in(_own(room, before)),
-            next(_own(room, before), None),
+            ids & carried_in(_own(session, before)),
+            next(_own(session, before), None),
         )
     return found
 
 
-def blanking(room: SessionLog, copies: Copies) -> Write:
+def blanking(session: SessionLog, copies: Copies) -> Write:
     """The write that takes them out of their session, which says so. It is no news of that session:
     it has the time of what happened there last, and is not kept from retention.
     """
     state = copies.state
     note = Blanked(tuple(seq for seq, _ in copies.notes))
     audit = Draft(
-        "blanked", None, mint(room.world, state.last_at), state.last_at, noted(note)
+        "blanked", None, mint(session.world, state.last_at), state.last_at, noted(note)
     )
     drafts = (audit,) if copies.is_news else ()
     return Write(state.id, drafts, head=state.head, ended_too=True, blank=copies.notes)
 
 
-def _own(room: SessionLog, state: SessionState) -> Iterator[Entry]:
+def _own(session: SessionLog, state: SessionState) -> Iterator[Entry]:
     after = state.origin
-    while page := room.engine.entries(state.id, after=after, limit=PAGE, bodies=False):
+    while page := session.engine.entries(
+        state.id, after=after, limit=PAGE, bodies=False
+    ):
         after = page[-1].seq
         yield from page

@@ -40,30 +40,34 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 def compact(
-    room: SessionLog, summary: Summary, *, keep_turns: int
+    session: SessionLog, summary: Summary, *, keep_turns: int
 ) -> Plan[Compaction | None]:
     """Covers all but the last turns with a summary; None when there is nothing to cover. Waits for
     a turn of others.
     """
-    covered = yield from _covered(room, keep_turns)
+    covered = yield from _covered(session, keep_turns)
     if not covered:
         return None
     text = (
         summary
         if isinstance(summary, str)
-        else (yield from ask(partial(summary, [_told(room, seen) for seen in covered])))
+        else (
+            yield from ask(partial(summary, [_told(session, seen) for seen in covered]))
+        )
     )
     if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
         raise InvalidMessage(problem="a summary must say something", place="summary")
     return (
-        yield from _commit(room, [seen.id for seen in covered], HEADING + text.strip())
+        yield from _commit(
+            session, [seen.id for seen in covered], HEADING + text.strip()
+        )
     )
 
 
-def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
-    own = yield from _until_free(room)
-    log = yield from read(room.log)
-    with room.lock:
+def _covered(session: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
+    own = yield from _until_free(session)
+    log = yield from read(session.log)
+    with session.lock:
         order = log.visible
         end = (
             cut(order, keep_turns=keep_turns)
@@ -74,41 +78,41 @@ def _covered(room: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
     return [] if all(seen.note.origin == "summary" for seen in covered) else covered
 
 
-def _told(room: SessionLog, seen: StoredMessage) -> Message:
-    return Message(seen, turn=room.turn_name(seen.turn))
+def _told(session: SessionLog, seen: StoredMessage) -> Message:
+    return Message(seen, turn=session.turn_name(seen.turn))
 
 
-def _until_free(room: SessionLog) -> Plan[int | None]:
+def _until_free(session: SessionLog) -> Plan[int | None]:
     """Waits until no turn is running but the caller's own; the number of that, if there is one. A
     compaction never falls into a turn of others (FAULTS D2, D9).
     """
     while True:
-        state = yield from settle_if_dead(room)
+        state = yield from settle_if_dead(session)
         if state.ended:
-            raise (yield from read(room.ended))
+            raise (yield from read(session.ended))
         if state.turn is None:
             return None
-        if state.fence == state.turn and is_around(room.id, state.turn):
+        if state.fence == state.turn and is_around(session.id, state.turn):
             return state.turn
-        yield Pause(room.engine, room.id, POLL_S)
+        yield Pause(session.engine, session.id, POLL_S)
 
 
-def _commit(room: SessionLog, covered: list[str], text: str) -> Plan[Compaction]:
+def _commit(session: SessionLog, covered: list[str], text: str) -> Plan[Compaction]:
     spoken = speak(text, "openai.chat", origin="summary")
     while True:
-        own = yield from _until_free(room)
-        log = yield from read(room.log)
-        with room.lock:
+        own = yield from _until_free(session)
+        log = yield from read(session.log)
+        with session.lock:
             head, note = log.head, covering(log, covered)
         if note is None:
             raise Conflict(
-                session_id=room.id,
+                session_id=session.id,
                 problem="what was summarised is no longer in the view; compact again",
             )
-        draft = room.draft("compaction", note, body=spoken.body)
-        outcome = yield from room.commit(
+        draft = session.draft("compaction", note, body=spoken.body)
+        outcome = yield from session.commit(
             Write(
-                room.id,
+                session.id,
                 drafts=(draft,),
                 head=head,
                 idle=own is None,
@@ -119,4 +123,4 @@ def _commit(room: SessionLog, covered: list[str], text: str) -> Plan[Compaction]
         if not isinstance(outcome, Refused):
             return Compaction(outcome.seq, tuple(covered))
         if outcome.why == "ended":
-            raise (yield from read(room.ended))
+            raise (yield from read(session.ended))

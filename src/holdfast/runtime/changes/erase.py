@@ -69,7 +69,7 @@ class Doomed(NamedTuple):
     payloads.
     """
 
-    room: SessionLog
+    session: SessionLog
     state: SessionState
     copies: list[Copies]
     erasure: Erasure
@@ -77,29 +77,31 @@ class Doomed(NamedTuple):
 
 
 def erase(
-    room: SessionLog, *, preview: bool, reason: str = "asked for"
+    session: SessionLog, *, preview: bool, reason: str = "asked for"
 ) -> Plan[Erasure]:
     """Takes all words of this session out of the store. Erasing again finds nothing more, and
     cleans the file again.
     """
-    state = yield from _at_rest(room) if not preview else settle_if_dead(room)
+    state = yield from _at_rest(session) if not preview else settle_if_dead(session)
     if preview:
-        [doomed] = yield from read(partial(_looked_up, room.engine, [(room, state)]))
+        [doomed] = yield from read(
+            partial(_looked_up, session.engine, [(session, state)])
+        )
         return doomed.erasure
     while True:
         [(doomed, ticket)] = yield from read(
-            partial(_submitted, room.engine, [(room, state)], reason)
+            partial(_submitted, session.engine, [(session, state)], reason)
         )
         outcome = yield from wait_for(ticket)
         if not isinstance(outcome, Refused):
             return msgspec.structs.replace(doomed.erasure, done=True)
-        state = yield from _at_rest(room)
+        state = yield from _at_rest(session)
 
 
 def retain(
     engine: Engine,
     tenant: str,
-    room: Callable[[SessionState], SessionLog],
+    session: Callable[[SessionState], SessionLog],
     *,
     now: int,
     days: float,
@@ -128,13 +130,13 @@ def retain(
             if preview:
                 looked_up = yield from read(
                     partial(
-                        _looked_up, engine, [(room(state), state) for state in some]
+                        _looked_up, engine, [(session(state), state) for state in some]
                     )
                 )
                 found += [doomed.erasure for doomed in looked_up]
             else:
                 found += yield from _all_of(
-                    engine, [(room(state), state) for state in some], cutoff, reason
+                    engine, [(session(state), state) for state in some], cutoff, reason
                 )
     return found
 
@@ -204,30 +206,30 @@ def _all_of(
             )
         ):
             if isinstance((yield from wait_for(ticket)), Refused):
-                again.append(doomed.room)
+                again.append(doomed.session)
             else:
                 done.append(msgspec.structs.replace(doomed.erasure, done=True))
         states = yield from read(partial(_states, again))
         some = [
-            (room, state)
-            for room, state in zip(again, states, strict=True)
+            (session, state)
+            for session, state in zip(again, states, strict=True)
             if _is_over(state, cutoff)
         ]
     return done
 
 
-def _states(rooms: list[SessionLog]) -> list[SessionState]:
-    return [room.state() for room in rooms]
+def _states(sessions: list[SessionLog]) -> list[SessionState]:
+    return [session.state() for session in sessions]
 
 
-def _at_rest(room: SessionLog) -> Plan[SessionState]:
+def _at_rest(session: SessionLog) -> Plan[SessionState]:
     """The session's state, once nothing runs in it."""
     while True:
-        state = yield from settle_if_dead(room)
+        state = yield from settle_if_dead(session)
         if state.turn is None:
             return state
         yield from settle(
-            room, state, end="interrupted", reason="stopped: the session is erased"
+            session, state, end="interrupted", reason="stopped: the session is erased"
         )
 
 
@@ -258,13 +260,13 @@ def _looked_up(
     for fork in engine.forks(some[0][0].tenant, ids):
         forks.setdefault(fork.parent or "", []).append(fork.id)
     found = []
-    for room, state in some:
+    for session, state in some:
         log = partial(_log, engine, state, beginnings.get(state.id, []))
-        lost = copies(room, state, log)
+        lost = copies(session, state, log)
         erasure = _weighed(
-            room, state, weights[state.id], forks.get(state.id, []), lost
+            session, state, weights[state.id], forks.get(state.id, []), lost
         )
-        found.append(Doomed(room, state, lost, erasure, log))
+        found.append(Doomed(session, state, lost, erasure, log))
     return found
 
 
@@ -282,11 +284,11 @@ def _log(
 
 
 def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
-    room, state, found, erasure, log = doomed
+    session, state, found, erasure, log = doomed
     note = Erased(erasure.entries, erasure.messages, erasure.bytes, reason)
     erasing = Write(
-        room.id,
-        drafts=(room.draft("erased", note),),
+        session.id,
+        drafts=(session.draft("erased", note),),
         head=state.head,
         idle=True,
         ended_too=True,
@@ -294,11 +296,13 @@ def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
         erase=tuple((entry.seq, tombstone(entry)) for entry in log()),
         forget_events=forget_events,
     )
-    return room.engine.submit((erasing, *(blanking(room, each) for each in found)))
+    return session.engine.submit(
+        (erasing, *(blanking(session, each) for each in found))
+    )
 
 
 def _weighed(
-    room: SessionLog,
+    session: SessionLog,
     state: SessionState,
     weight: Weight,
     forks: list[str],
@@ -307,8 +311,8 @@ def _weighed(
     lose = tuple(sorted(each.state.id for each in found if each.is_news))
     counts = weight.entries, weight.messages, weight.bytes, weight.blobs
     return Erasure(
-        room.id,
-        room.key,
+        session.id,
+        session.key,
         *counts,
         tuple(sorted(forks)),
         lose,

@@ -19,38 +19,44 @@ from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.recovery import settle_if_dead
 
 
-def rewind(room: SessionLog, to_message: str) -> Plan[None]:
+def rewind(session: SessionLog, to_message: str) -> Plan[None]:
     """The view ends with this message from now on, and is what led to it. Rewinding to a message
     that was rewound away brings it back; rewinding to one that a summary covers, or that a list has
     dropped, shows what was said up to it.
     """
     while True:
-        state = yield from settle_if_dead(room)
+        state = yield from settle_if_dead(session)
         if state.turn is not None:
-            raise SessionBusy(session_id=room.id, turn_id=room.turn_name(state.turn))
-        log = yield from read(room.history)
-        with room.lock:
-            head, note = log.head, _back_to(room, log, to_message)
-        draft = room.draft("rewind", note)
-        outcome = yield from room.commit(
+            raise SessionBusy(
+                session_id=session.id, turn_id=session.turn_name(state.turn)
+            )
+        log = yield from read(session.history)
+        with session.lock:
+            head, note = log.head, _back_to(session, log, to_message)
+        draft = session.draft("rewind", note)
+        outcome = yield from session.commit(
             Write(
-                room.id, drafts=(draft,), head=head, idle=True, unbase=bool(note.ranges)
+                session.id,
+                drafts=(draft,),
+                head=head,
+                idle=True,
+                unbase=bool(note.ranges),
             )
         )
         if not isinstance(outcome, Refused):
-            room.went_back = max(room.went_back, outcome.seq)
+            session.went_back = max(session.went_back, outcome.seq)
             return
         if outcome.why == "ended":
-            raise (yield from read(room.ended))
+            raise (yield from read(session.ended))
 
 
-def _back_to(room: SessionLog, log: Log, to_message: str) -> Rewound:
+def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
     if to_message in log.waiting:
         problem = (
             f"message `{to_message}` waits in its inbox, and no view has it before a turn "
             "has taken it"
         )
-        raise Conflict(session_id=room.id, problem=problem)
+        raise Conflict(session_id=session.id, problem=problem)
     note = back_to(log, to_message)
     if note is None and to_message in log.elsewhere:
         hint = "it waited when this session was forked, and is answered in the one it comes from"
@@ -64,31 +70,31 @@ def _back_to(room: SessionLog, log: Log, to_message: str) -> Rewound:
     return note
 
 
-def _before_waiting(room: SessionLog, head: int) -> int:
+def _before_waiting(session: SessionLog, head: int) -> int:
     """The seq up to which a fork shares the log: what was accepted last and waits is answered here,
     not there too.
     """
     while True:
-        last = room.page(head - 1, 1)[0]
+        last = session.page(head - 1, 1)[0]
         if last.kind != "message" or not note_of("message", last.note).inbox:
             return head
         head -= 1
 
 
-def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLog]:
+def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLog]:
     """A new session that shares this one's past up to message `at`, or all of it."""
-    state = yield from settle_if_dead(room)
+    state = yield from settle_if_dead(session)
     if at is None:
-        head = yield from read(lambda: _before_waiting(room, state.head))
+        head = yield from read(lambda: _before_waiting(session, state.head))
     else:
-        found = yield from read(partial(find, room, at))
+        found = yield from read(partial(find, session, at))
         if found is None:
             raise NotFound(
                 what="message", name=at, hint="take the id from Session.transcript()"
             )
         head = found.seq
     taken = (
-        (yield from read(lambda: room.engine.current(room.tenant, key)))
+        (yield from read(lambda: session.engine.current(session.tenant, key)))
         if key is not None
         else None
     )
@@ -99,17 +105,19 @@ def fork(room: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLo
         )
     epoch = taken.epoch + 1 if taken is not None else 1
     opening = Opening(
-        room.tenant, key, epoch, head=head, fence=state.fence, parent=room.id
+        session.tenant, key, epoch, head=head, fence=state.fence, parent=session.id
     )
-    branch = room.other(state_after(mint_session(room.world), opening))
-    opened = branch.draft("opened", Opened(key, epoch, parent=room.id, parent_seq=head))
+    branch = session.other(state_after(mint_session(session.world), opening))
+    opened = branch.draft(
+        "opened", Opened(key, epoch, parent=session.id, parent_seq=head)
+    )
     outcome = yield from wait_for(
-        room.engine.submit((Write(branch.id, (opened,), open=opening),))
+        session.engine.submit((Write(branch.id, (opened,), open=opening),))
     )
     if isinstance(outcome, Refused):
         problem = (
             f"the key `{key}` was bound to another session meanwhile; use another key, "
             "or none"
         )
-        raise Conflict(session_id=room.id, problem=problem)
+        raise Conflict(session_id=session.id, problem=problem)
     return branch

@@ -52,11 +52,13 @@ class Event(msgspec.Struct, frozen=True):
 class Follower:
     """A reader's place in a session."""
 
-    def __init__(self, room: SessionLog, after: str | None) -> None:
-        self._room = room
-        start = Cursor(room.id, 0)
+    def __init__(self, session: SessionLog, after: str | None) -> None:
+        self._session = session
+        start = Cursor(session.id, 0)
         if after is not None:
-            start = cursors.read(after, session_id=room.id, head=room.state().head)
+            start = cursors.read(
+                after, session_id=session.id, head=session.state().head
+            )
         self._seq = start.seq
         # seen before the reconnection; the journal tells it again
         self._promised = dict(start.open)
@@ -72,13 +74,13 @@ class Follower:
         """
         while seq:
             after = max(0, seq - PAGE)
-            for entry in reversed(self._room.page(after, seq - after, bodies=False)):
+            for entry in reversed(self._session.page(after, seq - after, bodies=False)):
                 if entry.kind == "turn":
                     return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
                 self.over = self.over or (
-                    entry.kind == "closed" and entry.seq > self._room.origin
+                    entry.kind == "closed" and entry.seq > self._session.origin
                 )
             seq = after
         return 0
@@ -86,8 +88,8 @@ class Follower:
     def step(self) -> list[Event]:
         """What has happened since the last step; nothing when there is no news."""
         events: list[Event] = []
-        engine, id = self._room.engine, self._room.id
-        for entry in self._room.page(self._seq, PAGE):
+        engine, id = self._session.engine, self._session.id
+        for entry in self._session.page(self._seq, PAGE):
             events.append(self._entry(entry))
         if len(events) == PAGE:
             return events
@@ -109,7 +111,7 @@ class Follower:
             # A turn begins when the one before it has ended: all that was spoken earlier is told.
             self._turn = entry.turn or 0
             self._finished.clear()
-        if entry.kind == "closed" and entry.seq > self._room.origin:
+        if entry.kind == "closed" and entry.seq > self._session.origin:
             self.over = True
         if entry.kind != "message":
             return Event(self._cursor(), "entry", entry)
@@ -136,7 +138,7 @@ class Follower:
         seen = dict(self._promised)
         for name, count in self._seen.items():
             seen[name] = max(count, seen.get(name, 0))
-        return cursors.write(Cursor(self._room.id, self._seq, seen))
+        return cursors.write(Cursor(self._session.id, self._seq, seen))
 
 
 def _said(entry: Entry) -> tuple[Entry, str]:
@@ -157,30 +159,32 @@ def _chunk_of(row: JournalRow) -> str:
         return ""
 
 
-def following(room: SessionLog, after: str | None) -> Plan[Follower]:
+def following(session: SessionLog, after: str | None) -> Plan[Follower]:
     """A follower from this cursor on; `CursorExpired` when it can't be served."""
-    return (yield from read(lambda: Follower(room, after)))
+    return (yield from read(lambda: Follower(session, after)))
 
 
-def next_events(room: SessionLog, follower: Follower, news: News) -> Plan[list[Event]]:
+def next_events(
+    session: SessionLog, follower: Follower, news: News
+) -> Plan[list[Event]]:
     """The next events, waited for; nothing once the session is over and all of it was told."""
     while True:
         news.told.clear()
         events = yield from read(follower.step)
         if events or follower.over:
             return events
-        yield Listen(news, room.engine.look_s)
+        yield Listen(news, session.engine.look_s)
 
 
-def follow(room: SessionLog, after: str | None) -> Iterator[Event]:
+def follow(session: SessionLog, after: str | None) -> Iterator[Event]:
     """Drives a follower on the calling thread. A cursor that can't be served is told at once, not
     at the first event.
     """
-    follower = run(following(room, after))
-    return _events(room, follower)
+    follower = run(following(session, after))
+    return _events(session, follower)
 
 
-def _events(room: SessionLog, follower: Follower) -> Iterator[Event]:
-    with News(room.engine, room.id) as news:
-        while events := run(next_events(room, follower, news)):
+def _events(session: SessionLog, follower: Follower) -> Iterator[Event]:
+    with News(session.engine, session.id) as news:
+        while events := run(next_events(session, follower, news)):
             yield from events

@@ -1,4 +1,4 @@
-"""A room: what everything that works on one session shares.
+"""What everything that works on one session shares.
 
 It keeps the folded log, brought up to date before each use from whatever this or another process
 has written, and the shaped beginning of each context that was asked for, so that a long session
@@ -83,7 +83,7 @@ class SessionLog:
         self._scopes: list[str] | None = None
 
     def other(self, state: SessionState) -> "SessionLog":
-        """A room for another session of the same store."""
+        """The log of another session of the same store."""
         return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
 
     @property

@@ -9,28 +9,28 @@ from holdfast.runtime.live.message import parts_of
 from holdfast.runtime.live.session_log import SessionLog
 
 
-def calls(room: SessionLog) -> list[ToolCall]:
+def calls(session: SessionLog) -> list[ToolCall]:
     """Every call, in order. Arguments are read from the payloads, a page of the log at a time
     (I-24).
     """
-    log = room.history()
-    with room.lock:
+    log = session.history()
+    with session.lock:
         standing, running, asks = log.natural, log.running, log.asks
         callers = sorted(
             (seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq
         )
-        said = dict(_arguments(room, callers))
+        said = dict(_arguments(session, callers))
         return tool_calls(standing, running=running, asks=asks, said=said)
 
 
 def _arguments(
-    room: SessionLog, callers: list[StoredMessage]
+    session: SessionLog, callers: list[StoredMessage]
 ) -> Iterator[tuple[str, list[str]]]:
     """What each of these messages calls with, by id."""
     bodies: dict[int, bytes] = {}
     for seen in callers:
         if not seen.body and seen.seq not in bodies:
-            bodies = {entry.seq: entry.body for entry in room.page(seen.seq - 1)}
+            bodies = {entry.seq: entry.body for entry in session.page(seen.seq - 1)}
         try:
             parts = parts_of(seen.note, seen.body or bodies[seen.seq])
             yield seen.id, [part.arguments for part in parts if isinstance(part, Call)]

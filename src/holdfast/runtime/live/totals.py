@@ -73,42 +73,42 @@ class RunningTotals(msgspec.Struct):
     usage: Usage = Usage()
 
 
-def info(room: SessionLog, state: SessionState) -> SessionInfo:
+def info(session: SessionLog, state: SessionState) -> SessionInfo:
     """State, counts, title and usage; what a fork shares is counted as messages, and its usage only
     where it was spent (FAULTS J3).
     """
-    with room.lock:
-        sums = room.sums = _added_up(room, room.sums or RunningTotals())
+    with session.lock:
+        sums = session.sums = _added_up(session, session.sums or RunningTotals())
     return SessionInfo(
-        id=room.id,
-        key=room.key,
-        epoch=room.epoch,
-        tenant=room.tenant,
+        id=session.id,
+        key=session.key,
+        epoch=session.epoch,
+        tenant=session.tenant,
         state=state_of(state),
-        title="" if state.erased else title(room),
+        title="" if state.erased else title(session),
         head=state.head,
         messages=sums.messages,
         turns=sums.turns,
-        pending=len(room.engine.inbox(room.id)),
-        running=room.turn_name(state.turn),
+        pending=len(session.engine.inbox(session.id)),
+        running=session.turn_name(state.turn),
         usage=sums.usage,
         opened_at=state.opened_at,
         active_at=state.last_at,
     )
 
 
-def turns(room: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
+def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
     """The turns with numbers above `after`, in order."""
     found: dict[int, TurnInfo] = {}
     asked: dict[str, str] = {}
     seq = 0
-    while page := room.page(seq, bodies=False):
+    while page := session.page(seq, bodies=False):
         seq = page[-1].seq
         for entry in page:
             if entry.kind == "opened":
                 _part(found, entry)
             elif entry.turn is not None and entry.turn > after:
-                _tell_turn(room, found, entry, asked)
+                _tell_turn(session, found, entry, asked)
             elif (
                 entry.kind == "message"
                 and (address := note_of("message", entry.note).reply_to) is not None
@@ -129,7 +129,7 @@ def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
 
 
 def _tell_turn(
-    room: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]
+    session: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]
 ) -> None:
     """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside
     a turn.
@@ -137,7 +137,7 @@ def _tell_turn(
     number = entry.turn
     assert number is not None
     if entry.kind == "turn":
-        found[number] = TurnInfo(room.turn_name(number) or "", number, entry.at)
+        found[number] = TurnInfo(session.turn_name(number) or "", number, entry.at)
     known = found.get(number)
     if known is None:
         return
@@ -165,8 +165,8 @@ def _tell_turn(
         found[number] = replace(known, ended_at=entry.at, messages=left, **told)
 
 
-def _added_up(room: SessionLog, sums: RunningTotals) -> RunningTotals:
-    while page := room.page(sums.seq, bodies=False):
+def _added_up(session: SessionLog, sums: RunningTotals) -> RunningTotals:
+    while page := session.page(sums.seq, bodies=False):
         sums.seq = page[-1].seq
         for entry in page:
             if entry.kind == "turn":
@@ -174,7 +174,7 @@ def _added_up(room: SessionLog, sums: RunningTotals) -> RunningTotals:
             elif entry.kind == "message":
                 sums.messages += 1
                 usage = note_of("message", entry.note).usage
-                if usage is not None and entry.seq > room.origin:
+                if usage is not None and entry.seq > session.origin:
                     sums.usage = _sum(sums.usage, usage)
     return sums
 
@@ -194,15 +194,15 @@ def state_of(state: SessionState) -> str:
     return "ended" if state.ended else "running" if state.turn is not None else "open"
 
 
-def title(room: SessionLog, beginning: list[Entry] | None = None) -> str:
+def title(session: SessionLog, beginning: list[Entry] | None = None) -> str:
     """What the session is called: in the store that it comes from, or by the first thing that a
     user said. `beginning` are its first entries, if they were read.
     """
-    page = room.page(0, OPENING) if beginning is None else beginning
+    page = session.page(0, OPENING) if beginning is None else beginning
     try:
-        first = opening(room, page)
+        first = opening(session, page)
     except Damaged:
-        first = opening(room, [readable(entry) for entry in page])
+        first = opening(session, [readable(entry) for entry in page])
     story: Any = next(
         (message.labels["story"] for message in first if "story" in message.labels), {}
     )

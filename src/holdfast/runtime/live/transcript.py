@@ -22,10 +22,10 @@ _NEAR = 64
 
 
 def messages(
-    room: SessionLog, *, after: int = 0, limit: int = TELLING
+    session: SessionLog, *, after: int = 0, limit: int = TELLING
 ) -> tuple[list[Message], int]:
     """A page of the transcript, and the seq to go on after; the same seq again at the end."""
-    page = room.page(after, limit)
+    page = session.page(after, limit)
     said = [
         (entry, note_of("message", entry.note))
         for entry in page
@@ -33,19 +33,19 @@ def messages(
     ]
     accepted = {entry.id.hex() for entry, note in said if note.inbox}
     waiting = (
-        {each.message.hex() for each in room.engine.inbox(room.id)}
+        {each.message.hex() for each in session.engine.inbox(session.id)}
         if accepted
         else set()
     )
-    takers = _takers(_from(room, page), accepted - waiting)
-    labels = room.labels()
+    takers = _takers(_from(session, page), accepted - waiting)
+    labels = session.labels()
     found = [
-        _message(room, entry, note, takers, waiting, labels) for entry, note in said
+        _message(session, entry, note, takers, waiting, labels) for entry, note in said
     ]
     return found, page[-1].seq if page else after
 
 
-def opening(room: SessionLog, page: list[Entry]) -> list[Message]:
+def opening(session: SessionLog, page: list[Entry]) -> list[Message]:
     """The messages among these first entries of a session, with the labels they had got by then."""
     labels: dict[str, dict[str, Any]] = {}
     for entry in page:
@@ -57,20 +57,20 @@ def opening(room: SessionLog, page: list[Entry]) -> list[Message]:
         for entry in page
         if entry.kind == "message"
     )
-    return [_message(room, entry, note, {}, set(), labels) for entry, note in said]
+    return [_message(session, entry, note, {}, set(), labels) for entry, note in said]
 
 
-def find(room: SessionLog, id: str) -> Entry | None:
+def find(session: SessionLog, id: str) -> Entry | None:
     """The message with this id, without its payload.
 
     An id begins with the time at which it was minted, and entries mostly lie in the order of their
     times: the message is looked for where its time is, and only if it is not there, in the whole
     log.
     """
-    near = room.page(_begun_before(room, id), 4 * _NEAR, bodies=False)
+    near = session.page(_begun_before(session, id), 4 * _NEAR, bodies=False)
     found = _with_id(near, id)
     after = 0
-    while found is None and (page := room.page(after, bodies=False)):
+    while found is None and (page := session.page(after, bodies=False)):
         after = page[-1].seq
         found = _with_id(page, id)
     return found
@@ -83,16 +83,16 @@ def _with_id(page: list[Entry], id: str) -> Entry | None:
     )
 
 
-def _begun_before(room: SessionLog, id: str) -> int:
+def _begun_before(session: SessionLog, id: str) -> int:
     """A seq before which, by their times, lie only entries that were made before this id."""
     try:
         minted_at = int.from_bytes(bytes.fromhex(id)[:6], "big")
     except ValueError:
         return 0
-    low, high = 0, room.state().head
+    low, high = 0, session.state().head
     while high - low > _NEAR:
         middle = (low + high) // 2
-        entry = room.page(middle - 1, 1, bodies=False)
+        entry = session.page(middle - 1, 1, bodies=False)
         if entry and entry[0].at < minted_at:
             low = middle
         else:
@@ -101,7 +101,7 @@ def _begun_before(room: SessionLog, id: str) -> int:
 
 
 def _message(
-    room: SessionLog,
+    session: SessionLog,
     entry: Entry,
     note: MessageNote,
     takers: dict[str, int | None],
@@ -114,17 +114,17 @@ def _message(
     known = {} if note.erased else labels.get(id, {})
     return Message(
         seen,
-        turn=room.turn_name(turn),
+        turn=session.turn_name(turn),
         pending=note.inbox and id in waiting,
         labels={**known},
     )
 
 
-def _from(room: SessionLog, page: list[Entry]) -> Iterator[Entry]:
+def _from(session: SessionLog, page: list[Entry]) -> Iterator[Entry]:
     """This page, and the log after it as far as somebody reads."""
     while page:
         yield from page
-        page = room.page(page[-1].seq, _FURTHER, bodies=False)
+        page = session.page(page[-1].seq, _FURTHER, bodies=False)
 
 
 def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | None]:

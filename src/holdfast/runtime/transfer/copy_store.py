@@ -169,7 +169,7 @@ class _Copy:
         """
         state = self._here.engine.state(id)
         assert state is not None, "no session is ever taken out of a store"
-        room = self._here.room(state)
+        room = self._here.session_log(state)
         try:
             vet_state(state)
             if self._is_ready(state):

@@ -125,7 +125,11 @@ class _StoreImport:
                 tenant, story.kind, story.id, first, source=self._source, number=number
             )
             state = owned(self._engine, tenant, id)
-            if state is None or state.erased or agrees(self._work.room(state), story):
+            if (
+                state is None
+                or state.erased
+                or agrees(self._work.session_log(state), story)
+            ):
                 return id, state
         raise AssertionError("there is always a next number")
 
@@ -145,7 +149,7 @@ class _StoreImport:
         raise AssertionError("the last try returns or raises")
 
     def _again(self, story: ForeignSession, state: SessionState) -> SessionImport:
-        room = self._work.room(state)
+        room = self._work.session_log(state)
         nothing = Draft("opened", None, b"", 0)
         return SessionImport(room, story, opened=nothing, opening=None, before=())
 
@@ -168,7 +172,7 @@ class _StoreImport:
         note = Opened(key, epoch, previous=previous, **past)  # type: ignore[arg-type]
         opened = Draft("opened", None, entry_name(id, "opened", at), at, noted(note))
         return SessionImport(
-            self._work.room(state_after(id, opening)),
+            self._work.session_log(state_after(id, opening)),
             story,
             opened=opened,
             opening=opening,
@@ -187,7 +191,7 @@ class _StoreImport:
                 f"session `{story.id}` goes on from `{story.parent}`, which is not in this store"
             )
             return None, 0
-        room = self._work.room(state)
+        room = self._work.session_log(state)
         if story.parent_origin is None:
             return room, state.head
         seq = origin_seq(room, story.kind, story.parent_origin)

@@ -24,7 +24,7 @@ class Delivery(Iterator[str]):
     def __init__(self, work: TurnWork, chunks: Iterable[Any], format: str) -> None:
         self._work = work
         self._stream = work.open_stream(format)
-        self._source: Any = batches(chunks, work.room.world.tick)
+        self._source: Any = batches(chunks, work.session.world.tick)
         self._begun = self._over = False
 
     def __iter__(self) -> "Delivery":

@@ -40,7 +40,7 @@ class AsyncDelivery(AsyncIterator[str]):
         """The next text to show; None at the end of the stream, when its message is stored."""
         work, stream, source = self._work, self._stream, self._source
         if source is None:
-            source = self._source = AsyncSource(self._chunks, work.room.world.tick)
+            source = self._source = AsyncSource(self._chunks, work.session.world.tick)
             work.attend(stream, self, source.let_go)
         if work.ended:
             await arun(work.refuse())

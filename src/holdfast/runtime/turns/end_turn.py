@@ -26,7 +26,7 @@ class EndingTurn(Speaking):
 
     def __init__(
         self,
-        room: SessionLog,
+        session: SessionLog,
         *,
         holder: str,
         format: str,
@@ -34,22 +34,22 @@ class EndingTurn(Speaking):
         reply_to: str | None = None,
         took: bool = False,
     ) -> None:
-        super().__init__(room, holder=holder, format=format, lease_s=lease_s)
+        super().__init__(session, holder=holder, format=format, lease_s=lease_s)
         self._reply_to, self._took = reply_to, took
         self._leaving: tuple[End, str | None, str | None] = UNLEFT
         self._block: WeakTurn | None = None
         self._asked_on = current_loop()
         # Before it is started: from then on it may be running, and whoever has asked for it may be
         # interrupted.
-        room.keeper.hold(self, self._claim.release)
+        session.keeper.hold(self, self._claim.release)
 
     def begin(self, number: int) -> None:
         super().begin(number)
-        self.hold = Hold(self.room.id, number)
+        self.hold = Hold(self.session.id, number)
 
     def _over(self) -> None:
         super()._over()
-        self.room.keeper.drop(self)
+        self.session.keeper.drop(self)
         self._block = None
 
     @property
@@ -91,7 +91,7 @@ class EndingTurn(Speaking):
     ) -> Plan[None]:
         if self.ended:
             raise (yield from self.interrupted())
-        last = self.room.draft(
+        last = self.session.draft(
             "end", TurnEnded(end, reason=reason, error=error), turn=self.number
         )
         ticket = None
@@ -120,9 +120,9 @@ class EndingTurn(Speaking):
             drafts = [stream.draft for stream in streams if stream.draft is not None]
             for stream in streams:
                 stream.submitted = True
-            ticket = self.room.submit(
+            ticket = self.session.submit(
                 Write(
-                    self.room.id,
+                    self.session.id,
                     fence=self.number,
                     drafts=(*drafts, last),
                     finish=True,
@@ -145,7 +145,7 @@ class EndingTurn(Speaking):
             yield from self.finish(end, reason, error)
         except HoldfastError:
             if not self.ended:
-                self.room.keeper.leave((self.room.id, self.number), self)
+                self.session.keeper.leave((self.session.id, self.number), self)
                 self._block = None
             raise
         except BaseException:
@@ -165,16 +165,18 @@ class EndingTurn(Speaking):
         well.
         """
         if not self.number:
-            self.room.keeper.forsake(self)  # whether it was started at all is not known
+            self.session.keeper.forsake(
+                self
+            )  # whether it was started at all is not known
         elif not self.ended:
-            self.room.keeper.leave((self.room.id, self.number), self)
+            self.session.keeper.leave((self.session.id, self.number), self)
             self._block = None
-            self.room.keeper.wake()
+            self.session.keeper.wake()
 
     def watch_block(self, block: Any) -> None:
         """When this is dropped while the turn runs, the turn is left."""
         self.hold.in_block = True
-        self._block = self.room.keeper.tie(
+        self._block = self.session.keeper.tie(
             block, partial(_unblocked, weakref.ref(self))
         )
 
@@ -220,16 +222,16 @@ class EndingTurn(Speaking):
         return (yield from read(self._debts))
 
     def _debts(self) -> tuple[Owing, ...]:
-        log = self.room.log()
+        log = self.session.log()
         if not any(stream.said for stream in self._streams) and not said_in(
-            self.room, log, self.number
+            self.session, log, self.number
         ):
             return ()
-        with self.room.lock:
+        with self.session.lock:
             asked = addresses(log.of_turn(self.number), self._reply_to)
-        now = self.room.world.now()
+        now = self.session.world.now()
         # they are sent in the order of their ids
-        ids = sorted(mint(self.room.world, now) for _ in asked)
+        ids = sorted(mint(self.session.world, now) for _ in asked)
         return tuple(map(Owing, ids, asked))
 
 

@@ -45,18 +45,18 @@ class Receipt(msgspec.Struct, frozen=True):
 class OwedWork:
     """The plans of a reply that is owed; `Owed` and `AsyncOwed` are its faces."""
 
-    def __init__(self, room: SessionLog, debt: OwedReply, text: str) -> None:
-        self.room, self.debt, self.text = room, debt, text
+    def __init__(self, session: SessionLog, debt: OwedReply, text: str) -> None:
+        self.session, self.debt, self.text = session, debt, text
         self._token: bytes | None = None
 
     def claim(self, claim_s: float) -> Ticket:
         """Asks to have this reply alone for so long; refused when it is owed no more, or another
         sender has it.
         """
-        self._token = mint(self.room.world, self.room.world.now())
-        return self.room.submit(
+        self._token = mint(self.session.world, self.session.world.now())
+        return self.session.submit(
             Write(
-                self.room.id,
+                self.session.id,
                 claim=OutboxClaim(self.debt.id, self._token, claim_s),
                 ended_too=True,
             )
@@ -74,10 +74,10 @@ class OwedWork:
         note = Posted(self.debt.id.hex(), "failed", reason=reason)
         if self._token is not None:
             back = OutboxClaim(self.debt.id, self._token, 0.0)
-            outcome = yield from self.room.commit(
+            outcome = yield from self.session.commit(
                 Write(
-                    self.room.id,
-                    drafts=(self.room.draft("post", note),),
+                    self.session.id,
+                    drafts=(self.session.draft("post", note),),
                     claim=back,
                     ended_too=True,
                 )
@@ -88,17 +88,17 @@ class OwedWork:
         yield from self._note(note)
 
     def _note(self, note: Posted, *, pays: bytes | None = None) -> Plan[None]:
-        outcome = yield from self.room.commit(
+        outcome = yield from self.session.commit(
             Write(
-                self.room.id,
-                drafts=(self.room.draft("post", note),),
+                self.session.id,
+                drafts=(self.session.draft("post", note),),
                 ended_too=True,
                 pays=pays,
             )
         )
         if isinstance(outcome, Refused) and outcome.why != "taken":
             problem = f"its reply could not be settled ({outcome.why}); try again"
-            raise Conflict(session_id=self.room.id, problem=problem)
+            raise Conflict(session_id=self.session.id, problem=problem)
 
 
 @bordered
@@ -118,15 +118,15 @@ class Owed:
 
     def __init__(self, work: OwedWork) -> None:
         self._work = work
-        debt, room = work.debt, work.room
+        debt, session = work.debt, work.session
         self.id, self.text, self.reply_to = debt.id.hex(), work.text, debt.reply_to
         self.key, self.session_id, self.turn_id = (
-            room.key,
-            room.id,
-            turn_id(room.id, debt.turn),
+            session.key,
+            session.id,
+            turn_id(session.id, debt.turn),
         )
         self.made_at = debt.at
-        self.age_s = max(0.0, (room.world.now() - debt.at) / 1000)
+        self.age_s = max(0.0, (session.world.now() - debt.at) / 1000)
 
     def sent(self, platform_id: str | int | None = None) -> None:
         """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes
@@ -147,9 +147,9 @@ class Owed:
         )
 
 
-def said_in(room: SessionLog, log: Log, turn: int) -> str:
+def said_in(session: SessionLog, log: Log, turn: int) -> str:
     """What a turn has said that stands and that it has not confirmed itself."""
-    with room.lock:
+    with session.lock:
         record = log.turns.get(turn)
         confirmed = record.sent_seq if record is not None else 0
         stands = [
@@ -160,29 +160,29 @@ def said_in(room: SessionLog, log: Log, turn: int) -> str:
     said = [seen for seen in stands if seen.note.role == "assistant"]
     # it may have been the answer
     said = said or [seen for seen in stands if seen.note.origin == "unreadable"]
-    whole = [room.told(seen) for seen in said]
+    whole = [session.told(seen) for seen in said]
     texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def owed(room: SessionLog, debt: OwedReply) -> OwedWork:
+def owed(session: SessionLog, debt: OwedReply) -> OwedWork:
     """A debt with the words that are owed. In the place of those that can't be read stands that
     they can't: a reply that is owed is never left out in silence (I-23, I-25).
     """
-    return room.reading(lambda: _owed(room, debt))
+    return session.reading(lambda: _owed(session, debt))
 
 
-def _owed(room: SessionLog, debt: OwedReply) -> OwedWork:
-    log = room.log()
+def _owed(session: SessionLog, debt: OwedReply) -> OwedWork:
+    log = session.log()
     if not log.has_all_of(debt.turn):
-        log = room.history()
-    return OwedWork(room, debt, said_in(room, log, debt.turn))
+        log = session.history()
+    return OwedWork(session, debt, said_in(session, log, debt.turn))
 
 
 def outbox(
-    engine: Engine, tenant: str, rooms: Any, *, limit: int, claim_s: float | None
+    engine: Engine, tenant: str, sessions: Any, *, limit: int, claim_s: float | None
 ) -> Plan[list[OwedWork]]:
-    """Replies to send, oldest first; `rooms` gives the room of a session. Of those that are
+    """Replies to send, oldest first; `sessions` gives the log of a session. Of those that are
     claimed, each is this caller's alone.
     """
     found: list[OwedWork] = []
@@ -194,7 +194,7 @@ def outbox(
                 engine.outbox, tenant, after=after, limit=size, free=claim_s is not None
             )
         )
-        works = yield from read(partial(_worded, rooms, page))
+        works = yield from read(partial(_worded, sessions, page))
         # All claims of a page are under way at once: they share a sync.
         claims = [None if claim_s is None else work.claim(claim_s) for work in works]
         for work, claim in zip(works, claims, strict=True):
@@ -206,8 +206,10 @@ def outbox(
     return found
 
 
-def _worded(rooms: Any, page: list[OwedReply]) -> list[OwedWork]:
+def _worded(sessions: Any, page: list[OwedReply]) -> list[OwedWork]:
     """These debts, without those for which nothing is left to send."""
     return [
-        work for work in (owed(rooms(debt.session), debt) for debt in page) if work.text
+        work
+        for work in (owed(sessions(debt.session), debt) for debt in page)
+        if work.text
     ]

@@ -35,51 +35,51 @@ others do.
 AGAIN_S = 0.02
 
 
-def is_dead(room: SessionLog, state: SessionState) -> bool:
+def is_dead(session: SessionLog, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
     return state.turn is not None and (
-        room.keeper.leases.is_over(state) or is_gone(state.holder)
+        session.keeper.leases.is_over(state) or is_gone(state.holder)
     )
 
 
-def settle_if_dead(room: SessionLog) -> Plan[SessionState]:
+def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
     """The session's state, once no dead turn stands in it, nor one that this process has left."""
-    keeper = room.keeper
+    keeper = session.keeper
     while True:
         if keeper.is_at_work:
             yield from read(keeper.sweep)
         works = keeper.works
-        state = yield from read(room.state)
-        if room.engine.read_only:
+        state = yield from read(session.state)
+        if session.engine.read_only:
             return state
-        left = keeper.take_left(room.id, state.turn)
+        left = keeper.take_left(session.id, state.turn)
         if left is not None:
             with contextlib.suppress(TurnInterrupted):
                 yield from left.leave_again()
-        elif is_dead(room, state) or keeper.gave_up((room.id, state.fence)):
-            yield from settle(room, state, end="abandoned", reason=_cause(state))
+        elif is_dead(session, state) or keeper.gave_up((session.id, state.fence)):
+            yield from settle(session, state, end="abandoned", reason=_cause(state))
         elif (
             state.turn is not None
             and state.fence == state.turn
-            and is_deserted(room.id, state.turn)
+            and is_deserted(session.id, state.turn)
         ):
-            yield from settle(room, state, end="interrupted", reason=DESERTED)
+            yield from settle(session, state, end="interrupted", reason=DESERTED)
         elif state.turn is None or (keeper.works == works and not keeper.is_at_work):
             return state
 
 
-def settle_to_read(room: SessionLog) -> Plan[SessionState]:
+def settle_to_read(session: SessionLog) -> Plan[SessionState]:
     """The same for one who only reads: what can't be settled now, on a full disk or behind a lock,
     is settled later, and what is stored can be read (I-18).
     """
     try:
-        return (yield from settle_if_dead(room))
+        return (yield from settle_if_dead(session))
     except OperatorNeeded:
-        return (yield from read(room.state))
+        return (yield from read(session.state))
 
 
 def settle(
-    room: SessionLog,
+    session: SessionLog,
     state: SessionState,
     *,
     end: End,
@@ -99,14 +99,14 @@ def settle(
     # left.
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
     asked = (
-        (room.draft("end", TurnEnded(end, reason=reason), turn=state.turn),)
+        (session.draft("end", TurnEnded(end, reason=reason), turn=state.turn),)
         if is_asked
         else ()
     )
     lease_s = SETTLE_S if is_asked else None
-    ticket = room.submit(
+    ticket = session.submit(
         Write(
-            room.id,
+            session.id,
             drafts=asked,
             fence=state.fence,
             seize=True,
@@ -119,31 +119,33 @@ def settle(
         if isinstance(outcome, Refused):
             return False
         while True:
-            last = yield from _last_write(room, state, end, reason)
+            last = yield from _last_write(session, state, end, reason)
             outcome = yield from wait_for(
-                room.engine.submit((last,) if also is None else (yield from also(last)))
+                session.engine.submit(
+                    (last,) if also is None else (yield from also(last))
+                )
             )
             if not isinstance(outcome, Refused) or outcome.why != "moved":
                 break
             # something came in late, or an old server was asked
-            yield Pause(room.engine, room.id, AGAIN_S)
+            yield Pause(session.engine, session.id, AGAIN_S)
     except BaseException as cut:
         if isinstance(outcome_of(ticket), Written):
-            yield from _leave(room, state.fence + 1, cut)
+            yield from _leave(session, state.fence + 1, cut)
         raise
     return is_asked or not isinstance(outcome, Refused)
 
 
 def _last_write(
-    room: SessionLog, state: SessionState, end: End, reason: str
+    session: SessionLog, state: SessionState, end: End, reason: str
 ) -> Plan[Write]:
     """The write that ends a seized turn: its one end, what it had delivered, and what it gives
     back.
     """
     assert state.turn is not None
-    rows = yield from read(partial(journal, room, state.journal))
-    log = yield from read(room.log)
-    with room.lock:
+    rows = yield from read(partial(journal, session, state.journal))
+    log = yield from read(session.log)
+    with session.lock:
         of_turn = log.of_turn(state.turn)
         turn = log.turns.get(state.turn)
         spoke, took = (turn.spoke, tuple(turn.takes)) if turn else (False, ())
@@ -153,16 +155,18 @@ def _last_write(
     partials = rebuild(
         spoken_rows, known={bytes.fromhex(message.id) for message in of_turn}
     )
-    drafts = [room.message(spoken, turn=state.turn, id=id) for id, spoken in partials]
+    drafts = [
+        session.message(spoken, turn=state.turn, id=id) for id, spoken in partials
+    ]
     unused = took if not ended and not spoke and not partials else ()
     given_back = [message for message in of_turn if message.id in unused]
     if not ended:
         note = TurnEnded(
             end, reason=reason, returns=tuple(message.id for message in given_back)
         )
-        drafts.append(room.draft("end", note, turn=state.turn))
+        drafts.append(session.draft("end", note, turn=state.turn))
     return Write(
-        room.id,
+        session.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
         head=head,  # all that it was made from: a server that was replaced may have less of it
@@ -176,23 +180,23 @@ def _last_write(
     )
 
 
-def _leave(room: SessionLog, fence: int, cut: BaseException) -> Plan[None]:
+def _leave(session: SessionLog, fence: int, cut: BaseException) -> Plan[None]:
     """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for
     the lease.
     """
     try:
-        left = room.submit(Write(room.id, fence=fence, renew_s=0, ended_too=True))
+        left = session.submit(Write(session.id, fence=fence, renew_s=0, ended_too=True))
         if not isinstance(cut, GeneratorExit):
             yield from wait_for(left)
     except HoldfastError:
-        room.keeper.give_up((room.id, fence))
+        session.keeper.give_up((session.id, fence))
 
 
-def journal(room: SessionLog, after: int = 0) -> list[JournalRow]:
+def journal(session: SessionLog, after: int = 0) -> list[JournalRow]:
     """The journal rows of this session, from this position on."""
     rows: list[JournalRow] = []
     while True:
-        page = room.engine.journal(room.id, after=after, limit=2000)
+        page = session.engine.journal(session.id, after=after, limit=2000)
         rows.extend(page)
         if len(page) < 2000:
             return rows

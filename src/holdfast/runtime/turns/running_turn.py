@@ -56,7 +56,7 @@ class TurnWork(EndingTurn):
         if self._streams:
             yield from self.close_left()
         write = Write(
-            self.room.id,
+            self.session.id,
             drafts,
             fence=self.number,
             event=event,
@@ -66,15 +66,15 @@ class TurnWork(EndingTurn):
 
     def _write_message(self, spoken: Spoken, id: bytes | None = None) -> Plan[str]:
         """Stores a finished message; late, if the turn is over by now."""
-        draft = self.room.message(spoken, turn=self.number, id=id)
+        draft = self.session.message(spoken, turn=self.number, id=id)
         try:
             yield from self._write(draft)
         except TurnInterrupted:
             late = Spoken(replace(spoken.note, late=True), spoken.body)
-            yield from self.room.commit(
+            yield from self.session.commit(
                 Write(
-                    self.room.id,
-                    drafts=(self.room.message(late, turn=self.number, id=draft.id),),
+                    self.session.id,
+                    drafts=(self.session.message(late, turn=self.number, id=draft.id),),
                     ended_too=True,
                 )
             )
@@ -90,7 +90,7 @@ class TurnWork(EndingTurn):
         yield from self.close_left()
         return (
             yield from read(
-                lambda: self.room.context(format or self.format, prefill=prefill)
+                lambda: self.session.context(format or self.format, prefill=prefill)
             )
         )
 
@@ -99,7 +99,7 @@ class TurnWork(EndingTurn):
         if self.ended:
             raise (yield from self.interrupted())
         spoken = speak(text, self.format, role="assistant")
-        yield from self._write(self.room.message(spoken, turn=self.number))
+        yield from self._write(self.session.message(spoken, turn=self.number))
         self._cut_off = None
         return text
 
@@ -126,20 +126,20 @@ class TurnWork(EndingTurn):
         """
         if not spoken:
             return []
-        drafts = tuple(self.room.message(each, turn=self.number) for each in spoken)
+        drafts = tuple(self.session.message(each, turn=self.number) for each in spoken)
         try:
             yield from self._write(*drafts)
         except TurnInterrupted:
             late = tuple(
-                self.room.message(
+                self.session.message(
                     Spoken(replace(each.note, late=True), each.body),
                     turn=self.number,
                     id=draft.id,
                 )
                 for each, draft in zip(spoken, drafts, strict=True)
             )
-            yield from self.room.commit(
-                Write(self.room.id, drafts=late, ended_too=True)
+            yield from self.session.commit(
+                Write(self.session.id, drafts=late, ended_too=True)
             )
             raise
         for draft, each in zip(drafts, spoken, strict=True):
@@ -167,7 +167,7 @@ class TurnWork(EndingTurn):
     ) -> Plan[CallId]:
         digests = digests_of(name, text)
         if call_id is None:
-            id = "call_" + self.room.world.chance(12).hex()
+            id = "call_" + self.session.world.chance(12).hex()
             return (
                 yield from self._begin(
                     id, name, text, asks=needs_approval, digest=digests[0]
@@ -191,17 +191,17 @@ class TurnWork(EndingTurn):
         self, call_id: str, digests: tuple[str, str], needs_approval: bool
     ) -> Plan[tuple[Verdict, bool]]:
         """What is to be done about this call, and whether its id was bound before."""
-        log = yield from read(self.room.log)
-        with self.room.lock:
+        log = yield from read(self.session.log)
+        with self.session.lock:
             asks = log.asks_of(call_id)
         is_bound = bool(asks) or (
-            yield from read(partial(was_asked, self.room, call_id))
+            yield from read(partial(was_asked, self.session, call_id))
         )
         done: set[tuple[str, int]] = set()
         if is_bound:
             # what was asked before the last compaction counts, too
-            log = yield from read(self.room.history)
-            with self.room.lock:
+            log = yield from read(self.session.history)
+            with self.session.lock:
                 asks, done = log.asks_of(call_id), answered(log, call_id)
         verdict = judge_call(
             asks,
@@ -235,7 +235,7 @@ class TurnWork(EndingTurn):
             plain=False,
             calls=(CallNote(id, name),),
         )
-        message = self.room.message(Spoken(note, freeze(payload)), turn=self.number)
+        message = self.session.message(Spoken(note, freeze(payload)), turn=self.number)
         begun = self._calls.begin(id, message.id.hex(), asks=asks)
         if begun is None:
             raise NotApproved(call_id=id, why="it was started in this turn already")
@@ -246,9 +246,9 @@ class TurnWork(EndingTurn):
         event = None
         if asks:
             asked = Asked(id, call.message, digest, call.index)
-            drafts += (self.room.draft("ask", asked, turn=self.number),)
+            drafts += (self.session.draft("ask", asked, turn=self.number),)
             if bind:
-                event = (asking_scope(self.room.scope), id)
+                event = (asking_scope(self.session.scope), id)
         try:
             yield from self._write(*drafts, event=event)
         except OperatorNeeded:
@@ -273,7 +273,7 @@ class TurnWork(EndingTurn):
         return CallId(ask.call_id)
 
     def _begun(self, call_id: str, message: str, index: int) -> Draft:
-        return self.room.draft(
+        return self.session.draft(
             "call", CallStarted(call_id, message, index), turn=self.number
         )
 
@@ -283,7 +283,9 @@ class TurnWork(EndingTurn):
             raise (yield from self.interrupted())
         yield from self.close_left()
         return (
-            yield from read(lambda: to_run(self.room, self.number, self._calls.begun()))
+            yield from read(
+                lambda: to_run(self.session, self.number, self._calls.begun())
+            )
         )
 
     def result(
@@ -324,8 +326,8 @@ class TurnWork(EndingTurn):
             raise
 
     def _called_elsewhere(self, call_id: str) -> Plan[bool]:
-        log = yield from read(self.room.history)
-        with self.room.lock:
+        log = yield from read(self.session.history)
+        with self.session.lock:
             return any(
                 call.id == call_id
                 for message in log.by_seq
@@ -338,26 +340,28 @@ class TurnWork(EndingTurn):
         """Takes what came in meanwhile."""
         yield from self.close_left()
         while True:
-            waiting = yield from read(lambda: self.room.engine.inbox(self.room.id))
+            waiting = yield from read(
+                lambda: self.session.engine.inbox(self.session.id)
+            )
             free = tuple(
                 w.message
                 for w in waiting
-                if self.room.keeper.leases.is_free(self.room.id, w)
+                if self.session.keeper.leases.is_free(self.session.id, w)
             )
             if not free:
                 if (yield from self.stopped()):
                     raise (yield from self.interrupted())
                 return []
             ids = tuple(message.hex() for message in free)
-            draft = self.room.draft("take", Taken(ids), turn=self.number)
+            draft = self.session.draft("take", Taken(ids), turn=self.number)
             # before it is known: a caller that is cancelled here has taken them, and owes the
             # answer
             self._took = True
-            outcome = yield from self.room.commit(
-                Write(self.room.id, fence=self.number, drafts=(draft,), takes=free)
+            outcome = yield from self.session.commit(
+                Write(self.session.id, fence=self.number, drafts=(draft,), takes=free)
             )
             if isinstance(outcome, Written):
-                return (yield from read(partial(self.room.pick, ids)))
+                return (yield from read(partial(self.session.pick, ids)))
             if outcome.why != "taken":
                 self._over()
                 raise (yield from self.interrupted())
@@ -367,32 +371,32 @@ class TurnWork(EndingTurn):
         keeps it.
         """
         yield from self.close_left()
-        log = yield from read(self.room.log)
-        with self.room.lock:
+        log = yield from read(self.session.log)
+        with self.session.lock:
             ids = tuple(
                 message.id
                 for message in log.of_turn(self.number)
                 if message.note.role != "user"
             )
         yield from self._write(
-            self.room.draft("retract", Retracted(ids, reason), turn=self.number)
+            self.session.draft("retract", Retracted(ids, reason), turn=self.number)
         )
 
     def sent(self, platform_id: Checked) -> Plan[None]:
         """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
         if not self.ended:
             note = Posted(self.id, "sent", platform_id=platform_id)
-            yield from self._write(self.room.draft("post", note, turn=self.number))
+            yield from self._write(self.session.draft("post", note, turn=self.number))
             return
-        debts = yield from read(lambda: self.room.engine.debts(self.room.id))
+        debts = yield from read(lambda: self.session.engine.debts(self.session.id))
         for debt in debts:
             if debt.turn == self.number:
-                yield from OwedWork(self.room, debt, "").sent(platform_id)
+                yield from OwedWork(self.session, debt, "").sent(platform_id)
 
     def stopped(self) -> Plan[bool]:
         """Whether this turn is over: stopped, taken over, or ended."""
         if not self.ended:
-            state = yield from read(self.room.state)
+            state = yield from read(self.session.state)
             if state.turn != self.number or state.fence != self.number:
                 self._over()
         self.owner_knows |= self.ended

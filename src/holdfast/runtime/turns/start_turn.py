@@ -78,59 +78,61 @@ class TurnRequest:
         self.accepted = False
         self.renew_at = 0.0
 
-    def draft(self, room: SessionLog) -> tuple[Draft, ...]:
+    def draft(self, session: SessionLog) -> tuple[Draft, ...]:
         """The inbound message, unless it is in the inbox already."""
         if self.spoken is None or self.accepted:
             return ()
-        return (room.message(self.spoken, turn=None, id=self.id),)
+        return (session.message(self.spoken, turn=None, id=self.id),)
 
-    def event(self, room: SessionLog) -> tuple[str, str] | None:
+    def event(self, session: SessionLog) -> tuple[str, str] | None:
         return (
-            (room.scope, self.event_id)
+            (session.scope, self.event_id)
             if self.event_id is not None and not self.accepted
             else None
         )
 
 
 def start(
-    room: SessionLog,
+    session: SessionLog,
     wish: TurnRequest,
     on_ended: Callable[[SessionLog], Plan[SessionLog]] | None = None,
 ) -> Plan[TurnWork]:
-    """A running turn for this wish; see `Session.turn`. `on_ended` finds another room when this
+    """A running turn for this wish; see `Session.turn`. `on_ended` finds another session when this
     session is over.
     """
     try:
         while True:
-            state = yield from settle_if_dead(room)
+            state = yield from settle_if_dead(session)
             if state.ended:
-                room = yield from _elsewhere(room, on_ended)
+                session = yield from _elsewhere(session, on_ended)
             elif state.turn is not None:
-                yield from _meet(room, state, wish)
+                yield from _meet(session, state, wish)
             else:
-                waiting = yield from read(partial(room.engine.inbox, room.id))
+                waiting = yield from read(partial(session.engine.inbox, session.id))
                 if wish.accepted and all(each.message != wish.id for each in waiting):
-                    yield from _missed(room, wish)
+                    yield from _missed(session, wish)
                     continue
-                write = first_write(room, wish, waiting)
+                write = first_write(session, wish, waiting)
                 outcome = yield from commit_start(
-                    room, wish, (write,), took=bool(write.takes)
+                    session, wish, (write,), took=bool(write.takes)
                 )
                 if isinstance(outcome, TurnWork):
                     return outcome
-                yield from _refused(room, wish, outcome)
+                yield from _refused(session, wish, outcome)
     except BaseException as cut:
-        yield from _stop_waiting(room, wish, cut)
+        yield from _stop_waiting(session, wish, cut)
         raise
 
 
-def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> Write:
+def first_write(
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+) -> Write:
     """The write that starts this wish's turn and takes what waits, but for what others
     wait with.
     """
-    own = wish.draft(room)
+    own = wish.draft(session)
     mine = {wish.id}
-    is_free = partial(room.keeper.leases.is_free, room.id)
+    is_free = partial(session.keeper.leases.is_free, session.id)
     takes = tuple(w.message for w in waiting if w.message in mine or is_free(w))
     # The message's own event goes with its draft, which is the first of the commit.
     note = TurnStarted(
@@ -140,24 +142,24 @@ def first_write(room: SessionLog, wish: TurnRequest, waiting: list[Waiting]) -> 
         event=wish.event_id,
     )
     return Write(
-        room.id,
-        drafts=(*own, room.draft("turn", note, turn=STARTING)),
+        session.id,
+        drafts=(*own, session.draft("turn", note, turn=STARTING)),
         idle=True,
-        event=wish.event(room),
+        event=wish.event(session),
         start=Start(wish.waiter, wish.lease_s),
         takes=takes,
     )
 
 
 def commit_start(
-    room: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool
+    session: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool
 ) -> Plan[TurnWork | Refused]:
     """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the
     commit and the turn in its hands, the keeper finds out whether it was started, and lets go of
     it.
     """
     work = TurnWork(
-        room,
+        session,
         holder=wish.waiter,
         format=wish.format,
         lease_s=wish.lease_s,
@@ -165,66 +167,68 @@ def commit_start(
         took=took,
     )
     try:
-        outcome = yield from wait_for(room.engine.submit(commit))
+        outcome = yield from wait_for(session.engine.submit(commit))
         if isinstance(outcome, Written):
             work.begin(outcome.turn)
             return work
     except HoldfastError:
-        room.keeper.drop(work)
+        session.keeper.drop(work)
         raise
     except BaseException as cut:
-        room.keeper.forsake(work)
+        session.keeper.forsake(work)
         if not isinstance(cut, GeneratorExit):
             # the caller's own next turn is to find the session free
-            yield from read(room.keeper.sweep)
+            yield from read(session.keeper.sweep)
         raise
-    room.keeper.drop(work)
+    session.keeper.drop(work)
     return outcome
 
 
-def _meet(room: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
+def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
     """Another turn is running."""
-    name = turn_id(room.id, state.turn or 0)
+    name = turn_id(session.id, state.turn or 0)
     if wish.event_id is not None and not wish.accepted:
-        yield from refuse_known_event(room, wish)
+        yield from refuse_known_event(session, wish)
     if wish.on_busy == "refuse":
-        raise SessionBusy(session_id=room.id, turn_id=name)
+        raise SessionBusy(session_id=session.id, turn_id=name)
     if wish.on_busy == "interrupt":
-        yield from settle(room, state, end="interrupted", reason="a new turn took over")
+        yield from settle(
+            session, state, end="interrupted", reason="a new turn took over"
+        )
         return
-    if state.fence == state.turn and is_held_here(room.id, state.turn or 0):
+    if state.fence == state.turn and is_held_here(session.id, state.turn or 0):
         takes = (
             f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, '
             "and would wait for ever"
         )
         raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
     if wish.spoken is not None and not wish.accepted:
-        outcome = yield from room.commit(
+        outcome = yield from session.commit(
             Write(
-                room.id,
-                drafts=wish.draft(room),
-                event=wish.event(room),
+                session.id,
+                drafts=wish.draft(session),
+                event=wish.event(session),
                 admits=(Waiting(wish.id, wish.waiter, lease_s=WAITER_S),),
             )
         )
         if isinstance(outcome, Refused):
-            yield from _refused(room, wish, outcome)
+            yield from _refused(session, wish, outcome)
             return
-        wish.accepted, wish.renew_at = True, room.world.tick() + WAITER_S / 3
-    if wish.accepted and room.world.tick() >= wish.renew_at:
-        yield from _go_on_waiting(room, wish)
-    yield Pause(room.engine, room.id, POLL_S)
+        wish.accepted, wish.renew_at = True, session.world.tick() + WAITER_S / 3
+    if wish.accepted and session.world.tick() >= wish.renew_at:
+        yield from _go_on_waiting(session, wish)
+    yield Pause(session.engine, session.id, POLL_S)
 
 
-def _go_on_waiting(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+def _go_on_waiting(session: SessionLog, wish: TurnRequest) -> Plan[None]:
     """The wish's message still has its waiter, for another while; if it is still there."""
-    wish.renew_at = room.world.tick() + WAITER_S / 3
-    for waiting in (yield from read(partial(room.engine.inbox, room.id))):
+    wish.renew_at = session.world.tick() + WAITER_S / 3
+    for waiting in (yield from read(partial(session.engine.inbox, session.id))):
         if waiting.message == wish.id:
             mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
             yield from wait_for(
-                room.engine.submit(
-                    (replace(_waited_for(room.id, mine), fleeting=True),)
+                session.engine.submit(
+                    (replace(_waited_for(session.id, mine), fleeting=True),)
                 )
             )
 
@@ -237,7 +241,7 @@ def _waited_for(session: str, waiting: Waiting) -> Write:
 
 
 def _stop_waiting(
-    room: SessionLog, wish: TurnRequest, cut: BaseException
+    session: SessionLog, wish: TurnRequest, cut: BaseException
 ) -> Plan[None]:
     """The caller no longer waits; its message was accepted and stays, for whichever turn comes
     next. After a reset it waits in the key's new session.
@@ -248,72 +252,78 @@ def _stop_waiting(
         return
     with contextlib.suppress(HoldfastError):
         current = (
-            room.engine.current(room.tenant, room.key) if room.key is not None else None
+            session.engine.current(session.tenant, session.key)
+            if session.key is not None
+            else None
         )
-        for place in {room.id, current.id if current is not None else room.id}:
-            for waiting in room.engine.inbox(place):
+        for place in {session.id, current.id if current is not None else session.id}:
+            for waiting in session.engine.inbox(place):
                 if waiting.message == wish.id:
                     free = replace(waiting, waiter=None, lease_s=None)
-                    ticket = room.engine.submit((_waited_for(place, free),))
+                    ticket = session.engine.submit((_waited_for(place, free),))
                     if not isinstance(cut, GeneratorExit):
                         yield from wait_for(
                             ticket
                         )  # the caller's own next turn is to find it free
 
 
-def _missed(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+def _missed(session: SessionLog, wish: TurnRequest) -> Plan[None]:
     """The wish's own message no longer waits here. Returns when a reset has taken it along, since
     the state was looked at: then it is to be looked for where it waits now.
     """
-    state = yield from read(room.state)
+    state = yield from read(session.state)
     if not state.ended:
-        raise (yield from read(partial(_taken, room, wish)))
+        raise (yield from read(partial(_taken, session, wish)))
 
 
 def _elsewhere(
-    room: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None
+    session: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None
 ) -> Plan[SessionLog]:
     if on_ended is None:
-        raise (yield from read(room.ended))
-    return (yield from on_ended(room))
+        raise (yield from read(session.ended))
+    return (yield from on_ended(session))
 
 
-def _refused(room: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
+def _refused(session: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
     """Why a start was refused; returns when it should be tried again."""
     if refused.why == "accepted":
         raise (
-            yield from read(lambda: already(room, wish.event_id or "", refused.detail))
+            yield from read(
+                lambda: already(session, wish.event_id or "", refused.detail)
+            )
         )
     if refused.why == "taken" and wish.accepted:
-        waiting = yield from read(partial(room.engine.inbox, room.id))
+        waiting = yield from read(partial(session.engine.inbox, session.id))
         # else it was another message that a turn took
         if not any(each.message == wish.id for each in waiting):
-            yield from _missed(room, wish)
+            yield from _missed(session, wish)
     if refused.why == "missing":
-        raise NotFound(what="session", name=room.id, hint="it may have been erased")
+        raise NotFound(what="session", name=session.id, hint="it may have been erased")
 
 
-def _taken(room: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
+def _taken(session: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
     """Somebody else's turn took the message of a caller that seemed gone, and its work is done
     there; or it was erased while it waited. A turn never starts without the message it was asked
     for with.
     """
-    return already(room, wish.event_id or wish.id.hex(), Accepted(room.id, 0, wish.id))
+    return already(
+        session, wish.event_id or wish.id.hex(), Accepted(session.id, 0, wish.id)
+    )
 
 
-def refuse_known_event(room: SessionLog, wish: TurnRequest) -> Plan[None]:
+def refuse_known_event(session: SessionLog, wish: TurnRequest) -> Plan[None]:
     """Raises `AlreadyAccepted` when this event came before."""
     known = yield from read(
-        lambda: room.engine.accepted(room.scope, wish.event_id or "")
+        lambda: session.engine.accepted(session.scope, wish.event_id or "")
     )
     if known is not None:
-        raise (yield from read(lambda: already(room, wish.event_id or "", known)))
+        raise (yield from read(lambda: already(session, wish.event_id or "", known)))
 
 
-def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:
+def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:
     """The error that names what an event became."""
     id = known.message.hex()
-    other = _standing_in(room, known)
+    other = _standing_in(session, known)
     number = None
     log = other.history()
     with other.lock:
@@ -340,13 +350,17 @@ def already(room: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted
     )
 
 
-def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
+def _standing_in(session: SessionLog, known: Accepted) -> SessionLog:
     """Where an accepted message is now: where it was accepted, or where resets have carried it
     while it waited.
     """
-    state = room.engine.current(room.tenant, room.key) if room.key is not None else None
+    state = (
+        session.engine.current(session.tenant, session.key)
+        if session.key is not None
+        else None
+    )
     while state is not None and state.id != known.session:
-        carried = room.other(state)
+        carried = session.other(state)
         if any(
             message.id == known.message.hex() for message in carried.history().by_seq
         ):
@@ -354,15 +368,15 @@ def _standing_in(room: SessionLog, known: Accepted) -> SessionLog:
         opened = next(
             (
                 entry
-                for entry in room.engine.entries(state.id, limit=1)
+                for entry in session.engine.entries(state.id, limit=1)
                 if entry.kind == "opened"
             ),
             None,
         )
         previous = opened_of(opened).previous if opened is not None else None
-        state = owned(room.engine, room.tenant, previous)
-    if known.session == room.id:
-        return room
-    state = owned(room.engine, room.tenant, known.session)
+        state = owned(session.engine, session.tenant, previous)
+    if known.session == session.id:
+        return session
+    state = owned(session.engine, session.tenant, known.session)
     assert state is not None
-    return room.other(state)
+    return session.other(state)

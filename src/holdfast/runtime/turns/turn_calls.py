@@ -161,13 +161,13 @@ class CallBook:
             }
 
 
-def was_asked(room: SessionLog, call_id: str) -> bool:
+def was_asked(session: SessionLog, call_id: str) -> bool:
     """Whether anybody was ever asked about this call id: in any session of the key, or of those it
     was forked from.
     """
     return any(
-        room.engine.accepted(asking_scope(scope), call_id) is not None
-        for scope in dict.fromkeys(room.scopes())
+        session.engine.accepted(asking_scope(scope), call_id) is not None
+        for scope in dict.fromkeys(session.scopes())
     )
 
 
@@ -187,13 +187,13 @@ def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
 
 
 def to_run(
-    room: SessionLog, number: int, begun: Iterable[tuple[str, int]]
+    session: SessionLog, number: int, begun: Iterable[tuple[str, int]]
 ) -> list[CallToRun]:
     """The calls that are to be run now: those made in this turn, and those that were approved since
     they were made.
     """
-    log = room.log()
-    with room.lock:
+    log = session.log()
+    with session.lock:
         since = log.since_turn(number)
         done = {*begun, *((since[at].id, index) for at, index in pair(since))}
         places = [(ask.message, ask.index) for ask in log.approved()]
@@ -212,11 +212,13 @@ def to_run(
         ]
         names = {id for id, _ in due}
         makers = {seen.id: seen for seen in log.natural if seen.id in names}
-        return [_to_run(room, makers[id], index) for id, index in due if id in makers]
+        return [
+            _to_run(session, makers[id], index) for id, index in due if id in makers
+        ]
 
 
-def _to_run(room: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
-    whole = room.told(seen)
+def _to_run(session: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
+    whole = session.told(seen)
     said = [part for part in parts_of(whole.note, whole.body) if isinstance(part, Call)]
     text = said[index].arguments if index < len(said) else ""
     return CallToRun(

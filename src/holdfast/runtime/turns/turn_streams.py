@@ -31,27 +31,27 @@ class Speaking:
     """A running turn: what it writes under its fence, and its streams."""
 
     def __init__(
-        self, room: SessionLog, *, holder: str, format: str, lease_s: float
+        self, session: SessionLog, *, holder: str, format: str, lease_s: float
     ) -> None:
-        self.room, self.format, self.lease_s = room, format, lease_s
+        self.session, self.format, self.lease_s = session, format, lease_s
         self.number, self.id = 0, ""
         self.ended = self.owner_knows = False
         self._lock = threading.RLock()
         self._streams: list[Stream] = []
         self._calls = CallBook()
         self._cut_off: str | None = None
-        self._claim = TurnClaim(room, holder)
+        self._claim = TurnClaim(session, holder)
 
     def begin(self, number: int) -> None:
         """It is running, under this number."""
         self.number = self._claim.number = number
-        self.id = turn_id(self.room.id, number)
+        self.id = turn_id(self.session.id, number)
 
     def _store(self, write: Write) -> Plan[Written]:
         """Stores what is guarded by this turn's fence, or tells that the turn is over."""
         if self.ended:
             raise (yield from self.interrupted())
-        outcome = yield from wait_for(self.room.engine.submit((write,)))
+        outcome = yield from wait_for(self.session.engine.submit((write,)))
         if isinstance(outcome, Refused):
             self._over()
             raise (yield from self.interrupted())
@@ -61,7 +61,7 @@ class Speaking:
         """The error that tells why this turn is over. Who raises it tells the turn's owner; see
         `untold`.
         """
-        log = yield from read(self.room.log)
+        log = yield from read(self.session.log)
         turn = log.turns.get(self.number)
         if log.closed == "erased":
             reason = "its session was erased"
@@ -95,9 +95,12 @@ class Speaking:
     def renew(self) -> bool:
         """Asks for more time; the keeper calls this and does not wait."""
         if not self.ended and self.number:
-            ticket = self.room.submit(
+            ticket = self.session.submit(
                 Write(
-                    self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True
+                    self.session.id,
+                    fence=self.number,
+                    renew_s=self.lease_s,
+                    fleeting=True,
                 )
             )
             ticket.then(lambda _: self._renewed(ticket))
@@ -113,9 +116,9 @@ class Speaking:
     # Streams.
 
     def open_stream(self, format: str) -> Stream:
-        room = self.room
+        session = self.session
         return Stream(
-            mint(room.world, room.world.now()), format=format, into=self.format
+            mint(session.world, session.world.now()), format=format, into=self.format
         )
 
     def attend(self, stream: Stream, reader: Any, let_go: Callable[[], None]) -> None:
@@ -125,7 +128,7 @@ class Speaking:
         stream.let_go = let_go
         with self._lock:
             self._streams.append(stream)
-        stream.tie = self.room.keeper.tie(
+        stream.tie = self.session.keeper.tie(
             reader, partial(_left, weakref.ref(self), stream)
         )
 
@@ -133,7 +136,9 @@ class Speaking:
         """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
         chunk, text = stream.take(chunks)
         if chunk is not None:
-            yield from self._store(Write(self.room.id, fence=self.number, chunk=chunk))
+            yield from self._store(
+                Write(self.session.id, fence=self.number, chunk=chunk)
+            )
         return text
 
     def close_stream(self, stream: Stream) -> Plan[None]:
@@ -175,8 +180,8 @@ class Speaking:
                 and not stream.submitted
             ):
                 stream.submitted = True
-                stream.ticket = self.room.submit(
-                    Write(self.room.id, fence=self.number, drafts=(stream.draft,))
+                stream.ticket = self.session.submit(
+                    Write(self.session.id, fence=self.number, drafts=(stream.draft,))
                 )
 
     def _drafted(self, stream: Stream) -> Plan[None]:
@@ -186,12 +191,12 @@ class Speaking:
                 spoken = stream.message()
             except Exception:
                 stream.unread = True
-                rows = yield from read(partial(journal, self.room))
+                rows = yield from read(partial(journal, self.session))
                 spoken = as_shown([row for row in rows if row.message == stream.id])
             stream.draft = (
                 None
                 if spoken is None
-                else self.room.message(spoken, turn=self.number, id=stream.id)
+                else self.session.message(spoken, turn=self.number, id=stream.id)
             )
             self._cut_off = cut_off(stream)
             if stream.draft is None:
@@ -209,9 +214,12 @@ class Speaking:
             return False
         # behind it, if it is on its way: a ticket is waited for by one alone
         if ticket is None or not ticket.done:
-            yield from self.room.commit(
+            yield from self.session.commit(
                 Write(
-                    self.room.id, fence=self.number, renew_s=self.lease_s, fleeting=True
+                    self.session.id,
+                    fence=self.number,
+                    renew_s=self.lease_s,
+                    fleeting=True,
                 )
             )
         try:
@@ -230,8 +238,8 @@ class Speaking:
         return True
 
     def _is_in_log(self, id: bytes) -> Plan[bool]:
-        log = yield from read(self.room.log)
-        with self.room.lock:
+        log = yield from read(self.session.log)
+        with self.session.lock:
             return any(message.id == id.hex() for message in log.of_turn(self.number))
 
     def _entered(self, stream: Stream) -> None:
@@ -252,8 +260,8 @@ class TurnClaim:
     knows its number.
     """
 
-    def __init__(self, room: SessionLog, holder: str) -> None:
-        self.room, self.holder = room, holder
+    def __init__(self, session: SessionLog, holder: str) -> None:
+        self.session, self.holder = session, holder
         self.number = 0
 
     def release(self) -> None:
@@ -263,10 +271,10 @@ class TurnClaim:
         if not self.number:
             # Behind the commit that starts it, if that was submitted at all; what this asks for is
             # always refused.
-            self.room.engine.submit(
-                (Write(self.room.id, fence=-1, fleeting=True),)
+            self.session.engine.submit(
+                (Write(self.session.id, fence=-1, fleeting=True),)
             ).result()
-        state = self.room.engine.state(self.room.id)
+        state = self.session.engine.state(self.session.id)
         if (
             state is None
             or state.turn is None
@@ -275,11 +283,11 @@ class TurnClaim:
         ):
             return  # it was never started, or somebody else has seen to it
         if self.number:
-            run(settle(self.room, state, end="abandoned", reason="it was dropped"))
+            run(settle(self.session, state, end="abandoned", reason="it was dropped"))
         else:
             run(
                 settle(
-                    self.room,
+                    self.session,
                     state,
                     end="interrupted",
                     reason="its start was interrupted",

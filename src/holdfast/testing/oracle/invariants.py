@@ -217,7 +217,9 @@ def events_are_one_message(
                 else None
             )
             if event is not None:
-                became.setdefault((look.room.scope, event), set()).add(entry.id.hex())
+                became.setdefault((look.session_log.scope, event), set()).add(
+                    entry.id.hex()
+                )
     for (scope, event), ids in became.items():
         if len(ids) > 1:
             yield f"event {event!r} is {len(ids)} messages (I-2)"
@@ -240,7 +242,7 @@ def replies_are_owed_until_sent(
         posts = [
             note
             for entry, note in look.notes("post")
-            if entry.seq > look.room.origin and entry.turn is None
+            if entry.seq > look.session_log.origin and entry.turn is None
         ]
         sent = {note.owed for note in posts if note.end == "sent"}
         ours = {entry.turn for entry in look.own if entry.kind == "turn"}
@@ -264,7 +266,9 @@ def replies_are_owed_until_sent(
                 f"{sum(due.values())} (I-23)"
             )
         for debt in owed:
-            if owed_by(look.room, debt).text != said_in(look.room, look.log, debt.turn):
+            if owed_by(look.session_log, debt).text != said_in(
+                look.session_log, look.log, debt.turn
+            ):
                 yield (
                     f"session {look.session.id[:8]} owes a reply that is not handed out as it "
                     "was said (I-23)"
@@ -286,7 +290,7 @@ def _owes(look: Look, turn: TurnRecord) -> bool:
             and not seen.note.late
         )
         if stands and seen.note.role == "assistant":
-            whole = look.room.told(seen)
+            whole = look.session_log.told(seen)
             if shown_text_of(parts_of(whole.note, whole.body)).strip():
                 return True
     return False

@@ -27,18 +27,18 @@ class Look:
             session.info()
         )  # first of all: it settles a dead turn, as any reader does
         self.session = session
-        self.room: SessionLog = session._log
-        self.engine: Engine = self.room.engine
+        self.session_log: SessionLog = session._log
+        self.engine: Engine = self.session_log.engine
         self.entries: list[Entry] = list(session.entries())
         self.messages: list[Message] = list(session.transcript())
-        self.state: SessionState = self.room.state()
+        self.state: SessionState = self.session_log.state()
         self.log = Log()
         self.log.add(self.entries)
 
     @property
     def own(self) -> list[Entry]:
         """Its own entries, without those that it shares."""
-        return [entry for entry in self.entries if entry.seq > self.room.origin]
+        return [entry for entry in self.entries if entry.seq > self.session_log.origin]
 
     @property
     def erased(self) -> bool:

@@ -115,7 +115,7 @@ def _converse(mortal: _KilledClient) -> None:
     """A turn with a stream and a tool in it."""
     question, reply_to = mortal.word("ask"), "ann" if mortal.dice.happens(0.5) else None
     with mortal.store.turn(mortal.key, question, reply_to=reply_to) as turn:
-        session = turn._work.room.id
+        session = turn._work.session.id
         write_act("began", turn.id)
         write_act("said", session, None, question)
         for text in turn.deliver(

@@ -233,7 +233,7 @@ def post(stage: SoakWorld, desk: Desk) -> bool:
     if not answer.values[1]:
         return False
     for owed in answer.values[1]:
-        stage.ledger.owed(owed.debt.id.hex(), owed.room.id)
+        stage.ledger.owed(owed.debt.id.hex(), owed.session.id)
     place, arrives = stage.dice.below(len(answer.values[1])), stage.dice.happens(0.7)
     debts = Pair([works[place] for works in answer.values])
 

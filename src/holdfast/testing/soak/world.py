@@ -63,7 +63,7 @@ class HeldTurn:
 
     def __init__(self, works: Pair) -> None:
         self.works, self.faces = works, Pair([Turn(work) for work in works])
-        self.session = works[1].room.id
+        self.session = works[1].session.id
         self.id = f"{self.session}:{works[1].number}"
         self.calls: list[str] = []
         self.streams: list[HeldStream] = []
