@@ -10,6 +10,8 @@ import re
 
 from holdfast.errors import StoreUnavailable
 
+Place = str | os.PathLike[str]
+
 # Patterns are text here, and compiled when they are first needed: a path needs none of them.
 _SCHEME = r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(//?/?)(.*)"
 _POSTGRES = ("postgresql", "postgres")
@@ -41,7 +43,7 @@ _SECRET = r"(?is)(?<!\w)(\w*pass(?:word)?)(\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)"
 _CREDENTIALS = r"(?s)([^/.:\s][^/:\s]*):.*@(.*)"
 
 
-def is_postgres(where: str | os.PathLike[str]) -> bool:
+def is_postgres(where: Place) -> bool:
     """Whether a place is an address of PostgreSQL; `StoreUnavailable` when it is one of something
     else.
     """
@@ -66,7 +68,7 @@ def is_postgres(where: str | os.PathLike[str]) -> bool:
     return _has_keywords(name)
 
 
-def shown(where: str | os.PathLike[str]) -> str:
+def shown(where: Place) -> str:
     """A place without the password in it, if there is one."""
     name = os.fsdecode(where)
     if ":" not in name and "=" not in name:
@@ -81,7 +83,7 @@ def shown(where: str | os.PathLike[str]) -> str:
     return f"{bare[1]}@{bare[2]}" if bare is not None else name
 
 
-def damage_remedy(where: str | os.PathLike[str]) -> str:
+def damage_remedy(where: Place) -> str:
     """What to do about a damaged store at this place: the doctor reads files, a database is checked
     where it is.
     """

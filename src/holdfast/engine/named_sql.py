@@ -1,6 +1,11 @@
 """Named statements: how the engines read their `.sql` files."""
 
 import os
+from typing import Any
+
+Row = tuple[Any, ...]
+"""What a statement gives or takes, one value for each column."""
+Rows = list[Row]
 
 _NAMED = "-- name: "
 

@@ -5,22 +5,21 @@ only imported Holdfast waits for neither.
 """
 
 import os
-from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine.address import is_postgres, shown
-from holdfast.engine.protocol import Engine, WordsOf
+from holdfast.engine.address import Place, is_postgres, shown
+from holdfast.engine.protocol import Chance, Engine, Now, Tick, WordsOf
 from holdfast.errors import StoreUnavailable
 
 
 def open_engine(
-    where: str | os.PathLike[str],
+    where: Place,
     *,
     durability: str,
-    tick: Callable[[], float],
-    now: Callable[[], int] | None = None,
+    tick: Tick,
+    now: Now | None = None,
     clock: str = "tick",
-    chance: Callable[[int], bytes] | None = None,
+    chance: Chance | None = None,
     lock_s: float = 5.0,
     words_of: WordsOf | None = None,
     read_only: bool = False,
@@ -69,10 +68,10 @@ def open_engine(
 
 
 def migrate_store(
-    where: str | os.PathLike[str],
+    where: Place,
     *,
-    tick: Callable[[], float],
-    chance: Callable[[int], bytes],
+    tick: Tick,
+    chance: Chance,
     lock_s: float = 5.0,
 ) -> tuple[int, int]:
     """Brings the store at this place up to this release's format; the format that it had, and the
@@ -88,9 +87,7 @@ def migrate_store(
     return bring_up(_existing(where), lock_s=lock_s)
 
 
-def vacuum_store(
-    where: str | os.PathLike[str], *, tick: Callable[[], float], lock_s: float = 5.0
-) -> int:
+def vacuum_store(where: Place, *, tick: Tick, lock_s: float = 5.0) -> int:
     """Writes a store anew, without what was erased and without free room; the bytes that this has
     freed.
     """
@@ -102,7 +99,7 @@ def vacuum_store(
     return vacuum(_existing(where), lock_s=lock_s)
 
 
-def _existing(where: str | os.PathLike[str]) -> str:
+def _existing(where: Place) -> str:
     name = _place(where)
     if not os.path.exists(name):
         raise StoreUnavailable(
@@ -111,7 +108,7 @@ def _existing(where: str | os.PathLike[str]) -> str:
     return name
 
 
-def _place(where: str | os.PathLike[str]) -> str:
+def _place(where: Place) -> str:
     return real_path(os.fsdecode(where).removeprefix("sqlite:///"))
 
 

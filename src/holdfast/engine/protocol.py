@@ -33,6 +33,14 @@ ACTIVE_STEP_MS = 1000
 """How exactly a session's `active_at` is kept: an append moves it no more often than this."""
 
 State = Literal["open", "running", "ended"]
+Tick = Callable[[], float]
+"""Seconds of a clock that never steps back."""
+Now = Callable[[], int]
+"""Milliseconds since 1970."""
+Chance = Callable[[int], bytes]
+"""So many random bytes."""
+Notes = tuple[tuple[int, bytes], ...]
+"""Seqs of entries, each with the note that it is to keep."""
 WordsOf = Callable[
     [str, bytes, bytes, Callable[[bytes], Iterable[bytes]]], "SearchableText | None"
 ]
@@ -208,14 +216,14 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """Need not survive a power cut, and costs no sync: a lease that is renewed, whose holder would
     be gone too.
     """
-    erase: tuple[tuple[int, bytes], ...] | None = None
+    erase: Notes | None = None
     """Seqs and notes: these entries keep this note and no body, and nothing else of the session is
     left but its place in the store. It is refused all writes from then on, `ended`, but for another
     erasure and for what is laid down.
     """
     forget_events: bool = False
     """Goes with `erase`: the events that were accepted in this session are not known any more."""
-    blank: tuple[tuple[int, bytes], ...] = ()
+    blank: Notes = ()
     """The same for these entries alone: the rest of the session stays as it is."""
     lay: Laid | None = None
     """The session stands so from now on, its log being what it was and this write's drafts, whose
@@ -224,7 +232,9 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """
 
 
+Writes = Sequence[Write]
 Commit = tuple[Write, ...]
+Commits = Sequence[Commit]
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -348,7 +358,7 @@ class Engine(Protocol):
     look_s: float
     """How long a watcher may go without looking by itself."""
 
-    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Commits) -> list[Outcome]:
         """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at
         once cost one sync.
         """

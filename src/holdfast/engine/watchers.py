@@ -1,10 +1,10 @@
 """Who wants to know about a session: in-process wake-ups, after a commit and never before."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.engine.protocol import Commit
+from holdfast.engine.protocol import Commits
 
 Callback = Callable[[], None]
 
@@ -40,7 +40,7 @@ class Watchers:
         with self._lock:
             return list(self._callbacks)
 
-    def wake(self, commits: Sequence[Commit]) -> None:
+    def wake(self, commits: Commits) -> None:
         """Tells those who watch a session that these commits touched."""
         if self._callbacks:
             self.wake_those({write.session for commit in commits for write in commit})

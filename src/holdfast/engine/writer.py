@@ -21,7 +21,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.engine.protocol import Commit, Outcome
+from holdfast.engine.protocol import Commit, Commits, Outcome
 from holdfast.engine.watchers import tell
 from holdfast.errors import HoldfastError, StoreUnavailable
 
@@ -113,8 +113,8 @@ class Writer:
         self,
         where: str,
         *,
-        apply: Callable[[Sequence[Commit]], list[Outcome | HoldfastError]],
-        wake: Callable[[Sequence[Commit]], None],
+        apply: Callable[[Commits], list[Outcome | HoldfastError]],
+        wake: Callable[[Commits], None],
         tidy: Callable[[], None],
         finish: Callable[[], None],
     ) -> None:
@@ -143,7 +143,7 @@ class Writer:
         """How many commits no batch has taken yet, about."""
         return self._queue.qsize()
 
-    def submit_all(self, commits: Sequence[Commit]) -> list[WriterTicket]:
+    def submit_all(self, commits: Commits) -> list[WriterTicket]:
         return [self.submit(commit) for commit in commits]
 
     def close(self) -> None:

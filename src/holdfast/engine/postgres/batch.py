@@ -19,12 +19,14 @@ from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING
 from holdfast.engine.blobs import PART_BYTES_MIN, split
 from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.postgres.restore_state import restore
 from holdfast.engine.postgres.server.text_as_bytes import name, raw, text
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Commit,
+    Commits,
     Outcome,
     Refused,
     SessionState,
@@ -89,7 +91,7 @@ class SessionRow:
         self.unread = self.was_unread = unread
 
     @property
-    def listed(self) -> tuple[Any, ...]:
+    def listed(self) -> Row:
         """Its row in `activity`."""
         state = self.ended + 1 if self.ended else 0 if self.turn is None else 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
@@ -142,14 +144,14 @@ class Batch:
         self.moved: dict[str, SessionRow] = {}
         self.listed: dict[str, SessionRow] = {}
         self.turned: set[str] = set()
-        self.entries: list[tuple[Any, ...]] = []
-        self.chunks: list[tuple[Any, ...]] = []
-        self.accepted: list[tuple[Any, ...]] = []
-        self.waiting: dict[tuple[str, int], tuple[Any, ...] | None] = {}
-        self.owed: dict[tuple[str, bytes], tuple[Any, ...] | None] = {}
-        self.claimed: dict[tuple[str, bytes], tuple[Any, ...]] = {}
+        self.entries: Rows = []
+        self.chunks: Rows = []
+        self.accepted: Rows = []
+        self.waiting: dict[tuple[str, int], Row | None] = {}
+        self.owed: dict[tuple[str, bytes], Row | None] = {}
+        self.claimed: dict[tuple[str, bytes], Row] = {}
         self.bound: dict[tuple[bytes, bytes], tuple[str, int]] = {}
-        self.blobs: list[tuple[Any, ...]] = []
+        self.blobs: Rows = []
         self.swept: dict[str, tuple[bytes, int]] = {}
         self.parted = False
         self.restored = False
@@ -184,7 +186,7 @@ class BatchState:
         self.batch = Batch(stamp)
         return self.batch
 
-    def knows(self, commits: Sequence[Commit]) -> bool:
+    def knows(self, commits: Commits) -> bool:
         """Whether all these commits need is remembered: no row but those of sessions."""
         for commit in commits:
             for write in commit:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from holdfast.engine.named_sql import Row
 from holdfast.engine.postgres.batch import Batch, SessionRow
 from holdfast.engine.postgres.server.binary_arrays import (
     Array,
@@ -189,7 +190,7 @@ def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement
         yield "claim_debt", columns(CLAIM, batch.claimed.values())
 
 
-def _activity(row: SessionRow) -> tuple[Any, ...]:
+def _activity(row: SessionRow) -> Row:
     return (
         row.tenant,
         row.id,
@@ -203,6 +204,6 @@ def _activity(row: SessionRow) -> tuple[Any, ...]:
     )
 
 
-def _turn(row: SessionRow) -> tuple[Any, ...]:
+def _turn(row: SessionRow) -> Row:
     turn = (row.fence, row.turn, row.holder, row.lease_s)
     return *_activity(row), row.ended, *turn, row.journal, row.base

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from holdfast.engine.named_sql import Row
 from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.batch import BatchState
 from holdfast.engine.postgres.batch_sql import Statement, append, columns, effects
@@ -51,7 +52,15 @@ from holdfast.engine.postgres.server.driver_errors import (
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import is_id, name
 from holdfast.engine.postgres.tenant_cache import TenantCache
-from holdfast.engine.protocol import Commit, Outcome, Refused, Write, Written
+from holdfast.engine.protocol import (
+    Chance,
+    Commits,
+    Outcome,
+    Refused,
+    Write,
+    Writes,
+    Written,
+)
 from holdfast.errors import OperatorNeeded
 
 _STAMPS = (1 << 63) - 1
@@ -67,8 +76,8 @@ class Attempt(NamedTuple):
     stamp: int
     outcomes: list[Outcome]
     sessions: frozenset[str]
-    entry: tuple[Any, ...] | None
-    chunk: tuple[Any, ...] | None
+    entry: Row | None
+    chunk: Row | None
 
 
 class Stuck(Exception):
@@ -95,7 +104,7 @@ class BatchWriter:
         *,
         lasting: bool,
         retry: Callable[[], Retry],
-        chance: Callable[[int], bytes],
+        chance: Chance,
         blocked: BlockedCommits | None = None,
     ) -> None:
         self._address = address
@@ -138,7 +147,7 @@ class BatchWriter:
             ):
                 line.run("limits", LIMITS | {"once": False})
 
-    def apply(self, commits: Sequence[Commit]) -> list[Any]:
+    def apply(self, commits: Commits) -> list[Any]:
         """Answers every commit of a batch; what concerns a session that waits aside is answered
         later.
         """
@@ -146,9 +155,7 @@ class BatchWriter:
             return self._apply_beside(commits)
         return self._apply(commits)
 
-    def _apply_beside(
-        self, commits: Sequence[Commit], stuck: Collection[str] = ()
-    ) -> list[Any]:
+    def _apply_beside(self, commits: Commits, stuck: Collection[str] = ()) -> list[Any]:
         assert self._blocked is not None
         aside = self._blocked.divert(commits, stuck)
         going = [
@@ -159,15 +166,13 @@ class BatchWriter:
         answers = iter(self._apply(going) if going else ())
         return [next(answers) if later is None else later for later in aside]
 
-    def _apply(self, commits: Sequence[Commit]) -> list[Any]:
+    def _apply(self, commits: Commits) -> list[Any]:
         """Erasures are batches of their own: they blank what was there before them."""
         if self._state.knows(commits):
             return self._answers(commits, swiftly=True)
         return [answer for some in apart(commits) for answer in self._answers(some)]
 
-    def _answers(
-        self, commits: Sequence[Commit], *, swiftly: bool = False
-    ) -> list[Any]:
+    def _answers(self, commits: Commits, *, swiftly: bool = False) -> list[Any]:
         try:
             return self._carry(commits, swiftly) if commits else []
         except OperatorNeeded as error:
@@ -181,7 +186,7 @@ class BatchWriter:
                 return [translate(error, self._address.shown)]
             return [error]
 
-    def _carry(self, commits: Sequence[Commit], swiftly: bool) -> list[Any]:
+    def _carry(self, commits: Commits, swiftly: bool) -> list[Any]:
         """Tries until the batch is done or its time is over."""
         doubts: list[Attempt] = []
         retry: Retry | None = None
@@ -214,7 +219,7 @@ class BatchWriter:
                 raise
             swiftly = False
 
-    def _step_aside(self, commits: Sequence[Commit]) -> None:
+    def _step_aside(self, commits: Commits) -> None:
         """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or
         something that belongs to a commit, which then waits by itself.
         """
@@ -249,7 +254,7 @@ class BatchWriter:
             self._sure = True
 
     def _recover(
-        self, commits: Sequence[Commit], error: psycopg.Error, doubts: list[Attempt]
+        self, commits: Commits, error: psycopg.Error, doubts: list[Attempt]
     ) -> None:
         """After an error: nothing is remembered, no transaction is open; raises again what makes no
         sense.
@@ -271,7 +276,7 @@ class BatchWriter:
         if means == "senseless":
             raise error
 
-    def _clear(self, commits: Sequence[Commit]) -> None:
+    def _clear(self, commits: Commits) -> None:
         self._state.forget(commits)
         if self._line is not None:
             try:
@@ -287,7 +292,7 @@ class BatchWriter:
 
     # In one round trip.
 
-    def _swiftly(self, commits: Sequence[Commit]) -> list[Outcome] | None:
+    def _swiftly(self, commits: Commits) -> list[Outcome] | None:
         """None when what is remembered does not let everything pass: that has to be looked at."""
         batch = self._state.begin(self._next_stamp())
         outcomes = list(map(self._state.apply, commits))
@@ -319,7 +324,7 @@ class BatchWriter:
     # In two.
 
     def _surely(
-        self, commits: Sequence[Commit], doubts: Sequence[Attempt], *, locked: bool
+        self, commits: Commits, doubts: Sequence[Attempt], *, locked: bool
     ) -> list[Outcome]:
         self.connect()
         self._state.forget(commits)
@@ -353,7 +358,7 @@ class BatchWriter:
         self._written()
         return outcomes
 
-    def _places(self, writes: Sequence[Write]) -> dict[str, bytes]:
+    def _places(self, writes: Writes) -> dict[str, bytes]:
         """Sessions and their tenants, as far as they are there. Whose one is is asked once in the
         life of a process. One that is to be made is looked for where it would be; if others write
         to it in the same batch, it may be there already, and be somebody else's.
@@ -380,7 +385,7 @@ class BatchWriter:
 
     def _load(
         self,
-        writes: Sequence[Write],
+        writes: Writes,
         places: dict[str, bytes],
         beginning: list[Statement],
     ) -> None:
@@ -475,7 +480,7 @@ class BatchWriter:
             self._stamp - self._first_stamp
         ) & _STAMPS
 
-    def _is_lasting(self, commits: Sequence[Commit]) -> bool:
+    def _is_lasting(self, commits: Commits) -> bool:
         return self._lasting and not all(
             write.fleeting for commit in commits for write in commit
         )

@@ -9,10 +9,10 @@ writer does, and is gone when the last of them is answered.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from holdfast.engine.protocol import Commit
+from holdfast.engine.protocol import Commit, Commits
 from holdfast.engine.writer import Later
 
 THREADS_MAX = 8
@@ -23,7 +23,7 @@ _log = logging.getLogger("holdfast")
 class CommitRunner(Protocol):
     """What answers commits."""
 
-    def apply(self, commits: Sequence[Commit]) -> list[Any]: ...
+    def apply(self, commits: Commits) -> list[Any]: ...
     def finish(self) -> None: ...
 
 
@@ -53,7 +53,7 @@ class BlockedCommits:
         return bool(self._aside)
 
     def divert(
-        self, commits: Sequence[Commit], stuck: Collection[str] = ()
+        self, commits: Commits, stuck: Collection[str] = ()
     ) -> list[Later | None]:
         """Puts aside what concerns a session that is aside already, or one of these; None for what
         may go on.

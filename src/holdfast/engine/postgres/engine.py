@@ -14,6 +14,7 @@ import psycopg
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
 from holdfast.engine.blobs import join, names_in
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.background.indexer import PostgresIndexer
 from holdfast.engine.postgres.background.notifier import Notifier
@@ -37,13 +38,16 @@ from holdfast.engine.postgres.writer_pool import Apply, WriterPool
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
+    Chance,
     Commit,
+    Commits,
     JournalRow,
     Outcome,
     OwedReply,
     Pending,
     SessionState,
     State,
+    Tick,
     Waiting,
     Weight,
     WordsOf,
@@ -73,8 +77,8 @@ class PostgresEngine:
         dsn: str,
         *,
         durability: str,
-        tick: Callable[[], float],
-        chance: Callable[[int], bytes],
+        tick: Tick,
+        chance: Chance,
         words_of: WordsOf | None = None,
         writers: int = 2,
         spread_at: int = 64,
@@ -169,7 +173,7 @@ class PostgresEngine:
         batch_writer = self._batch_writers[number]
         tellers = (self._watchers.wake, self._notifier.note, self._indexer.note)
 
-        def wake(commits: Sequence[Commit]) -> None:
+        def wake(commits: Commits) -> None:
             for tell in tellers:
                 tell(commits)
 
@@ -183,7 +187,7 @@ class PostgresEngine:
 
     # Writing: on the writers' threads.
 
-    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Commits) -> list[Outcome]:
         pool = self._checked()
         return [
             ticket.result() for ticket in [pool.submit(commit) for commit in commits]
@@ -225,14 +229,12 @@ class PostgresEngine:
 
     # Reading: on the caller's thread.
 
-    def _read(
-        self, query: str, check: Check | None = None, /, **values: Any
-    ) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, check: Check | None = None, /, **values: Any) -> Rows:
         if self._forked:
             self._checked()
         return self._readers.read(query, values, check=check)
 
-    def _check_heads(self, rows: list[tuple[Any, ...]], until: int) -> None:
+    def _check_heads(self, rows: Rows, until: int) -> None:
         """That the server knows what was acknowledged of these sessions."""
         for row in rows:
             self._check_head(row[1], row[5], until)
@@ -244,7 +246,7 @@ class PostgresEngine:
                 f"it has {head} of the {least} entries of session {session} that were acknowledged"
             )
 
-    def _read_slowly(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+    def _read_slowly(self, query: str, /, **values: Any) -> Rows:
         """For what reads much: that no answer comes for a while means nothing."""
         if self._forked:
             self._checked()
@@ -351,7 +353,7 @@ class PostgresEngine:
             return []
         until = self._acknowledged.count
 
-        def check(rows: list[tuple[Any, ...]]) -> None:
+        def check(rows: Rows) -> None:
             if len(rows) < limit:  # there are no more: the last one is the head
                 self._check_head(session, rows[-1][0] if rows else after, until)
 
@@ -539,8 +541,8 @@ class PostgresEngine:
 def bring_up(
     dsn: str,
     *,
-    tick: Callable[[], float],
-    chance: Callable[[int], bytes],
+    tick: Tick,
+    chance: Chance,
     retry_s: float = RETRY_S,
 ) -> tuple[int, int]:
     """The format that a store had, and the one it has now; 0 when there was none. Safe to run
@@ -565,7 +567,7 @@ def bring_up(
     return found or 0, migrate.SCHEMA_VERSION
 
 
-def vacuum(dsn: str, *, tick: Callable[[], float]) -> int:
+def vacuum(dsn: str, *, tick: Tick) -> int:
     """Has the server write the tables that hold words anew, so that what was erased is in none of
     their files. The number of bytes that this has freed. It needs the rights of their owner, and
     locks one table after the other.

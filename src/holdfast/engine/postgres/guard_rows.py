@@ -15,16 +15,14 @@ from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, column
 from holdfast.engine.postgres.restore_state import restored_events, restored_places
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.server.text_as_bytes import name
-from holdfast.engine.protocol import Accepted, Write
+from holdfast.engine.protocol import Accepted, Writes
 
 Places = dict[str, bytes]
 """Sessions, each with its tenant."""
 Rows = Sequence[Sequence[Any]]
 
 
-def questions(
-    writes: Sequence[Write], places: Places, *, locked: bool
-) -> list[Statement]:
+def questions(writes: Writes, places: Places, *, locked: bool) -> list[Statement]:
     """All that these writes ask about, as statements; `locked` keeps others from the sessions until
     the end of the transaction.
     """
@@ -116,7 +114,7 @@ _LEARN: dict[str, Callable[[BatchState, Rows], None]] = {
 }
 
 
-def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
+def _keys(writes: Writes) -> list[tuple[bytes, bytes]]:
     """Keys that are to be bound, each once, in order."""
     keys: set[tuple[bytes, bytes]] = set()
     for write in writes:
@@ -125,13 +123,13 @@ def _keys(writes: Sequence[Write]) -> list[tuple[bytes, bytes]]:
     return sorted(keys)
 
 
-def _events(writes: Sequence[Write]) -> list[bytes]:
+def _events(writes: Writes) -> list[bytes]:
     """Events that may have been accepted already."""
     events = [event_name(*write.event) for write in writes if write.event is not None]
     return events + restored_events(writes)
 
 
-def _replies(writes: Sequence[Write], places: Places) -> list[tuple[bytes, str, bytes]]:
+def _replies(writes: Writes, places: Places) -> list[tuple[bytes, str, bytes]]:
     """Replies that are to be paid or claimed."""
     found: list[tuple[bytes, str, bytes]] = []
     for write in writes:
@@ -141,7 +139,7 @@ def _replies(writes: Sequence[Write], places: Places) -> list[tuple[bytes, str, 
     return found
 
 
-def _parts(writes: Sequence[Write], places: Places) -> list[tuple[bytes, str, int]]:
+def _parts(writes: Writes, places: Places) -> list[tuple[bytes, str, int]]:
     """Large parts that may be stored already, each once."""
     found: dict[tuple[bytes, str, int], None] = {}
     for write in writes:

@@ -17,6 +17,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, Format
 from holdfast.engine import named_sql
 from holdfast.engine.postgres.server.binary_arrays import Array
 from holdfast.engine.postgres.server.connection import ServerConnection
+from holdfast.engine.postgres.server.primary import Connection
 
 _STATEMENTS = named_sql.load(named_sql.beside(__file__, "batching.sql"))
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
@@ -35,7 +36,7 @@ class PreparedAppend:
     connection.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._libpq = connection.pgconn
         self._prepared: dict[str, _Prepared] = {}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.server.connection import (
     Address,
@@ -20,7 +21,7 @@ from holdfast.engine.postgres.server.driver_errors import UNPREPARED, translate,
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import StoreUnavailable
 
-Check = Callable[[list[tuple[Any, ...]]], None]
+Check = Callable[[Rows], None]
 
 
 class PostgresReaders:
@@ -47,7 +48,7 @@ class PostgresReaders:
         *,
         slow: bool = False,
         check: Check | None = None,
-    ) -> list[tuple[Any, ...]]:
+    ) -> Rows:
         """All rows of a query. One that is slow by nature may take its time. If `check` raises that
         the server knows too little, another is looked for.
         """
@@ -73,7 +74,7 @@ class PostgresReaders:
         *,
         slow: bool = False,
         check: Check | None = None,
-    ) -> list[tuple[Any, ...]]:
+    ) -> Rows:
         """The same, asked once. Raises the driver's errors."""
         with self._free:
             line = self._take()

@@ -5,11 +5,12 @@ A batch holds what is there now, loaded for it, and what is to be there; what is
 change to both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Protocol
 
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.postgres.server.text_as_bytes import raw
-from holdfast.engine.protocol import Accepted, Laid, Write
+from holdfast.engine.protocol import Accepted, Laid, Write, Writes
 
 
 class RestoredRows(Protocol):
@@ -18,9 +19,9 @@ class RestoredRows(Protocol):
     events: dict[bytes, Accepted]
     inboxes: dict[str, dict[bytes, int]]
     debts: set[tuple[str, bytes]]
-    accepted: list[tuple[Any, ...]]
-    waiting: dict[tuple[str, int], tuple[Any, ...] | None]
-    owed: dict[tuple[str, bytes], tuple[Any, ...] | None]
+    accepted: Rows
+    waiting: dict[tuple[str, int], Row | None]
+    owed: dict[tuple[str, bytes], Row | None]
     restored: bool
 
 
@@ -62,7 +63,7 @@ def restored_events(writes: Iterable[Write]) -> list[bytes]:
 
 
 def restored_places(
-    writes: Sequence[Write], places: dict[str, bytes]
+    writes: Writes, places: dict[str, bytes]
 ) -> list[tuple[bytes, str]]:
     """The sessions whose inbox and outbox are to be others."""
     return [

@@ -22,6 +22,7 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchableText, SearchScope, answers
 from holdfast.domain.search.tokenize import words_in
 from holdfast.engine.blobs import join, names_in
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.batch_sql import PLACE, columns
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
@@ -44,7 +45,7 @@ QUIET_MS = 10_000
 _BEGIN: list[tuple[str, Any]] = [("begin", None), ("fleeting", None)]
 _FIRST = (1 << 62, "ffffffff-ffff-ffff-ffff-ffffffffffff", 1 << 62)
 
-Read = Callable[..., list[tuple[Any, ...]]]
+Read = Callable[..., Rows]
 
 
 class PostgresSearch:
@@ -175,7 +176,7 @@ class PostgresSearch:
         while idle < IDLE_MAX and (behind := self._unread(tenant)):
             idle = 0 if self._insist(behind) else idle + 1
 
-    def _unread(self, tenant: bytes) -> list[tuple[Any, ...]]:
+    def _unread(self, tenant: bytes) -> Rows:
         behind = self._read(
             "unread", tenant=tenant, limit=SESSIONS_AT_ONCE, quiet=QUIET_MS
         )
@@ -184,7 +185,7 @@ class PostgresSearch:
             return self._unread(tenant)
         return behind
 
-    def _insist(self, behind: list[tuple[Any, ...]]) -> bool:
+    def _insist(self, behind: Rows) -> bool:
         retry = self._retry()
         while True:
             with self._gate:
@@ -203,7 +204,7 @@ class PostgresSearch:
                     trouble = error
             retry.pause(trouble)
 
-    def _step(self, behind: list[tuple[Any, ...]]) -> bool:
+    def _step(self, behind: Rows) -> bool:
         """Reads a little of each of these logs; False when there was nothing to do. No lock is held
         while it reads: what it has read counts if the marks are where they were then, and is one
         transaction.

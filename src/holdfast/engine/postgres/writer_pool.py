@@ -18,11 +18,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast.engine.protocol import Commit, Write, Written
+from holdfast.engine.protocol import Commit, Commits, Write, Written
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import StoreUnavailable
 
-Apply = Callable[[Sequence[Commit]], list[Any]]
+Apply = Callable[[Commits], list[Any]]
 Self = TypeVar("Self", bound="_Met")
 
 
@@ -147,7 +147,7 @@ class WriterPool:
     def _meeting(self, apply: Apply) -> Apply:
         """Applies a batch, piece by piece where there are meetings."""
 
-        def pieces(commits: Sequence[Commit]) -> list[Any]:
+        def pieces(commits: Commits) -> list[Any]:
             answers: list[Any] = []
             start = 0
             for at, commit in enumerate(commits):
@@ -157,7 +157,7 @@ class WriterPool:
                     start = at + 1
             return answers + (apply(commits[start:]) if start < len(commits) else [])
 
-        def applied(commits: Sequence[Commit]) -> list[Any]:
+        def applied(commits: Commits) -> list[Any]:
             try:
                 return pieces(commits)
             finally:
@@ -165,7 +165,7 @@ class WriterPool:
 
         return applied
 
-    def _release(self, commits: Sequence[Commit]) -> None:
+    def _release(self, commits: Commits) -> None:
         """Keys and events that these commits have settled tie nobody any more."""
         names = [name for commit in commits for name in _names(commit)]
         if names:

@@ -14,6 +14,7 @@ from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine.blobs import PART_BYTES_MIN, address, split
 from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
@@ -66,7 +67,7 @@ class KnownSession:
         "turn",
     )
 
-    def __init__(self, row: tuple[Any, ...]) -> None:
+    def __init__(self, row: Row) -> None:
         (
             self.n,
             self.id,
@@ -133,9 +134,9 @@ class CommitApplier:
         self._clock = clock
         self._connection = connection
         self._sessions: dict[str, KnownSession] = {}
-        self._entries: list[tuple[Any, ...]] = []
-        self._chunks: list[tuple[Any, ...]] = []
-        self._waiting: list[tuple[Any, ...]] = []
+        self._entries: Rows = []
+        self._chunks: Rows = []
+        self._waiting: Rows = []
         self._events: dict[bytes, tuple[KnownSession, int, bytes]] = {}
         self._erased: set[int] = set()
         self._blanked: set[int] = set()

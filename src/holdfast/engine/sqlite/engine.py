@@ -3,14 +3,23 @@ can be read beside it is in `reads`.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from holdfast.engine.blobs import join
-from holdfast.engine.protocol import Commit, Outcome, WordsOf, Write, Written
+from holdfast.engine.protocol import (
+    Commit,
+    Commits,
+    Now,
+    Outcome,
+    Tick,
+    WordsOf,
+    Write,
+    Written,
+)
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.apply_commit import CommitApplier
 from holdfast.engine.sqlite.driver_errors import translate
@@ -50,8 +59,8 @@ class SqliteEngine(SqliteReads):
         path: str,
         *,
         durability: str,
-        tick: Callable[[], float],
-        now: Callable[[], int] | None = None,
+        tick: Tick,
+        now: Now | None = None,
         clock: str = "tick",
         lock_s: float = 5.0,
         words_of: WordsOf | None = None,
@@ -92,7 +101,7 @@ class SqliteEngine(SqliteReads):
 
     # Writing: on the writer thread.
 
-    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Commits) -> list[Outcome]:
         return [ticket.result() for ticket in self._checked().submit_all(commits)]
 
     def submit(self, commit: Commit) -> WriterTicket:
@@ -134,7 +143,7 @@ class SqliteEngine(SqliteReads):
         finally:
             self._lock.release()
 
-    def _apply(self, commits: Sequence[Commit]) -> list[Any]:
+    def _apply(self, commits: Commits) -> list[Any]:
         try:
             return self._cleaned(commits, self._locked(lambda: self._transact(commits)))
         except HoldfastError as error:
@@ -142,7 +151,7 @@ class SqliteEngine(SqliteReads):
         except Exception as error:
             return self._after_failure(commits, error)
 
-    def _transact(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def _transact(self, commits: Commits) -> list[Outcome]:
         """One transaction for all of them. The first statement takes SQLite's write lock, so what
         is judged stays so.
         """
@@ -165,7 +174,7 @@ class SqliteEngine(SqliteReads):
         applier.trim()
         return outcomes
 
-    def _stand(self, commits: Sequence[Commit]) -> None:
+    def _stand(self, commits: Commits) -> None:
         """Before a transaction: the files are still ours, and it is synced if any of its commits
         must last.
         """
@@ -179,7 +188,7 @@ class SqliteEngine(SqliteReads):
             connecting.set_lasting(self._connection, lasting)
             self._lasting = lasting
 
-    def _cleaned(self, commits: Sequence[Commit], outcomes: list[Any]) -> list[Any]:
+    def _cleaned(self, commits: Commits, outcomes: list[Any]) -> list[Any]:
         """What was erased is gone from all files before that is acknowledged."""
         if not any(map(_cleans, commits)):
             return outcomes
@@ -214,7 +223,7 @@ class SqliteEngine(SqliteReads):
         except (apsw.Error, HoldfastError) as error:
             return str(error) or repr(error)
 
-    def _after_failure(self, commits: Sequence[Commit], error: Exception) -> list[Any]:
+    def _after_failure(self, commits: Commits, error: Exception) -> list[Any]:
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try
         each commit alone.
         """
@@ -400,7 +409,7 @@ def _cleans(commit: Commit) -> bool:
     return type(commit) is Scrubbing
 
 
-def _must_last(commits: Sequence[Commit]) -> bool:
+def _must_last(commits: Commits) -> bool:
     for commit in commits:
         for write in commit:
             if not write.fleeting:

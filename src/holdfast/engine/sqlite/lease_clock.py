@@ -10,6 +10,8 @@ lease was given for.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.engine.protocol import Now, Tick
+
 CALENDAR_ROOM_S = 30.0
 """By how much the calendars of two machines may differ without harm."""
 USUAL_S = 30.0
@@ -24,9 +26,7 @@ class Clock(NamedTuple):
     now: int
 
 
-def clock_of(
-    name: str, tick: Callable[[], float], now: Callable[[], int] | None
-) -> Callable[[], Clock]:
+def clock_of(name: str, tick: Tick, now: Now | None) -> Callable[[], Clock]:
     """What tells the time of this clock; without a calendar, that goes as the clock does."""
     return lambda: Clock(name, tick(), int(tick() * 1000) if now is None else now())
 

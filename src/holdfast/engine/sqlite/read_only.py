@@ -16,14 +16,15 @@ import stat
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from holdfast.engine.blobs import join
-from holdfast.engine.protocol import Commit, Outcome, WordsOf
+from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
 from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.file_header import read_header
@@ -79,7 +80,7 @@ class ReadOnlyReaders:
         for reader in list(self._all):
             forsake(reader)
 
-    def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def read(self, name: str, values: Row) -> Rows:
         """All rows of a query."""
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
@@ -246,8 +247,8 @@ class ReadOnlySqliteEngine(SqliteReads):
         self,
         path: str,
         *,
-        tick: Callable[[], float],
-        now: Callable[[], int] | None = None,
+        tick: Tick,
+        now: Now | None = None,
         clock: str = "tick",
         words_of: WordsOf | None = None,
     ) -> None:
@@ -259,7 +260,7 @@ class ReadOnlySqliteEngine(SqliteReads):
         self._read("session_number", "")  # what can't be read is told now
         concern(self)
 
-    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit(self, commits: Commits) -> list[Outcome]:
         raise ReadOnlyStore(where=self.where)
 
     def submit(self, commit: Commit) -> WriterTicket:

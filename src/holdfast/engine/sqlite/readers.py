@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
@@ -41,7 +42,7 @@ class SqliteReaders:
         """The locks that are held while somebody reads."""
         return list(self._all.values())
 
-    def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def read(self, name: str, values: Row) -> Rows:
         """All rows of a query."""
         if not self.files.may_be_read():
             self._tell_writer()

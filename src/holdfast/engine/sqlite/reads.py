@@ -15,6 +15,7 @@ import apsw
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
 from holdfast.engine.blobs import address_of, is_skeleton, join
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
@@ -39,7 +40,7 @@ NUMBERS_MAX = 10_000
 class Readers(Protocol):
     """Connections that can't write, one for each thread that asks."""
 
-    def read(self, name: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]: ...
+    def read(self, name: str, values: Row) -> Rows: ...
     def alone(self) -> AbstractContextManager[apsw.Connection]: ...
     def gates(self) -> list[Any]: ...
     def close(self) -> None: ...
@@ -69,11 +70,11 @@ class SqliteReads:
                 remedy=remedy,
             )
 
-    def _read(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _read(self, name: str, *values: Any) -> Rows:
         self._check_fork()
         return self._readers.read(name, values)
 
-    def _states(self, rows: list[tuple[Any, ...]]) -> list[SessionState]:
+    def _states(self, rows: Rows) -> list[SessionState]:
         here = self._clock()
         return [KnownSession(row).state(here) for row in rows]
 
@@ -139,7 +140,7 @@ class SqliteReads:
             return self._with_blobs(rows)
         return list(starmap(Entry, rows))
 
-    def _has_blobs(self, number: int, rows: list[tuple[Any, ...]]) -> bool:
+    def _has_blobs(self, number: int, rows: Rows) -> bool:
         """Whether some of these entries may have parts in blobs. A few rows are looked through
         sooner than the store is asked, and a warm session reads a few at a time; what looks like a
         skeleton may still be somebody's own bytes.
@@ -148,7 +149,7 @@ class SqliteReads:
             return False
         return bool(self._read("has_blobs", number))
 
-    def _with_blobs(self, rows: list[tuple[Any, ...]]) -> list[Entry]:
+    def _with_blobs(self, rows: Rows) -> list[Entry]:
         """A page of entries some of which have parts in blobs; it ends early when it
         grows large.
         """
@@ -204,7 +205,7 @@ class SqliteReads:
         limit: int = 50,
         free: bool = False,
     ) -> list[OwedReply]:
-        mark: tuple[Any, ...] = (-1, None, 0, b"")
+        mark: Row = (-1, None, 0, b"")
         if after is not None:
             mark = (after.at, after.session, after.turn, after.id)
         clock, tick, _ = self._clock()
@@ -288,7 +289,7 @@ class SqliteReads:
         return self._watchers.add(session, callback)
 
 
-def _waiting(row: tuple[Any, ...], here: Clock) -> Waiting:
+def _waiting(row: Row, here: Clock) -> Waiting:
     message, waiter, seq, *kept = row
     lease = Kept(*kept)
     if lease.until is None:

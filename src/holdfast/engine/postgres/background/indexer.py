@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from holdfast.engine.postgres.background.worker import BackgroundWorker
-from holdfast.engine.protocol import Commit
+from holdfast.engine.protocol import Commits
 from holdfast.errors import HoldfastError
 
 QUIET_S = 0.5
@@ -28,7 +28,7 @@ class PostgresIndexer(BackgroundWorker):
         super().__init__()
         self._advance = advance
 
-    def note(self, commits: Sequence[Commit]) -> None:
+    def note(self, commits: Commits) -> None:
         """These were acknowledged."""
         moved = [
             write.session for commit in commits for write in commit if write.drafts

@@ -6,14 +6,14 @@ have moved meanwhile are one hint: inside a commit, NOTIFY takes a lock of the w
 costs nearly all throughput. A hint that can't be sent is not sent again: nothing depends on it.
 """
 
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container
 
 import psycopg
 
 from holdfast.engine.postgres.background.worker import BackgroundWorker
 from holdfast.engine.postgres.server.driver_errors import verdict
 from holdfast.engine.postgres.server.text_as_bytes import is_id
-from holdfast.engine.protocol import Commit
+from holdfast.engine.protocol import Commits
 from holdfast.errors import HoldfastError
 
 REST_S = 0.02
@@ -35,7 +35,7 @@ class Notifier(BackgroundWorker):
         self._send = send
         self._mute = False
 
-    def note(self, commits: Sequence[Commit]) -> None:
+    def note(self, commits: Commits) -> None:
         """These were acknowledged."""
         moved = [
             write.session

@@ -145,7 +145,7 @@ class Poller:
     def _look(self, sessions: list[str]) -> list[str]:
         """Those of these sessions that others have written to since the last look."""
         line = self._connected()
-        found = dict(line.run("stamps", self._places(line, sessions)))
+        found: dict[str, int] = dict(line.run("stamps", self._places(line, sessions)))
         moved = news(self._stamps, found, self._is_ours)
         self._stamps |= found
         return moved

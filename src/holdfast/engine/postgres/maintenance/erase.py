@@ -6,18 +6,18 @@ own, so that these have only what was there before; many share one, up to a numb
 short for those who wait for its rows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from holdfast.engine.postgres.batch import SessionRow
 from holdfast.engine.postgres.batch_sql import PLACE, Statement, columns
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
-from holdfast.engine.protocol import Commit, Write
+from holdfast.engine.protocol import Commit, Commits, Notes, Write
 
 SESSIONS_MAX, NOTES_MAX = 200, 5_000
 """What one transaction erases at most, unless one commit alone has more."""
 
 
-def apart(commits: Sequence[Commit]) -> Iterator[Sequence[Commit]]:
+def apart(commits: Commits) -> Iterator[Commits]:
     """The same in their order, erasures apart from all else. Those that share a transaction have no
     session in common.
     """
@@ -74,7 +74,7 @@ def erasures(
     return found
 
 
-def _some(notes: tuple[tuple[int, bytes], ...], known: SessionRow) -> list[Statement]:
+def _some(notes: Notes, known: SessionRow) -> list[Statement]:
     """What is left of these entries are these notes. Their words are read again, but for those that
     are gone.
     """

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
 from holdfast.engine.postgres.server.connection import (
     Address,
@@ -25,6 +26,7 @@ from holdfast.engine.postgres.server.driver_errors import (
     translate,
     verdict,
 )
+from holdfast.engine.postgres.server.primary import Connection
 from holdfast.engine.postgres.server.retry import Retry
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 
@@ -107,7 +109,7 @@ def reach(
     return line
 
 
-def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
+def refuse_newer(connection: Connection, where: str) -> int | None:
     """The version of the store, if this release knows it."""
     found = version(connection)
     if found is not None and found > SCHEMA_VERSION < (
@@ -117,9 +119,7 @@ def refuse_newer(connection: psycopg.Connection[Any], where: str) -> int | None:
     return found
 
 
-def refuse_other(
-    read: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]], where: str
-) -> None:
+def refuse_other(read: Callable[[str, dict[str, Any]], Rows], where: str) -> None:
     """Refuses a store of another version, for one who may not bring it up to this one."""
     try:
         rows = read("get_fact", {"name": "format"})
@@ -142,7 +142,7 @@ def refuse_other(
         raise StoreUnavailable(where=where, problem=problem, remedy=remedy)
 
 
-def version(connection: psycopg.Connection[Any], fact: str = "format") -> int | None:
+def version(connection: Connection, fact: str = "format") -> int | None:
     """The version of the store in this database, or the least that may work on it; None when there
     is none.
     """
@@ -183,9 +183,7 @@ def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
         raise
 
 
-def _steps(
-    connection: psycopg.Connection[Any], where: str, found: int | None
-) -> list[str]:
+def _steps(connection: Connection, where: str, found: int | None) -> list[str]:
     """What is to be done. Of two machines that migrate, the second waits here, and finds
     it done.
     """
@@ -196,5 +194,5 @@ def _steps(
     return [script for step, script in MIGRATIONS.items() if step > found]
 
 
-_script: Callable[[psycopg.Connection[Any], Any], Any] = psycopg.Connection.execute
+_script: Callable[[Connection, Any], Any] = psycopg.Connection.execute
 """A script of our own, in one go and without parameters."""

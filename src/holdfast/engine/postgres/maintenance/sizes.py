@@ -1,15 +1,15 @@
 """What is in a store, how large it is, and what is wrong with it; all asked of the server."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.postgres.server.binary_arrays import Texts
 from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.replication import Replication
 from holdfast.engine.store_info import Problem, StoreInfo
 
-Read = Callable[..., list[tuple[Any, ...]]]
+Read = Callable[..., Rows]
 
 TABLES = (
     "activity",
@@ -109,8 +109,12 @@ def _problems(
 
 def vacuum(line: ServerConnection) -> int:
     """Writes the tables anew that erasures make smaller; the bytes that this has freed."""
-    before = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    before = _total(line)
     for name in VACUUMED:
         line.run_slowly(f"vacuum_{name}")
-    after = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
-    return sum(before.values()) - sum(after.values())
+    return before - _total(line)
+
+
+def _total(line: ServerConnection) -> int:
+    sizes: dict[str, int] = dict(line.run("info_sizes", {"name": Texts(TABLES)}))
+    return sum(sizes.values())

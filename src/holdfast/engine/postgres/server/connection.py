@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -22,10 +22,12 @@ from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper
 
 from holdfast.engine.address import shown
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import QUERIES
 from holdfast.engine.postgres.server.binary_arrays import register
 from holdfast.engine.postgres.server.driver_errors import OnlyReads
-from holdfast.engine.postgres.server.primary import Identity, Primary
+from holdfast.engine.postgres.server.primary import Connection, Identity, Primary
+from holdfast.engine.protocol import Tick
 from holdfast.errors import StoreUnavailable
 
 _log = logging.getLogger("holdfast")
@@ -58,7 +60,7 @@ class Address:
         self,
         dsn: str,
         *,
-        tick: Callable[[], float],
+        tick: Tick,
         connect_s: float = 5.0,
         read_only: bool = False,
     ) -> None:
@@ -128,9 +130,7 @@ class Address:
             found = self.primary.only(lambda: self._connect(prepared, {}))
         return ServerConnection(*found, watchdog)
 
-    def _connect(
-        self, prepared: bool, server: dict[str, Any]
-    ) -> psycopg.Connection[Any]:
+    def _connect(self, prepared: bool, server: dict[str, Any]) -> Connection:
         """A connection that can write."""
         options = self._options | {
             name: value for name, value in server.items() if value
@@ -178,7 +178,7 @@ class ServerConnection:
 
     def __init__(
         self,
-        connection: psycopg.Connection[Any],
+        connection: Connection,
         identity: Identity | None,
         watchdog: "Watchdog",
     ) -> None:
@@ -215,7 +215,7 @@ class ServerConnection:
             connection.prepare_threshold = None
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[psycopg.Connection[Any]]:
+    def asking(self) -> Iterator[Connection]:
         """Between asking and the answer."""
         self._asked += 1
         self.question = self._asked
@@ -224,9 +224,7 @@ class ServerConnection:
         finally:
             self.question = 0
 
-    def run(
-        self, name: str, values: Any = None, *, slow: bool = False
-    ) -> list[tuple[Any, ...]]:
+    def run(self, name: str, values: Any = None, *, slow: bool = False) -> Rows:
         """All rows of a query. One that is slow by nature may take its time."""
         self.harmless = False
         prepare = False if name in PLANNED_ANEW else None
@@ -245,7 +243,7 @@ class ServerConnection:
 
     def run_all(
         self, statements: Sequence[tuple[str, Any]], *, harmless: bool = False
-    ) -> list[list[tuple[Any, ...]]]:
+    ) -> list[Rows]:
         """Sends all statements at once; the rows of each. What has no COMMIT in it is harmless."""
         self.harmless = harmless
         failure: psycopg.Error | None = None

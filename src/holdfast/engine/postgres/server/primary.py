@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from holdfast.engine.protocol import Tick
+
 _log = logging.getLogger("holdfast")
+
+Connection = psycopg.Connection[Any]
 
 GRACE_S = 0.5
 """How long the others have to answer after the first one that can be written."""
@@ -42,7 +46,7 @@ class Outdated(psycopg.OperationalError):
     """A server that has been replaced, or that knows less than was acknowledged."""
 
 
-def identity_of(connection: psycopg.Connection[Any]) -> Identity | None:
+def identity_of(connection: Connection) -> Identity | None:
     """None where it can't be known: another database that speaks the same language, or one that only
     reads.
     """
@@ -61,7 +65,7 @@ def identity_of(connection: psycopg.Connection[Any]) -> Identity | None:
 class Primary:
     """What is known of who leads; shared by all connections of an engine."""
 
-    def __init__(self, tick: Callable[[], float]) -> None:
+    def __init__(self, tick: Tick) -> None:
         self._tick = tick
         self._newest: Identity | None = None
         self._gate = threading.Lock()
@@ -98,8 +102,8 @@ class Primary:
         )
 
     def survey(
-        self, servers: Sequence[str], connect: Callable[[int], psycopg.Connection[Any]]
-    ) -> tuple[psycopg.Connection[Any], Identity | None]:
+        self, servers: Sequence[str], connect: Callable[[int], Connection]
+    ) -> tuple[Connection, Identity | None]:
         """A connection to the server on the newest timeline. All are asked at once; one that does
         not answer soon after another is not waited for. Raises what they said when none can be
         written.
@@ -134,9 +138,7 @@ class Primary:
         self._led = (self._tick(), best)
         return connection, identity
 
-    def _admitted(
-        self, connection: psycopg.Connection[Any]
-    ) -> tuple[psycopg.Connection[Any], Identity | None]:
+    def _admitted(self, connection: Connection) -> tuple[Connection, Identity | None]:
         identity = identity_of(connection)
         try:
             self.admit(identity)
@@ -146,14 +148,14 @@ class Primary:
         return connection, identity
 
     def only(
-        self, connect: Callable[[], psycopg.Connection[Any]]
-    ) -> tuple[psycopg.Connection[Any], Identity | None]:
+        self, connect: Callable[[], Connection]
+    ) -> tuple[Connection, Identity | None]:
         """A connection to the one server that there is."""
         return self._admitted(connect())
 
 
 def _ask(
-    connect: Callable[[int], psycopg.Connection[Any]],
+    connect: Callable[[int], Connection],
     number: int,
     answers: "queue.SimpleQueue[Any]",
     over: threading.Event,
@@ -171,10 +173,8 @@ def _ask(
 
 def _gathered(
     answers: "queue.SimpleQueue[tuple[int, Any]]", count: int
-) -> tuple[
-    dict[int, tuple[psycopg.Connection[Any], Identity | None]], dict[int, Exception]
-]:
-    found: dict[int, tuple[psycopg.Connection[Any], Identity | None]] = {}
+) -> tuple[dict[int, tuple[Connection, Identity | None]], dict[int, Exception]]:
+    found: dict[int, tuple[Connection, Identity | None]] = {}
     refusals: dict[int, Exception] = {}
     while len(found) + len(refusals) < count:
         try:

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Callable
 
 import psycopg
 
@@ -12,6 +11,7 @@ from holdfast.engine.postgres.server.driver_errors import (
     out_of_patience,
     verdict,
 )
+from holdfast.engine.protocol import Chance, Tick
 
 PAUSE_S, PAUSE_MAX_S = 0.004, 1.0
 LOGGED_AT = 4
@@ -30,8 +30,8 @@ class Retry:
         where: str,
         limit_s: float,
         *,
-        tick: Callable[[], float],
-        chance: Callable[[int], bytes],
+        tick: Tick,
+        chance: Chance,
     ) -> None:
         self._where, self._limit_s, self._tick, self._chance = (
             where,

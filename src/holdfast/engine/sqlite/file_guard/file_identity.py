@@ -13,11 +13,11 @@ Then the store has to be opened again.
 
 import os
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 
 import apsw
 
+from holdfast.engine.protocol import Tick
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.folder_stamp import FolderStamp
@@ -31,7 +31,7 @@ class FileIdentity:
     the log's index.
     """
 
-    def __init__(self, path: str, tick: Callable[[], float]) -> None:
+    def __init__(self, path: str, tick: Tick) -> None:
         self._path, self._log, self._index = path, path + "-wal", path + "-shm"
         self._folder = FolderStamp(os.path.dirname(path), tick)
         self._marks = _mark(path), _mark(self._log), _mark(self._index)

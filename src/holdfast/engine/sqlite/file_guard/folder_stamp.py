@@ -14,6 +14,8 @@ gets another time.
 import os
 from collections.abc import Callable
 
+from holdfast.engine.protocol import Tick
+
 GRAIN_S = 0.2
 """Longer than a tick of any kernel, by which file systems tell the time at best, with some room for
 a late one.
@@ -29,7 +31,7 @@ class FolderStamp:
     never steps back.
     """
 
-    def __init__(self, path: str, tick: Callable[[], float]) -> None:
+    def __init__(self, path: str, tick: Tick) -> None:
         self._path, self._tick = path, tick
         self._calm: Stamp | None = None
         self._seen: tuple[Stamp | None, float] = None, 0.0

@@ -3,10 +3,10 @@
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import apsw
 
+from holdfast.engine.named_sql import Row
 from holdfast.engine.protocol import SessionState
 from holdfast.engine.sqlite.apply_commit import KnownSession
 from holdfast.engine.sqlite.driver_errors import translate
@@ -22,7 +22,7 @@ def damage_error(
     where: str,
     reader: apsw.Connection,
     name: str,
-    values: tuple[Any, ...],
+    values: Row,
 ) -> HoldfastError:
     """What a driver's error in a query means to a person, with the place if it is damage."""
     trouble = translate(error, where)

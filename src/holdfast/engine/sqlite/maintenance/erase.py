@@ -20,6 +20,7 @@ from collections.abc import Collection
 import apsw
 
 from holdfast.engine.blobs import names_in
+from holdfast.engine.protocol import Notes
 from holdfast.engine.sqlite.queries import QUERIES
 
 _SCRUB_BYTES = 16 << 20
@@ -28,7 +29,7 @@ _SCRUB_BYTES = 16 << 20
 def blank(
     connection: apsw.Connection,
     session: int,
-    notes: tuple[tuple[int, bytes], ...],
+    notes: Notes,
     *,
     forget_events: bool,
 ) -> None:
@@ -67,9 +68,7 @@ def take_out(connection: apsw.Connection, sessions: Collection[int]) -> None:
     run_many(QUERIES["add_chunk_a"], chunks)
 
 
-def blank_some(
-    connection: apsw.Connection, session: int, notes: tuple[tuple[int, bytes], ...]
-) -> None:
+def blank_some(connection: apsw.Connection, session: int, notes: Notes) -> None:
     """What is left of these entries are these notes. Blobs that no other entry refers to go with
     them.
     """

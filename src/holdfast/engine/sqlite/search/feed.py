@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Any
 
 import apsw
 
 from holdfast.domain.search.query import SearchableText
 from holdfast.domain.search.tokenize import spaced
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.queries import SEARCH
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
@@ -27,8 +27,7 @@ VOLUME = 1 << 16
 FEW = 64
 RENEWALS_MAX = 3
 
-Rows = list[tuple[Any, ...]]
-Read = Callable[[str, tuple[Any, ...]], Rows]
+Read = Callable[[str, Row], Rows]
 """Asks the log, by the name of a query. Raises Holdfast's errors: they are about the log, not about
 the index.
 """

@@ -30,12 +30,12 @@ import apsw
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchQuestion, SearchScope, answers
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.queries import SEARCH
 from holdfast.engine.sqlite.search.feed import (
     FEW,
     Read,
-    Rows,
     SearchFeed,
     any_of,
     facet,
@@ -355,5 +355,5 @@ def _times(sought: SearchScope) -> tuple[int, int]:
     )
 
 
-def _filters(sought: SearchScope) -> tuple[Any, ...]:
+def _filters(sought: SearchScope) -> Row:
     return (sought.tenant, *_times(sought), sought.key, sought.session, sought.state)
