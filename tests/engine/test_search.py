@@ -435,7 +435,7 @@ def test_an_entry_that_cannot_be_read_hides_no_other(path: str, engine: SqliteEn
     say(engine, session, *(f"kelp {number}" for number in range(10)))
 
     def read(name: str, values: tuple[Any, ...]) -> Any:
-        rows = engine._read(name, *values)
+        rows = engine._read_values(name, values)
         if name in ("log_after", "log_pick") and any(row[0] in (4, 11) for row in rows):
             raise Damaged(where=path, problem="a page")
         return rows

@@ -1,17 +1,29 @@
-"""An engine that a store has let go of: whoever still asks is told so."""
+"""What those are told who ask an engine that is gone: it was closed, or it is the parent process's."""
 
 from typing import Any
 
 from holdfast.errors import StoreUnavailable
 
 
+def closed(where: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        where=where, problem="it was closed", remedy="Open it again"
+    )
+
+
+def forked(where: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        where=where,
+        problem="it was opened before this process forked",
+        remedy="Open the store again in this process",
+    )
+
+
 class ClosedEngine:
-    """Stands where an engine was. Others may still use that engine."""
+    """Stands where an engine was that a store has let go of. Others may still use that engine."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def __getattr__(self, name: str) -> Any:
-        raise StoreUnavailable(
-            where=self.where, problem="it was closed", remedy="Open it again"
-        )
+        raise closed(self.where)

@@ -21,9 +21,10 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import Commit, Commits, Outcome
 from holdfast.engine.watchers import tell
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError
 
 BATCH_MAX = 1024
 
@@ -132,9 +133,7 @@ class Writer:
         ticket = WriterTicket(commit)
         with self._gate:  # a commit that came in behind the closing would wait for ever
             if self._closed:
-                raise StoreUnavailable(
-                    where=self._where, problem="it was closed", remedy="Open it again"
-                )
+                raise closed(self._where)
             self._queue.put(ticket)
         return ticket
 
@@ -142,9 +141,6 @@ class Writer:
     def waiting(self) -> int:
         """How many commits no batch has taken yet, about."""
         return self._queue.qsize()
-
-    def submit_all(self, commits: Commits) -> list[WriterTicket]:
-        return [self.submit(commit) for commit in commits]
 
     def close(self) -> None:
         """Finishes what was submitted, then stops."""

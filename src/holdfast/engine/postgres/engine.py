@@ -3,18 +3,17 @@
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
-from holdfast.domain.accepted_events import AcceptedEvent, event_name
+from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.blobs import join, names_in
-from holdfast.engine.named_sql import Rows
+from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.background.indexer import PostgresIndexer
 from holdfast.engine.postgres.background.notifier import Notifier
@@ -24,7 +23,7 @@ from holdfast.engine.postgres.batch_sql import PLACE, columns
 from holdfast.engine.postgres.batch_writer import BatchWriter
 from holdfast.engine.postgres.blocked_commits import BlockedCommits
 from holdfast.engine.postgres.maintenance import migrate, sizes
-from holdfast.engine.postgres.readers import Check, PostgresReaders
+from holdfast.engine.postgres.readers import Check, PostgresReaders, whole_body
 from holdfast.engine.postgres.search import PostgresSearch
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.server.connection import Address, Watchdog
@@ -32,7 +31,13 @@ from holdfast.engine.postgres.server.driver_errors import translate
 from holdfast.engine.postgres.server.primary import Outdated
 from holdfast.engine.postgres.server.replication import Replication
 from holdfast.engine.postgres.server.retry import Retry
-from holdfast.engine.postgres.server.text_as_bytes import FIRST, is_id, raw, span, text
+from holdfast.engine.postgres.server.text_as_bytes import (
+    FIRST,
+    is_id,
+    raw,
+    span,
+    text_or_none,
+)
 from holdfast.engine.postgres.tenant_cache import TenantCache
 from holdfast.engine.postgres.writer_pool import Apply, WriterPool
 from holdfast.engine.protocol import (
@@ -41,30 +46,24 @@ from holdfast.engine.protocol import (
     Chance,
     Commit,
     Commits,
-    JournalRow,
     Outcome,
-    OwedReply,
-    Pending,
     SessionState,
-    State,
     Tick,
     Waiting,
     Weight,
     WordsOf,
 )
+from holdfast.engine.reads import EngineReads, Searcher
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
-from holdfast.engine.watchers import Watchers
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated
 
-if TYPE_CHECKING:
-    from holdfast.domain.search.query import Found, SearchScope
-
 RETRY_S, ANSWER_S = 30.0, 15.0
-_LAST = ((1 << 62), "ffffffff-ffff-ffff-ffff-ffffffffffff")
+ASKED_OF_MANY = frozenset(("inbox", "debts_of"))
+"""What the guards of a batch ask about many sessions at once: rows name theirs first."""
 
 
-class PostgresEngine:
+class PostgresEngine(EngineReads):
     """Sessions in a PostgreSQL database; see `protocol.Engine`. Leases are measured by the server's
     clock: `tick` only says when to stop retrying.
     """
@@ -88,14 +87,12 @@ class PostgresEngine:
         read_only: bool = False,
     ) -> None:
         address = Address(dsn, tick=tick, read_only=read_only)
+        super().__init__(address.shown)
         self.read_only = read_only
-        self.where = address.shown
         self._retry = partial(Retry, self.where, retry_s, tick=tick, chance=chance)
         self._watchdog = Watchdog(answer_s)
-        self._watchers = Watchers()
         self._tenants = TenantCache()
         self._acknowledged = AcknowledgedHeads()
-        self._forked = False
         self._lasting = durability == "power"
         self._readers = PostgresReaders(
             address, self._watchdog, size=readers, retry=self._retry
@@ -188,22 +185,14 @@ class PostgresEngine:
     # Writing: on the writers' threads.
 
     def commit(self, commits: Commits) -> list[Outcome]:
-        pool = self._checked()
-        return [
-            ticket.result() for ticket in [pool.submit(commit) for commit in commits]
-        ]
+        tickets = [self.submit(commit) for commit in commits]
+        return [ticket.result() for ticket in tickets]
 
     def submit(self, commit: Commit) -> WriterTicket:
         return self._checked().submit(commit)
 
     def _checked(self) -> WriterPool:
-        if self._forked:
-            remedy = "Open the store again in this process"
-            raise StoreUnavailable(
-                where=self.where,
-                problem="it was opened before this process forked",
-                remedy=remedy,
-            )
+        self._check_fork()
         if self.read_only:
             raise ReadOnlyStore(where=self.where)
         return self._writer_pool
@@ -230,9 +219,17 @@ class PostgresEngine:
     # Reading: on the caller's thread.
 
     def _read(self, query: str, check: Check | None = None, /, **values: Any) -> Rows:
-        if self._forked:
-            self._checked()
+        self._check_fork()
         return self._readers.read(query, values, check=check)
+
+    def _about(self, query: str, session: str, /, **values: Any) -> Rows:
+        place = self._place(session)
+        if place is None:
+            return []
+        if query in ASKED_OF_MANY:
+            place = columns(PLACE, [tuple(place.values())])
+            return [row[1:] for row in self._read(query, **place, **values)]
+        return self._read(query, **place, **values)
 
     def _check_heads(self, rows: Rows, until: int) -> None:
         """That the server knows what was acknowledged of these sessions."""
@@ -248,8 +245,7 @@ class PostgresEngine:
 
     def _read_slowly(self, query: str, /, **values: Any) -> Rows:
         """For what reads much: that no answer comes for a while means nothing."""
-        if self._forked:
-            self._checked()
+        self._check_fork()
         return self._readers.read(query, values, slow=True)
 
     def _place(self, session: str) -> dict[str, Any] | None:
@@ -276,74 +272,26 @@ class PostgresEngine:
         self._tenants.learn((row[1], row[0]) for row in rows)
         return [SessionRow(row[:-3]).state(*row[-3:]) for row in rows]
 
+    def _name(self, given: str) -> bytes:
+        return raw(given)
+
+    def _text(self, kept: Any) -> Any:
+        return text_or_none(kept)
+
+    def _id(self, session: str) -> str:
+        return session if is_id(session) else FIRST
+
+    def _ids(self, sessions: Sequence[str]) -> Ids:
+        return Ids(filter(is_id, sessions))
+
+    def _span(self, prefix: str) -> tuple[str, str] | None:
+        return span(prefix)
+
+    def _searcher(self) -> Searcher:
+        return self._searching
+
     def state(self, session: str) -> SessionState | None:
-        if not is_id(session):
-            return None
-        return next(iter(self._states("session_by_id", id=session)), None)
-
-    def current(self, tenant: str, key: str) -> SessionState | None:
-        return next(
-            iter(self._states("session_by_key", tenant=raw(tenant), key=raw(key))), None
-        )
-
-    def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
-        ids = span(prefix)
-        if ids is None:
-            return []
-        return self._states(
-            "sessions_by_prefix",
-            tenant=raw(tenant),
-            first=ids[0],
-            last=ids[1],
-            limit=limit,
-        )
-
-    def sessions(
-        self,
-        tenant: str,
-        *,
-        key: str | None = None,
-        state: State | None = None,
-        before: tuple[int, str] | None = None,
-        limit: int = 50,
-    ) -> list[SessionState]:
-        at, id = before or _LAST
-        id = id if is_id(id) else FIRST  # of none in particular: those before this time
-        values = {
-            "tenant": raw(tenant),
-            "at": at,
-            "id": id,
-            "state": state,
-            "limit": limit,
-        }
-        if key is not None:
-            return self._states("sessions_of_key", key=raw(key), **values)
-        return self._states("sessions_by_activity", **values)
-
-    def kept(
-        self, tenant: str, *, before: tuple[int, str], limit: int
-    ) -> list[SessionState]:
-        at, id = before
-        place = {
-            "tenant": raw(tenant),
-            "at": at,
-            "id": id if is_id(id) else FIRST,
-            "limit": limit,
-        }
-        return self._states("sessions_kept", **place)
-
-    def tenants(self) -> list[str]:
-        return [text(tenant) for (tenant,) in self._read("all_tenants")]
-
-    def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        return [
-            AcceptedEvent(*row)
-            for row in self._read("events", after=after, limit=limit)
-        ]
-
-    def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
-        ids = Ids([id for id in parents if is_id(id)])
-        return self._states("forks", tenant=raw(tenant), parent=ids) if ids else []
+        return super().state(session) if is_id(session) else None
 
     def entries(
         self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
@@ -358,142 +306,49 @@ class PostgresEngine:
                 self._check_head(session, rows[-1][0] if rows else after, until)
 
         query = "entries" if bodies else "entries_bare"
-        return self._whole(
+        return self._page(
             place, self._read(query, check, **place, after=after, limit=limit)
         )
 
-    def beginnings(
-        self, sessions: Sequence[str], *, limit: int, bodies: bool = True
-    ) -> dict[str, list[Entry]]:
+    def _first_pages(
+        self, sessions: Sequence[str], limit: int, bodies: bool
+    ) -> Iterator[tuple[str, list[Entry]]]:
         places = self._places(sessions)
         if not places:
-            return {}
+            return
         given = columns(
             PLACE | {"seq": Ints}, [(*place.values(), 0) for place in places.values()]
         )
         rows = self._read("beginnings", **given, limit=limit, bodies=bodies)
-        found: dict[str, list[Entry]] = {}
-        size = 0
         for id, theirs in groupby(rows, key=itemgetter(1)):
-            page = self._whole(places[id], [row[2:] for row in theirs])
-            own = sum(len(entry.body) for entry in page)
-            if size + own < PAGE_BYTES_MAX:
-                found[id] = page
-                size += own
-        return found
+            yield id, self._page(places[id], [row[2:] for row in theirs])
 
-    def labels(self, session: str, *, after: int = 0) -> list[Entry]:
-        place = self._place(session)
-        if place is None:
-            return []
-        return self._whole(place, self._read("labels", **place, after=after))
-
-    def _whole(
-        self, place: dict[str, Any], rows: Sequence[Sequence[Any]]
-    ) -> list[Entry]:
+    def _page(self, place: dict[str, Any], rows: Rows) -> list[Entry]:
         """Entries with their large parts put back; the page ends early when it grows large."""
         page: list[Entry] = []
         size = 0
         for seq, kind, turn, id, at, note, body, parted in rows:
             if parted:
-                parts: dict[int, bytes] = dict(
-                    self._read("blob", **place, name=Ints(names_in(body)))
-                )
-                body = join(body, parts.get)
+                body = whole_body(self._read, place, body)
             page.append(Entry(seq, kind, turn, id, at, note, body))
             size += len(body)
             if size >= PAGE_BYTES_MAX:
                 break
         return page
 
+    def _whole(self, tenant: str, session: str, row: Row) -> Entry:
+        [entry] = self._page({"tenant": raw(tenant), "session": session}, [row])
+        return entry
+
     def inbox(self, session: str) -> list[Waiting]:
-        place = self._place(session)
-        if place is None:
-            return []
-        rows = self._read(
-            "inbox", tenant=Blobs([place["tenant"]]), session=Ids([session])
-        )
         return [
-            Waiting(message, None if who is None else text(who), seq, *lease)
-            for _, message, who, seq, *lease in rows
-        ]
-
-    def journal(
-        self, session: str, *, after: int = 0, limit: int = 1000
-    ) -> list[JournalRow]:
-        place = self._place(session)
-        if place is None:
-            return []
-        rows = self._read("journal", **place, after=after, limit=limit)
-        return [JournalRow(*row) for row in rows]
-
-    def outbox(
-        self,
-        tenant: str,
-        *,
-        after: OwedReply | None = None,
-        limit: int = 50,
-        free: bool = False,
-    ) -> list[OwedReply]:
-        mark: dict[str, Any] = {"at": -1, "session": FIRST, "turn": 0, "id": b""}
-        if after is not None:
-            mark = {
-                "at": after.at,
-                "session": after.session,
-                "turn": after.turn,
-                "id": after.id,
-            }
-        rows = self._read("outbox", tenant=raw(tenant), **mark, free=free, limit=limit)
-        return [
-            OwedReply(id, session, turn, text(reply_to), at)
-            for id, session, turn, reply_to, at in rows
-        ]
-
-    def pending(
-        self,
-        tenant: str,
-        *,
-        after: tuple[bytes, str, int] | None = None,
-        limit: int = 50,
-    ) -> list[Pending]:
-        message, session, seq = after or (b"", FIRST, 0)
-        place = {
-            "message": message,
-            "session": session if is_id(session) else FIRST,
-            "seq": seq,
-        }
-        found: list[Pending] = []
-        size = 0
-        for session, key, *row in self._read(
-            "pending", tenant=raw(tenant), **place, limit=limit
-        ):
-            [entry] = self._whole(
-                {"tenant": raw(tenant), "session": session}, [tuple(row)]
-            )
-            found.append(Pending(session, None if key is None else text(key), entry))
-            size += len(entry.body)
-            if size >= PAGE_BYTES_MAX:
-                break
-        return found
-
-    def running(self, tenant: str) -> list[str]:
-        return [id for (id,) in self._read("running", tenant=raw(tenant))]
-
-    def debts(self, session: str) -> list[OwedReply]:
-        place = self._place(session)
-        if place is None:
-            return []
-        rows = self._read(
-            "debts_of", tenant=Blobs([place["tenant"]]), session=Ids([session])
-        )
-        return [
-            OwedReply(id, session, turn, text(reply_to), at)
-            for _, id, turn, reply_to, at in rows
+            Waiting(message, text_or_none(waiter), seq, *lease)
+            for message, waiter, seq, *lease in self._about("inbox", session)
         ]
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         rows = self._read("accepted", name=Blobs([event_name(scope, event)]))
-        return next((Accepted(*row[1:]) for row in rows), None)
+        return Accepted(*rows[0][1:]) if rows else None
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
         places = self._places(sessions)
@@ -503,12 +358,6 @@ class PostgresEngine:
         return {
             id: Weight(*weight) for id, *weight in self._read_slowly("weigh", **given)
         }
-
-    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
-        return self._searching.search(sought, limit=limit)
-
-    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
-        return self._searching.matching(sought, limit=limit)
 
     def scrub(self) -> None:
         # an erasure is whole with its transaction: what the server keeps of it, it removes
@@ -533,7 +382,7 @@ class PostgresEngine:
         )
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        stop = self._watchers.add(session, callback)
+        stop = super().watch(session, callback)
         self._poller.rouse()
         return stop
 

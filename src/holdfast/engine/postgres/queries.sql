@@ -273,7 +273,7 @@ WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::b
 
 -- name: labels
 -- What was noted about messages of a session: few entries, with an index of their own.
-SELECT seq, kind, turn, id, at, note, ''::bytea, false FROM entry
+SELECT seq, kind, turn, id, at, note, ''::bytea FROM entry
 WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND seq > %(after)s::bigint AND kind = 'label' ORDER BY seq;
 
 -- name: inbox

@@ -10,8 +10,11 @@ from typing import Any
 
 import psycopg
 
+from holdfast.engine.blobs import join, names_in
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.server.binary_arrays import Ints
 from holdfast.engine.postgres.server.connection import (
     Address,
     ServerConnection,
@@ -19,9 +22,14 @@ from holdfast.engine.postgres.server.connection import (
 )
 from holdfast.engine.postgres.server.driver_errors import UNPREPARED, translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
-from holdfast.errors import StoreUnavailable
 
 Check = Callable[[Rows], None]
+
+
+def whole_body(read: Callable[..., Rows], place: dict[str, Any], body: bytes) -> bytes:
+    """A body with its large parts put back, which are read from its session."""
+    parts: dict[int, bytes] = dict(read("blob", **place, name=Ints(names_in(body))))
+    return join(body, parts.get)
 
 
 class PostgresReaders:
@@ -92,11 +100,7 @@ class PostgresReaders:
 
     def _take(self) -> ServerConnection:
         if self._closed:
-            raise StoreUnavailable(
-                where=self._address.shown,
-                problem="it was closed",
-                remedy="Open it again",
-            )
+            raise closed(self._address.shown)
         while self._idle:
             try:
                 line = self._idle.pop()

@@ -21,10 +21,11 @@ import psycopg
 from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchableText, SearchScope, answers
 from holdfast.domain.search.tokenize import words_in
-from holdfast.engine.blobs import join, names_in
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.batch_sql import PLACE, columns
 from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.readers import whole_body
 from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
 from holdfast.engine.postgres.server.connection import (
     Address,
@@ -33,9 +34,13 @@ from holdfast.engine.postgres.server.connection import (
 )
 from holdfast.engine.postgres.server.driver_errors import translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
-from holdfast.engine.postgres.server.text_as_bytes import is_id, raw, text
+from holdfast.engine.postgres.server.text_as_bytes import (
+    is_id,
+    raw,
+    raw_or_none,
+    text_or_none,
+)
 from holdfast.engine.protocol import WordsOf
-from holdfast.errors import StoreUnavailable
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
@@ -121,13 +126,7 @@ class PostgresSearch:
                 places = answers(words, sought) if words is not None else None
                 if words is not None and places is not None:
                     entry = Entry(seq, kind, turn, id, at, note, whole)
-                    yield Found(
-                        session,
-                        None if key is None else text(key),
-                        entry,
-                        words,
-                        tuple(places),
-                    )
+                    yield Found(session, text_or_none(key), entry, words, tuple(places))
             if len(rows) < size:
                 return
             last = rows[-1][:3]
@@ -146,10 +145,7 @@ class PostgresSearch:
         other (I-18).
         """
         if parted:
-            parts: dict[int, bytes] = dict(
-                self._read("blob", **place, name=Ints(names_in(body)))
-            )
-            body = join(body, parts.get)
+            body = whole_body(self._read, place, body)
         try:
             return body, self._words_of(
                 kind, note, body, partial(self._notes, place, seq)
@@ -190,11 +186,7 @@ class PostgresSearch:
         while True:
             with self._gate:
                 if self._closed:
-                    raise StoreUnavailable(
-                        where=self._address.shown,
-                        problem="it was closed",
-                        remedy="Open it again",
-                    )
+                    raise closed(self._address.shown)
                 try:
                     return self._step(behind)
                 except psycopg.Error as error:
@@ -310,7 +302,7 @@ def _values(sought: SearchScope) -> dict[str, Any] | None:
         "since": -(1 << 62) if sought.since is None else sought.since,
         "until": 1 << 62 if sought.until is None else sought.until,
         "session": sought.session,
-        "key": None if sought.key is None else raw(sought.key),
+        "key": raw_or_none(sought.key),
         "state": sought.state,
     }
 

@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import Commit, Commits, Write, Written
 from holdfast.engine.writer import Writer, WriterTicket
-from holdfast.errors import StoreUnavailable
 
 Apply = Callable[[Commits], list[Any]]
 Self = TypeVar("Self", bound="_Met")
@@ -126,9 +126,7 @@ class WriterPool:
         names = _names(commit)
         with self._gate:
             if self._closed:
-                raise StoreUnavailable(
-                    where=self._where, problem="it was closed", remedy="Open it again"
-                )
+                raise closed(self._where)
             self._spread_if_due()
             homes = [self._home(write.session) for write in commit] or [0]
             owner = homes[0]

@@ -27,6 +27,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.reads import FAR_FUTURE
 from holdfast.engine.session_row import advance, advances
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import (
@@ -39,7 +40,6 @@ from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.restore_state import restore
 from holdfast.engine.sqlite.row_codec import packed
 
-FAR_FUTURE = 1 << 62
 NO_CLAIM = (None, None, None)
 
 

@@ -5,11 +5,10 @@ can be read beside it is in `reads`.
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 
-from holdfast.engine.blobs import join
 from holdfast.engine.protocol import (
     Commit,
     Commits,
@@ -20,6 +19,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.apply_commit import CommitApplier
 from holdfast.engine.sqlite.driver_errors import translate
@@ -34,9 +34,6 @@ from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import HoldfastError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from holdfast.domain.search.query import Found, SearchScope
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
@@ -84,8 +81,8 @@ class SqliteEngine(SqliteReads):
         self._chunks_since_tidy = 0
         self._searching = SqliteSearch(
             path + "-search",
-            read=lambda name, values: self._read(name, *values),
-            whole=lambda body: join(body, self._blob),
+            read=self._read_values,
+            whole=self._joined,
             words_of=words_of or (lambda *entry: None),
             lock_s=lock_s,
         )
@@ -102,17 +99,15 @@ class SqliteEngine(SqliteReads):
     # Writing: on the writer thread.
 
     def commit(self, commits: Commits) -> list[Outcome]:
-        return [ticket.result() for ticket in self._checked().submit_all(commits)]
+        tickets = [self.submit(commit) for commit in commits]
+        return [ticket.result() for ticket in tickets]
 
     def submit(self, commit: Commit) -> WriterTicket:
-        return self._checked().submit(commit)
+        self._check_fork()
+        return self._writer.submit(commit)
 
     def scrub(self) -> None:
         self.submit(Scrubbing()).result()
-
-    def _checked(self) -> Writer:
-        self._check_fork()
-        return self._writer
 
     def _connect(self) -> None:
         try:
@@ -355,15 +350,8 @@ class SqliteEngine(SqliteReads):
             self._readers.close()
             unconcern(self)
 
-    # Searching: on the caller's thread.
-
-    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
-        self._check_fork()
-        return self._searching.index.search(sought, limit=limit)
-
-    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
-        self._check_fork()
-        return self._searching.index.matching(sought, limit=limit)
+    def _searcher(self) -> Searcher:
+        return self._searching.index
 
     # Forking: called by `process_fork`.
 

@@ -2,7 +2,7 @@
 
 -- name: session_number
 -- The row number of a session.
-SELECT n FROM session WHERE id = ?;
+SELECT n FROM session WHERE id = :id;
 
 -- name: add_chunk_a
 -- A journal row in the first generation.
@@ -31,7 +31,7 @@ INSERT OR IGNORE INTO blob_use (session, blob) VALUES (?, ?);
 
 -- name: has_blobs
 -- Whether bodies of this session may have parts cut out.
-SELECT 1 FROM blob_use WHERE session = ? LIMIT 1;
+SELECT 1 FROM blob_use WHERE session = :session LIMIT 1;
 
 -- name: remove_blob_uses
 -- What a session refers to.

@@ -13,11 +13,11 @@ SELECT tenant FROM each_one WHERE tenant IS NOT NULL ORDER BY tenant;
 -- name: events
 -- A page of all events, in the order of their names.
 SELECT event.name, session.id, event.seq, event.message FROM event JOIN session ON session.n = event.session
-WHERE event.name > ? ORDER BY event.name LIMIT ?;
+WHERE event.name > :after ORDER BY event.name LIMIT :limit;
 
 -- name: debts_of
 -- All replies that a session owes.
-SELECT id, turn, reply_to, at FROM outbox WHERE session = ? ORDER BY at, turn, id;
+SELECT id, turn, reply_to, at FROM outbox WHERE session = :session ORDER BY at, turn, id;
 
 -- name: remove_all_debts
 -- A session's outbox.

@@ -1,6 +1,11 @@
 """The named statements of this engine's `.sql` files, ready to run."""
 
+from typing import Any
+
 from holdfast.engine import named_sql
+
+Values = named_sql.Row | dict[str, Any]
+"""What a statement is given: by place, or by name."""
 
 
 def _named(file: str) -> dict[str, str]:

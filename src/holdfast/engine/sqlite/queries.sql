@@ -1,4 +1,5 @@
--- Every statement the engine runs, by name. The same names stand in the other engine's file.
+-- Every statement the engine runs, by name. The same names stand in the other engine's file, and a question has the same
+-- values in both: they are asked by `engine/reads`.
 
 -- name: add_session
 -- A new session, its row number given back.
@@ -36,15 +37,15 @@ SELECT iif(claim_until > ?3 AND claim_clock IS ?4, claim, NULL) FROM outbox WHER
 UPDATE outbox SET claim = ?, claim_until = ?, claim_clock = ? WHERE session = ? AND id = ?;
 
 -- name: outbox
--- A page of the replies that are owed, oldest first, a session's in the order of its turns. With `?7`, without those that
--- a sender has at this moment.
+-- A page of the replies that are owed, oldest first, a session's in the order of its turns. If only free ones are asked
+-- for, without those that a sender has at this moment, by this clock.
 SELECT outbox.id, session.id, outbox.turn, outbox.reply_to, outbox.at
 FROM outbox JOIN session ON session.n = outbox.session
-WHERE outbox.tenant = ?1 AND outbox.at >= ?2
+WHERE outbox.tenant = :tenant AND outbox.at >= :at
   AND (outbox.at, outbox.session, outbox.turn, outbox.id)
-      > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4, ?5)
-  AND (?7 IS NULL OR ifnull(outbox.claim_until, 0) <= ?7 OR outbox.claim_clock IS NOT ?8)
-ORDER BY outbox.at, outbox.session, outbox.turn, outbox.id LIMIT ?6;
+      > (:at, ifnull((SELECT n FROM session WHERE id = :session), 0), :turn, :id)
+  AND (NOT :free OR ifnull(outbox.claim_until, 0) <= :tick OR outbox.claim_clock IS NOT :clock)
+ORDER BY outbox.at, outbox.session, outbox.turn, outbox.id LIMIT :limit;
 
 -- name: pending
 -- A page of what waits in all inboxes, oldest first, each message with its session and its key.
@@ -52,14 +53,14 @@ SELECT session.id, session.key, log.seq, log.kind, log.turn, log.id, log.at, log
 FROM inbox INDEXED BY inbox_by_age
 JOIN session ON session.n = inbox.session
 JOIN log ON log.session = inbox.session AND log.seq = inbox.seq
-WHERE inbox.tenant = ?1 AND inbox.message >= ?2
+WHERE inbox.tenant = :tenant AND inbox.message >= :message
   AND (inbox.message, inbox.session, inbox.seq)
-      > (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0), ?4)
-ORDER BY inbox.message, inbox.session, inbox.seq LIMIT ?5;
+      > (:message, ifnull((SELECT n FROM session WHERE id = :session), 0), :seq)
+ORDER BY inbox.message, inbox.session, inbox.seq LIMIT :limit;
 
 -- name: running
 -- The sessions in which a turn runs.
-SELECT id FROM session WHERE tenant = ? AND turn IS NOT NULL;
+SELECT id FROM session WHERE tenant = :tenant AND turn IS NOT NULL;
 
 -- name: add_event
 -- An event is accepted.
@@ -71,7 +72,7 @@ INSERT INTO blob (name, body) VALUES (?, ?);
 
 -- name: blob
 -- A large part of a payload, by its name.
-SELECT body FROM blob WHERE name = ?;
+SELECT body FROM blob WHERE name = :name;
 
 -- name: save_activity
 -- A session had news.
@@ -85,42 +86,42 @@ WHERE n = ?;
 
 -- name: session_by_id
 -- A session by its id.
-SELECT * FROM session_state WHERE id = ?;
+SELECT * FROM session_state WHERE id = :id;
 
 -- name: session_by_key
 -- The current session of a key.
-SELECT * FROM session_state WHERE tenant = ? AND key = ? ORDER BY epoch DESC LIMIT 1;
+SELECT * FROM session_state WHERE tenant = :tenant AND key = :key ORDER BY epoch DESC LIMIT 1;
 
 -- name: sessions_by_prefix
 -- Sessions whose ids begin so. The upper bound is the prefix with the largest character behind it.
-SELECT * FROM session_state WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT ?;
+SELECT * FROM session_state WHERE id >= :first AND id < :last AND tenant = :tenant ORDER BY id LIMIT :limit;
 
 -- name: sessions_by_activity
 -- A page of sessions, newest first, after the one with this time and id.
 SELECT * FROM session_state
-WHERE tenant = ?1 AND (active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0))
-  AND (?4 IS NULL OR ?4 = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
-ORDER BY active_at DESC, n DESC LIMIT ?5;
+WHERE tenant = :tenant AND (active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+  AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+ORDER BY active_at DESC, n DESC LIMIT :limit;
 
 -- name: sessions_of_key
 -- The same for the sessions of one key.
 SELECT * FROM session_state
-WHERE tenant = ?1 AND (+active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0))
-  AND (?4 IS NULL OR ?4 = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
-  AND key = ?6
-ORDER BY +active_at DESC, n DESC LIMIT ?5;
+WHERE tenant = :tenant AND (+active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+  AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+  AND key = :key
+ORDER BY +active_at DESC, n DESC LIMIT :limit;
 
 -- name: sessions_kept
 -- The same for the sessions that are not erased: an index has no others.
 SELECT * FROM session_state WHERE n IN (
     SELECT n FROM session INDEXED BY session_kept
-    WHERE tenant = ?1 AND (active_at, n) < (?2, ifnull((SELECT n FROM session WHERE id = ?3), 0)) AND ended < 2
-    ORDER BY active_at DESC, n DESC LIMIT ?4
+    WHERE tenant = :tenant AND (active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0)) AND ended < 2
+    ORDER BY active_at DESC, n DESC LIMIT :limit
 ) ORDER BY active_at DESC, n DESC;
 
 -- name: forks
 -- Sessions that share the past of one of these, given as a list in JSON.
-SELECT * FROM session_state WHERE tenant = ?1 AND parent IN (SELECT value FROM json_each(?2)) ORDER BY opened_at, id;
+SELECT * FROM session_state WHERE tenant = :tenant AND parent IN (SELECT value FROM json_each(:parent)) ORDER BY opened_at, id;
 
 -- name: weigh
 -- Entries, messages, bytes of a session, blobs included, and the number of blobs that no other session of its tenant has:
@@ -128,12 +129,12 @@ SELECT * FROM session_state WHERE tenant = ?1 AND parent IN (SELECT value FROM j
 SELECT count(*), ifnull(sum(kind IN ('', 'message')), 0),
        ifnull(sum(ifnull(octet_length(note), 0) + ifnull(octet_length(body), 0)), 0)
        + ifnull((SELECT sum(octet_length(blob.body)) FROM blob_use JOIN blob ON blob.name = blob_use.blob
-                 WHERE blob_use.session = ?1), 0),
-       (SELECT count(*) FROM blob_use AS own WHERE own.session = ?1 AND NOT EXISTS (
+                 WHERE blob_use.session = :session), 0),
+       (SELECT count(*) FROM blob_use AS own WHERE own.session = :session AND NOT EXISTS (
             SELECT 1 FROM blob_use AS other JOIN session ON session.n = other.session
-            WHERE other.blob = own.blob AND other.session <> ?1
-              AND session.tenant = (SELECT tenant FROM session WHERE n = ?1)))
-FROM entry WHERE session = ?1;
+            WHERE other.blob = own.blob AND other.session <> :session
+              AND session.tenant = (SELECT tenant FROM session WHERE n = :session)))
+FROM entry WHERE session = :session;
 
 -- name: entry_by_id
 -- Where an entry with this id stands, newest first: the answer to doubt about a commit.
@@ -141,35 +142,35 @@ SELECT seq, turn FROM (SELECT seq, turn, id FROM log WHERE session = ?1 ORDER BY
 
 -- name: entries
 -- A page of the log.
-SELECT seq, kind, turn, id, at, note, body FROM log WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
+SELECT seq, kind, turn, id, at, note, body FROM log WHERE session = :session AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: entries_bare
 -- A page of the log without the payloads of messages: they are not read from the disk.
 SELECT seq, kind, turn, id, at, note, iif(kind = 'message', x'', body) FROM log
-WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?;
+WHERE session = :session AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: labels
 -- What was noted about messages of a session: few entries, with an index of their own.
 SELECT seq, kind, turn, id, at, ifnull(note, x''), x'' FROM entry
-WHERE session = ? AND seq > ? AND kind = 'label' ORDER BY seq;
+WHERE session = :session AND seq > :after AND kind = 'label' ORDER BY seq;
 
 -- name: inbox
 -- What waits, in the order of acceptance.
 SELECT message, waiter, seq, lease_until, lease_clock, lease_s, lease_calendar FROM inbox
-WHERE session = ? ORDER BY seq;
+WHERE session = :session ORDER BY seq;
 
 -- name: journal
 -- A page of a session's journal rows, over both generations.
 SELECT position, turn, message, idx, body FROM (
-    SELECT position, turn, message, idx, body FROM journal_a WHERE position > ?1 AND session = ?2
+    SELECT position, turn, message, idx, body FROM journal_a WHERE position > :after AND session = :session
     UNION ALL
-    SELECT position, turn, message, idx, body FROM journal_b WHERE position > ?1 AND session = ?2
-) ORDER BY position LIMIT ?3;
+    SELECT position, turn, message, idx, body FROM journal_b WHERE position > :after AND session = :session
+) ORDER BY position LIMIT :limit;
 
 -- name: accepted
 -- Where an event was accepted.
 SELECT session.id, event.seq, event.message FROM event JOIN session ON session.n = event.session
-WHERE event.name = ?;
+WHERE event.name = :name;
 
 -- name: get_fact
 -- A fact about the store.

@@ -18,13 +18,14 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
-from holdfast.engine.blobs import join
-from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.closed_engine import closed
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
+from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.file_header import read_header
@@ -33,16 +34,12 @@ from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconc
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
-from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.queries import QUERIES, Values
 from holdfast.engine.sqlite.readers import forsake
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, SchemaMismatch, StoreUnavailable
-
-if TYPE_CHECKING:
-    from holdfast.domain.search.query import Found, SearchScope
-    from holdfast.engine.sqlite.search.index import SearchIndex
 
 ATTEMPTS_MAX = 100
 """So often a read is begun again that a writer has come in between of."""
@@ -80,7 +77,7 @@ class ReadOnlyReaders:
         for reader in list(self._all):
             forsake(reader)
 
-    def read(self, name: str, values: Row) -> Rows:
+    def read(self, name: str, values: Values) -> Rows:
         """All rows of a query."""
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
@@ -122,9 +119,7 @@ class ReadOnlyReaders:
             self._local, "known", None
         )
         if self._closed:
-            raise StoreUnavailable(
-                where=self._path, problem="it was closed", remedy="Open it again"
-            )
+            raise closed(self._path)
         if known is not None and known[1] == seen:
             return known
         if known is not None:
@@ -257,7 +252,7 @@ class ReadOnlySqliteEngine(SqliteReads):
         self._gate = threading.Lock()
         self._words: SqliteSearch | None = None
         _refuse_other(path)
-        self._read("session_number", "")  # what can't be read is told now
+        self._read("session_number", id="")  # what can't be read is told now
         concern(self)
 
     def commit(self, commits: Commits) -> list[Outcome]:
@@ -269,15 +264,7 @@ class ReadOnlySqliteEngine(SqliteReads):
     def scrub(self) -> None:
         raise ReadOnlyStore(where=self.where)
 
-    def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
-        self._check_fork()
-        return self._own_index().search(sought, limit=limit)
-
-    def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
-        self._check_fork()
-        return self._own_index().matching(sought, limit=limit)
-
-    def _own_index(self) -> "SearchIndex":
+    def _searcher(self) -> Searcher:
         """An index of our own, in the folder for temporary files, gone with this handle."""
         with self._gate:
             if self._words is None:
@@ -285,8 +272,8 @@ class ReadOnlySqliteEngine(SqliteReads):
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
                 self._words = SqliteSearch(
                     os.path.join(folder, "search"),
-                    read=lambda name, values: self._read(name, *values),
-                    whole=lambda body: join(body, self._blob),
+                    read=self._read_values,
+                    whole=self._joined,
                     words_of=self._words_of,
                     lock_s=BUSY_MS / 1000,
                 )

@@ -12,14 +12,15 @@ from typing import Any
 
 import apsw
 
-from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.closed_engine import closed
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
-from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.errors import InvalidMessage, StoreUnavailable
+from holdfast.engine.sqlite.queries import QUERIES, Values
+from holdfast.errors import InvalidMessage
 
 
 class SqliteReaders:
@@ -42,7 +43,7 @@ class SqliteReaders:
         """The locks that are held while somebody reads."""
         return list(self._all.values())
 
-    def read(self, name: str, values: Row) -> Rows:
+    def read(self, name: str, values: Values) -> Rows:
         """All rows of a query."""
         if not self.files.may_be_read():
             self._tell_writer()
@@ -61,9 +62,7 @@ class SqliteReaders:
             problem = "text with lone surrogates is the name of nothing in a store"
             raise InvalidMessage(problem=problem, place=ascii(error.object)) from None
         except apsw.ConnectionClosedError:
-            raise StoreUnavailable(
-                where=self._path, problem="it was closed", remedy="Open it again"
-            ) from None
+            raise closed(self._path) from None
         except apsw.Error as error:
             raise damage_error(error, self._path, reader, name, values) from error
 

@@ -21,6 +21,14 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogatepass")
 
 
+def raw_or_none(text: str | None) -> bytes | None:
+    return None if text is None else raw(text)
+
+
+def text_or_none(kept: bytes | None) -> str | None:
+    return None if kept is None else text(kept)
+
+
 def name(text: str, place: str) -> bytes:
     """A tenant or a key as the database knows it."""
     encoded = raw(text)

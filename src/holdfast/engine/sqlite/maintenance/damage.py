@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import apsw
 
-from holdfast.engine.named_sql import Row
 from holdfast.engine.protocol import SessionState
 from holdfast.engine.sqlite.apply_commit import KnownSession
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.lease_clock import Clock
-from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
+from holdfast.engine.sqlite.queries import QUERIES, UPKEEP, Values
 from holdfast.errors import Damaged, HoldfastError
 
 PROBES_MAX = 2000
@@ -22,15 +21,15 @@ def damage_error(
     where: str,
     reader: apsw.Connection,
     name: str,
-    values: Row,
+    values: Values,
 ) -> HoldfastError:
     """What a driver's error in a query means to a person, with the place if it is damage."""
     trouble = translate(error, where)
     if not isinstance(trouble, Damaged):
         return trouble
-    if name not in ("entries", "entries_bare"):
+    if not isinstance(values, dict) or name not in ("entries", "entries_bare"):
         return translate(error, where, place=f"the rows for `{name}`")
-    session, after, limit = values
+    session, after, limit = values["session"], values["after"], values["limit"]
     first, last = next(
         spans(unreadable(reader, session, after, limit)), (after + 1, None)
     )

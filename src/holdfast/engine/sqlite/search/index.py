@@ -30,6 +30,7 @@ import apsw
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchQuestion, SearchScope, answers
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.queries import SEARCH
@@ -156,11 +157,7 @@ class SearchIndex:
         while not caught_up:
             with self._alone():
                 if self._closed:
-                    raise StoreUnavailable(
-                        where=self._file.path,
-                        problem="it was closed",
-                        remedy="Open it again",
-                    )
+                    raise closed(self._file.path)
                 caught_up = self._feed.is_caught_up(head) or not self._feed.step(BATCH)
 
     def _answer(self, quest: Quest[T]) -> list[T]:
