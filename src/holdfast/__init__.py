@@ -42,7 +42,8 @@ if TYPE_CHECKING:
         OpeningStore,
         open_async,
     )
-    from holdfast.runtime.catalog.list_sessions import Listed, Page
+    from holdfast.runtime.catalog.list_sessions import Listed
+    from holdfast.runtime.catalog.page import Page
     from holdfast.runtime.catalog.pending import PendingMessage
     from holdfast.runtime.catalog.search import Hit
     from holdfast.runtime.changes.compact import Compaction, Summary
@@ -126,7 +127,7 @@ _LATER = {
     "Hit": "runtime.catalog.search",
     "Listed": "runtime.catalog.list_sessions",
     "OpeningStore": "runtime.aio",
-    "Page": "runtime.catalog.list_sessions",
+    "Page": "runtime.catalog.page",
     "PendingMessage": "runtime.catalog.pending",
     "Problem": "engine.store_info",
     "Progress": "runtime.transfer.copy_store",

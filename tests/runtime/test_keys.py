@@ -14,7 +14,9 @@ import holdfast
 import procs
 from holdfast import Daily, Idle, Session, Store
 from holdfast.errors import BadArgument, HoldfastError, NotFound, SessionEnded, TurnInterrupted
+from holdfast.runtime.changes.receive import start_turn
 from holdfast.runtime.plans.plan import Pause, _wait
+from holdfast.runtime.turns.start_turn import TurnRequest
 from worlds import HandWorld, local_ms
 
 LIMIT_S = 60
@@ -296,14 +298,16 @@ def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str
     """
     with ThreadPoolExecutor(1) as another:  # nobody waits for a turn of its own
         running = another.submit(store.turn, key, "first").result()
-    options = {
-        "format": "openai.chat",
-        "event_id": None,
-        "on_busy": "wait",
-        "reply_to": None,
-        "lease_s": 30,
-    }
-    plan, made = store._work.turn(key, "second", reset=None, **options), None
+    request = TurnRequest(
+        store._work.world,
+        "second",
+        format="openai.chat",
+        event_id=None,
+        on_busy="wait",
+        reply_to=None,
+        lease_s=30,
+    )
+    plan, made = start_turn(store._work, key, request, reset=None), None
     request = next(plan)
     while not isinstance(request, Pause):
         request = plan.send(_wait(request))

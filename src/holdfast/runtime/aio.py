@@ -17,11 +17,22 @@ from holdfast.domain.turn import ToolCall
 from holdfast.engine.address import shown
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.runtime.border import bordered, checked
-from holdfast.runtime.catalog import read_session
+from holdfast.runtime.catalog import maintenance, read_session
+from holdfast.runtime.catalog.list_sessions import Listed, sessions
+from holdfast.runtime.catalog.page import Page
+from holdfast.runtime.catalog.pending import PendingMessage, pending
+from holdfast.runtime.catalog.search import Hit, search
 from holdfast.runtime.changes.append import append, append_all, instructions, label
 from holdfast.runtime.changes.approve import decide
 from holdfast.runtime.changes.end_session import end, stop
+from holdfast.runtime.changes.erase import Erasure, erase, retain
 from holdfast.runtime.changes.fork_rewind import fork, rewind
+from holdfast.runtime.changes.open_session import (
+    find_session,
+    open_session,
+    reset_key,
+)
+from holdfast.runtime.changes.receive import accept, start_turn
 from holdfast.runtime.clock import World
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.follow import Event, following, next_events
@@ -29,7 +40,7 @@ from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
-from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.plans.plan_asyncio import (
     arun,
@@ -38,17 +49,13 @@ from holdfast.runtime.plans.plan_asyncio import (
     seen_through,
 )
 from holdfast.runtime.turn_async import StartingTurn
-from holdfast.runtime.turns.outbox import Owed, Receipt
+from holdfast.runtime.turns.outbox import Owed, Receipt, outbox
 from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.runtime.turns.turn_owner import current_loop
 
 if TYPE_CHECKING:
     from holdfast.domain.record.memory import Memory
-    from holdfast.runtime.catalog.list_sessions import Listed, Page
-    from holdfast.runtime.catalog.pending import PendingMessage
-    from holdfast.runtime.catalog.search import Hit
     from holdfast.runtime.changes.compact import Compaction, Summary
-    from holdfast.runtime.changes.erase import Erasure
     from holdfast.runtime.changes.record import Recorded
 
 
@@ -288,7 +295,7 @@ class AsyncStore:
         transaction.
         """
         return AsyncSession(
-            await arun(self._work.session(key, reset=reset, create=create))
+            await arun(open_session(self._work, key, reset=reset, create=create))
         )
 
     def turn(
@@ -307,15 +314,16 @@ class AsyncStore:
         that is due: what a gateway calls for each inbound message. All is one transaction;
         otherwise as `Session.turn`.
         """
-        options = {
-            "event_id": event_id,
-            "on_busy": on_busy,
-            "reply_to": reply_to,
-            "lease_s": lease_s,
-        }
-        return StartingTurn(
-            self._work.turn(key, message, reset=reset, format=format, **options)
+        request = TurnRequest(
+            self._work.world,
+            message,
+            format=format,
+            event_id=event_id,
+            on_busy=on_busy,
+            reply_to=reply_to,
+            lease_s=lease_s,
         )
+        return StartingTurn(start_turn(self._work, key, request, reset=reset))
 
     def accept(
         self,
@@ -331,8 +339,13 @@ class AsyncStore:
         gives the receipt of that time.
         """
         return arun(
-            self._work.accept(
-                key, message, format=format, event_id=event_id, reply_to=reply_to
+            accept(
+                self._work,
+                key,
+                message,
+                format=format,
+                event_id=event_id,
+                reply_to=reply_to,
             )
         )
 
@@ -340,15 +353,14 @@ class AsyncStore:
         self, limit: int = 50, *, claim_s: float | None = None
     ) -> list[AsyncOwed]:
         """Replies to send, oldest first; with `claim_s`, each is given to one sender at a time."""
-        return [
-            AsyncOwed(work) for work in await arun(self._work.outbox(limit, claim_s))
-        ]
+        works = await arun(outbox(self._work, limit=limit, claim_s=claim_s))
+        return [AsyncOwed(work) for work in works]
 
     def pending(
         self, *, after: str | None = None, limit: int = 50
-    ) -> "Awaitable[Page[PendingMessage]]":
+    ) -> Awaitable[Page[PendingMessage]]:
         """What waits in the inboxes of all sessions, oldest first; see `Store.pending`."""
-        return arun(self._work.pending(after, limit))
+        return arun(pending(self._work, after=after, limit=limit))
 
     def for_tenant(self, name: str) -> "AsyncStore":
         """The store of another tenant on the same engine; see `Store.for_tenant`. It may be awaited
@@ -358,13 +370,13 @@ class AsyncStore:
 
     async def get(self, session_id: str) -> AsyncSession:
         """A session by its id, or by an unambiguous beginning of it."""
-        return AsyncSession(await arun(self._work.get(session_id)))
+        return AsyncSession(await arun(find_session(self._work, session_id)))
 
     async def reset(self, key: str, *, reason: str = "command") -> AsyncSession:
         """Ends the key's current session, what runs in it included, and gives the key a new one,
         whose epoch is one higher. What waits in the inbox goes on in the new session.
         """
-        return AsyncSession(await arun(self._work.reset(key, reason=reason)))
+        return AsyncSession(await arun(reset_key(self._work, key, reason=reason)))
 
     def sessions(
         self,
@@ -374,11 +386,11 @@ class AsyncStore:
         text: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> "Awaitable[Page[Listed]]":
+    ) -> Awaitable[Page[Listed]]:
         """A page of sessions, newest activity first."""
         return arun(
-            self._work.sessions(
-                key=key, state=state, text=text, after=after, limit=limit
+            sessions(
+                self._work, key=key, state=state, text=text, after=after, limit=limit
             )
         )
 
@@ -394,46 +406,49 @@ class AsyncStore:
         session: str | None = None,
         since: int | datetime | None = None,
         until: int | datetime | None = None,
-    ) -> "Awaitable[list[Hit]]":
+    ) -> Awaitable[list[Hit]]:
         """Messages of all sessions that have all of these words, newest first; see
         `Store.search`.
         """
-        filters = {
-            "role": role,
-            "tool": tool,
-            "state": state,
-            "key": key,
-            "since": since,
-            "until": until,
-        }
-        return arun(self._work.search(text, limit=limit, session=session, **filters))
+        return arun(
+            search(
+                self._work,
+                text,
+                limit=limit,
+                role=role,
+                tool=tool,
+                state=state,
+                key=key,
+                session=session,
+                since=since,
+                until=until,
+            )
+        )
 
-    def erase(self, session_id: str, *, preview: bool = False) -> "Awaitable[Erasure]":
+    def erase(self, session_id: str, *, preview: bool = False) -> Awaitable[Erasure]:
         """Takes all words of a session out of the store; an audit entry stays."""
-        return arun(self._work.erase(session_id, preview=preview))
+        return arun(erase(self._work, session_id, preview=preview))
 
-    def retain(
-        self, days: float, *, preview: bool = True
-    ) -> "Awaitable[list[Erasure]]":
+    def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
         """Erases the sessions that had no news for so many days, and forgets the events that they
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
         """
-        return arun(self._work.retain(days, preview=preview))
+        return arun(retain(self._work, days, preview=preview))
 
     def info(self) -> Awaitable[StoreInfo]:
         """What is in this store and how large it is, all tenants together; cheap."""
-        return arun(self._work.info())
+        return arun(maintenance.info(self._work.engine))
 
     def check(self) -> Awaitable[list[Problem]]:
         """Looks for damage and broken promises in the whole store, and changes nothing."""
-        return arun(self._work.check())
+        return arun(maintenance.check(self._work.engine))
 
     def backup(self, to: str | os.PathLike[str]) -> Awaitable[Backup]:
         """Copies the whole store, as of one moment, to a new file while others write, and verifies
         the copy.
         """
-        return arun(self._work.backup(to))
+        return arun(maintenance.backup(self._work.engine, to))
 
     async def close(self) -> None:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
@@ -485,7 +500,7 @@ class OpeningStore:
     async def _open(self) -> AsyncStore:
         insist_on_asyncio()
         work = await obtained(
-            lambda: OpenStore(self._where, **self._options), let_go=OpenStore.close
+            lambda: open_at(self._where, **self._options), let_go=OpenStore.close
         )
         return AsyncStore(work)
 

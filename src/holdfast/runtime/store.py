@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.reset_policy import Policy
 from holdfast.runtime.border import bordered, checked
+from holdfast.runtime.changes.open_session import (
+    find_session,
+    open_session,
+    reset_key,
+)
+from holdfast.runtime.changes.receive import accept, start_turn
 from holdfast.runtime.clock import World
-from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.session import Session
 from holdfast.runtime.turn import Turn
-from holdfast.runtime.turns.outbox import Owed, Receipt
+from holdfast.runtime.turns.outbox import Owed, Receipt, outbox
+from holdfast.runtime.turns.start_turn import TurnRequest
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.engine.store_info import Backup, Problem, StoreInfo
-    from holdfast.runtime.catalog.list_sessions import Listed, Page
+    from holdfast.runtime.catalog.list_sessions import Listed
+    from holdfast.runtime.catalog.page import Page
     from holdfast.runtime.catalog.pending import PendingMessage
     from holdfast.runtime.catalog.search import Hit
     from holdfast.runtime.changes.erase import Erasure
@@ -42,7 +50,7 @@ class Store:
         """The key's current session, made if there is none; a `reset` policy is applied in the same
         transaction.
         """
-        return Session(run(self._work.session(key, reset=reset, create=create)))
+        return Session(run(open_session(self._work, key, reset=reset, create=create)))
 
     def turn(
         self,
@@ -60,15 +68,16 @@ class Store:
         that is due: what a gateway calls for each inbound message. All is one transaction;
         otherwise as `Session.turn`.
         """
-        options = {
-            "event_id": event_id,
-            "on_busy": on_busy,
-            "reply_to": reply_to,
-            "lease_s": lease_s,
-        }
-        return Turn(
-            run(self._work.turn(key, message, reset=reset, format=format, **options))
+        request = TurnRequest(
+            self._work.world,
+            message,
+            format=format,
+            event_id=event_id,
+            on_busy=on_busy,
+            reply_to=reply_to,
+            lease_s=lease_s,
         )
+        return Turn(run(start_turn(self._work, key, request, reset=reset)))
 
     def accept(
         self,
@@ -84,8 +93,13 @@ class Store:
         gives the receipt of that time.
         """
         return run(
-            self._work.accept(
-                key, message, format=format, event_id=event_id, reply_to=reply_to
+            accept(
+                self._work,
+                key,
+                message,
+                format=format,
+                event_id=event_id,
+                reply_to=reply_to,
             )
         )
 
@@ -97,7 +111,8 @@ class Store:
         seconds, among all threads, processes and machines. It is given back by `Owed.failed`, or
         when the time is over.
         """
-        return [Owed(work) for work in run(self._work.outbox(limit, claim_s))]
+        works = run(outbox(self._work, limit=limit, claim_s=claim_s))
+        return [Owed(work) for work in works]
 
     def pending(
         self, *, after: str | None = None, limit: int = 50
@@ -105,7 +120,9 @@ class Store:
         """What waits in the inboxes of all sessions, oldest first, each message with its `key` and
         `session_id`; what a gateway asks after a restart. `after` is the `next` of the page before.
         """
-        return run(self._work.pending(after, limit))
+        from holdfast.runtime.catalog.pending import pending
+
+        return run(pending(self._work, after=after, limit=limit))
 
     def for_tenant(self, name: str) -> "Store":
         """The store of another tenant on the same engine: the same connections and threads, other
@@ -116,13 +133,13 @@ class Store:
 
     def get(self, session_id: str) -> Session:
         """A session by its id, or by an unambiguous beginning of it."""
-        return Session(run(self._work.get(session_id)))
+        return Session(run(find_session(self._work, session_id)))
 
     def reset(self, key: str, *, reason: str = "command") -> Session:
         """Ends the key's current session, what runs in it included, and gives the key a new one,
         whose epoch is one higher. What waits in the inbox goes on in the new session.
         """
-        return Session(run(self._work.reset(key, reason=reason)))
+        return Session(run(reset_key(self._work, key, reason=reason)))
 
     def sessions(
         self,
@@ -136,9 +153,11 @@ class Store:
         """A page of sessions, newest activity first: those of a key, in a state ("open", "running"
         or "ended"), in which a text was said. `after` is the `next` of the page before.
         """
+        from holdfast.runtime.catalog.list_sessions import sessions
+
         return run(
-            self._work.sessions(
-                key=key, state=state, text=text, after=after, limit=limit
+            sessions(
+                self._work, key=key, state=state, text=text, after=after, limit=limit
             )
         )
 
@@ -162,42 +181,59 @@ class Store:
         the call; in a PostgreSQL store that was opened read-only, as of the last time that a store
         open for writing has searched.
         """
-        filters = {
-            "role": role,
-            "tool": tool,
-            "state": state,
-            "key": key,
-            "since": since,
-            "until": until,
-        }
-        return run(self._work.search(text, limit=limit, session=session, **filters))
+        from holdfast.runtime.catalog.search import search
+
+        return run(
+            search(
+                self._work,
+                text,
+                limit=limit,
+                role=role,
+                tool=tool,
+                state=state,
+                key=key,
+                session=session,
+                since=since,
+                until=until,
+            )
+        )
 
     def erase(self, session_id: str, *, preview: bool = False) -> "Erasure":
         """Takes all words of a session out of the store, its blobs and the search index included;
         an audit entry stays. With `preview`, tells what that would take.
         """
-        return run(self._work.erase(session_id, preview=preview))
+        from holdfast.runtime.changes.erase import erase
+
+        return run(erase(self._work, session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
         """Erases the sessions that had no news for so many days, and forgets the events that they
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
         """
-        return run(self._work.retain(days, preview=preview))
+        from holdfast.runtime.changes.erase import retain
+
+        return run(retain(self._work, days, preview=preview))
 
     def info(self) -> "StoreInfo":
         """What is in this store and how large it is, all tenants together; cheap."""
-        return run(self._work.info())
+        from holdfast.runtime.catalog.maintenance import info
+
+        return run(info(self._work.engine))
 
     def check(self) -> "list[Problem]":
         """Looks for damage and broken promises in the whole store, and changes nothing."""
-        return run(self._work.check())
+        from holdfast.runtime.catalog.maintenance import check
+
+        return run(check(self._work.engine))
 
     def backup(self, to: str | os.PathLike[str]) -> "Backup":
         """Copies the whole store, as of one moment, to a new file while others write, and verifies
         the copy.
         """
-        return run(self._work.backup(to))
+        from holdfast.runtime.catalog.maintenance import backup
+
+        return run(backup(self._work.engine, to))
 
     def close(self) -> None:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
@@ -236,7 +272,7 @@ def open_store(
     `ReadOnlyStore`: for a disk, a folder or a database server that can only be read.
     """
     return Store(
-        OpenStore(
+        open_at(
             where,
             durability=durability,
             tenant=tenant,

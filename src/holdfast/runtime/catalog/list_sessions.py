@@ -5,29 +5,28 @@ A list is a question to the store, not an index beside it: it can't drift. A pag
 next one begins; a session that has news meanwhile moves to the front.
 """
 
-import base64
-import binascii
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
 from holdfast.domain.arguments import INTEGER_MAX
 from holdfast.domain.entry import Entry
-from holdfast.engine.protocol import Engine, SessionState
+from holdfast.domain.search.query import SearchScope, asked
+from holdfast.engine.protocol import SessionState
 from holdfast.errors import BadArgument
+from holdfast.runtime.catalog.page import Page, read_cursor, write_cursor
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import OPENING, state_of, title
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
 
-T = TypeVar("T")
 LIMIT_MAX = 1000
 MATCHING_MAX = 100_000
 """In so many sessions, newest first, a text is looked for; ids alone are remembered of them."""
 _Moment = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-zA-Z-]{1,64}$")]
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[_Moment, _Id]).decode
+Place = tuple[_Moment, _Id]
+"""When a session had its last news, and its id: where it stands in the list."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -46,117 +45,98 @@ class Listed(msgspec.Struct, frozen=True):
     active_at: int
 
 
-class Page(Generic[T]):
-    """Some of many: a sequence, with `next`, the cursor to ask for the page after it; None when
-    this is the last.
-    """
-
-    items: list[T]
-    next: str | None
-
-    def __init__(self, items: list[T], next: str | None) -> None:
-        self.items = items
-        self.next = next
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> T:
-        return self.items[index]
-
-    def __repr__(self) -> str:
-        more = ", more follow" if self.next else ""
-        return f"<Page of {len(self.items)}{more}>"
-
-
 class Wanted(msgspec.Struct, frozen=True):
-    """Which sessions to list, and after which one."""
+    """Which sessions to list, and after which place."""
 
-    key: str | None = None
-    state: Any = None
-    limit: int = 50
-    before: tuple[int, str] | None = None
-
-
-def wanted(
-    *, key: str | None, state: str | None, after: str | None, limit: int
-) -> Wanted:
-    """What the caller asks for, with the place that the cursor names."""
-    return Wanted(key, state, limit, _read(after) if after is not None else None)
+    key: str | None
+    state: Any
+    limit: int
+    after: Place | None
 
 
-def listing(
-    engine: Engine,
-    tenant: str,
-    session: Callable[[SessionState], SessionLog],
-    asked: Wanted,
-    matching: set[str] | None = None,
+def sessions(
+    store: OpenStore,
+    *,
+    key: str | None,
+    state: str | None,
+    text: str | None,
+    after: str | None,
+    limit: int,
 ) -> Plan[Page[Listed]]:
-    """A page of the sessions that were asked for; of these ids only, if any are given."""
-    return (yield from read(lambda: _page(engine, tenant, session, asked, matching)))
+    """A page of the sessions, of those only that have this text if one is given."""
+    # Read here and not in the generator: a cursor of somebody else's is told at the call.
+    place = _place_of(after) if after is not None else None
+    return _sessions(store, Wanted(key, state, limit, place), text)
 
 
-def _page(
-    engine: Engine,
-    tenant: str,
-    session: Callable[[SessionState], SessionLog],
-    asked: Wanted,
-    matching: set[str] | None,
-) -> Page[Listed]:
-    found: list[SessionState] = []
-    before = asked.before
-    more = True
-    while more and len(found) <= asked.limit:
-        size = asked.limit + 1 if matching is None else LIMIT_MAX
-        states = engine.sessions(
-            tenant, key=asked.key, state=asked.state, before=before, limit=size
+def _sessions(store: OpenStore, wanted: Wanted, text: str | None) -> Plan[Page[Listed]]:
+    matching: set[str] | None = None
+    if text is not None:
+        scope = SearchScope(
+            store.tenant, asked(text), key=wanted.key, state=wanted.state
         )
-        found += [state for state in states if matching is None or state.id in matching]
+        found = yield from read(
+            lambda: store.engine.matching(scope, limit=MATCHING_MAX), slow=True
+        )
+        matching = set(found)
+    return (yield from read(lambda: _page(store, wanted, matching)))
+
+
+def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[Listed]:
+    found: list[SessionState] = []
+    place = wanted.after
+    # One more than is shown: it tells whether there is a page after this one.
+    size = wanted.limit + 1 if matching is None else LIMIT_MAX
+    more = True
+    while more and len(found) <= wanted.limit:
+        states = store.engine.sessions(
+            store.tenant, key=wanted.key, state=wanted.state, before=place, limit=size
+        )
+        for state in states:
+            place = (state.active_at, state.id)
+            if matching is None or state.id in matching:
+                found.append(state)
         more = len(states) == size
-        before = _mark(states[-1]) if states else before
-    shown = found[: asked.limit]
-    next = _write(_mark(shown[-1])) if len(found) > len(shown) else None
+    shown = found[: wanted.limit]
+    next = None
+    if len(found) > len(shown):
+        next = write_cursor((shown[-1].active_at, shown[-1].id))
     # One question for all of them; what a fork begins with is in the log of another.
-    known = engine.beginnings(
-        [s.id for s in shown if not s.origin and not s.erased], limit=OPENING
+    known = store.engine.beginnings(
+        [state.id for state in shown if not state.origin and not state.erased],
+        limit=OPENING,
     )
-    return Page(
-        [_listed(state, session(state), known.get(state.id)) for state in shown], next
-    )
+    items = []
+    for state in shown:
+        items.append(_listed(state, store.session_log(state), known.get(state.id)))
+    return Page(items, next)
 
 
 def _listed(
     state: SessionState, session: SessionLog, beginning: list[Entry] | None
 ) -> Listed:
+    named, active_at = "", state.active_at
+    if not state.erased:
+        named = title(session, beginning)
+        active_at = max(active_at, state.last_at)
     return Listed(
         id=state.id,
         key=state.key,
         epoch=state.epoch,
         tenant=state.tenant,
         state=state_of(state),
-        title="" if state.erased else title(session, beginning),
+        title=named,
         head=state.head,
         opened_at=state.opened_at,
-        active_at=max(state.active_at, state.last_at if not state.erased else 0),
+        active_at=active_at,
     )
 
 
-def _mark(state: SessionState) -> tuple[int, str]:
-    return state.active_at, state.id
-
-
-def _write(mark: tuple[int, str]) -> str:
-    return base64.urlsafe_b64encode(_encode(mark)).decode().rstrip("=")
-
-
-def _read(after: str) -> tuple[int, str]:
+def _place_of(after: str) -> Place:
     try:
-        padded = after.encode("ascii") + b"=" * (-len(after) % 4)
-        return _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError):
+        place: Place = read_cursor(after, Place)
+        return place
+    except ValueError:
         takes = "the `next` of the page before"
         raise BadArgument(
             parameter="after", takes=takes, given="what no page has given"

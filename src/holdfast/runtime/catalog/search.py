@@ -1,35 +1,19 @@
-"""Searching: what can be found in a message, and what a finder is shown of it.
+"""Searching: which messages have these words, and what a finder is shown of them.
 
-The words of people and models can be found, the names and arguments of tool calls, and what tools
-answered; reasoning, instructions and summaries can't. A message belongs to the session whose log
-holds it: a fork's past is found in its parent.
-
-Answers are newest first, in the order of arrival: that is stable, and the same for every page.
+A message belongs to the session whose log holds it: a fork's past is found in its parent. Answers
+are newest first, in the order of arrival: that is stable, and the same for every page.
 """
 
-from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from holdfast.domain.entry import note_of
-from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, thaw
-from holdfast.domain.search.query import (
-    TEXT_MAX,
-    Found,
-    SearchableText,
-    SearchScope,
-    asked,
-    snippet,
-)
-from holdfast.engine.protocol import Engine
-from holdfast.errors import InvalidMessage
-from holdfast.formats import registry
+from holdfast.domain.search.query import Found, SearchScope, asked, snippet
+from holdfast.runtime.changes.open_session import find_session
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
 
 _OF_SESSIONS = ("open", "running", "ended")
-_OF_MESSAGES = ("complete", "partial")
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -47,35 +31,44 @@ class Hit(msgspec.Struct, frozen=True):
     marks: tuple[tuple[int, int], ...]
 
 
-def sought(
-    tenant: str,
+def search(
+    store: OpenStore,
     text: str,
     *,
-    role: str | None = None,
-    tool: str | None = None,
-    state: str | None = None,
-    key: str | None = None,
-    session: str | None = None,
-    since: int | datetime | None = None,
-    until: int | datetime | None = None,
-) -> SearchScope:
-    """What the caller asks for."""
-    return SearchScope(
-        tenant, asked(text), role=role, tool=tool, key=key, session=session,
-        partial=state == "partial" if state in _OF_MESSAGES else None,
-        state=state if state in _OF_SESSIONS else None,
-        since=_time(since), until=_time(until),
-    )  # fmt: skip
-
-
-def search(engine: Engine, question: SearchScope, limit: int) -> Plan[list[Hit]]:
-    """The newest messages that answer."""
-    return [
-        _hit(found)
-        for found in (
-            yield from read(lambda: engine.search(question, limit=limit), slow=True)
-        )
-    ]
+    limit: int,
+    role: str | None,
+    tool: str | None,
+    state: str | None,
+    key: str | None,
+    session: str | None,
+    since: int | datetime | None,
+    until: int | datetime | None,
+) -> Plan[list[Hit]]:
+    """The newest messages that have all of these words. `state` is that of the message, or of its
+    session.
+    """
+    words = asked(text)
+    if session is not None:
+        session = (yield from find_session(store, session)).id
+    of_session, is_partial = None, None
+    if state in _OF_SESSIONS:
+        of_session = state
+    elif state is not None:
+        is_partial = state == "partial"
+    scope = SearchScope(
+        store.tenant,
+        words,
+        role=role,
+        tool=tool,
+        key=key,
+        session=session,
+        partial=is_partial,
+        state=of_session,
+        since=_time(since),
+        until=_time(until),
+    )
+    found = yield from read(lambda: store.engine.search(scope, limit=limit), slow=True)
+    return [_hit(each) for each in found]
 
 
 def _hit(found: Found) -> Hit:
@@ -93,88 +86,7 @@ def _hit(found: Found) -> Hit:
     )
 
 
-def words_of(
-    kind: str, note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]
-) -> SearchableText | None:
-    """What can be found in an entry. `earlier` gives the notes of messages before it that have
-    these bytes in them.
-    """
-    if kind != "message" or not body:
-        return None
-    try:
-        return _words_of(note, body, earlier)
-    except (
-        Exception
-    ):  # one that can't be read has no words; the others are found (I-25)
-        return None
-
-
-def _words_of(
-    note: bytes, body: bytes, earlier: Callable[[bytes], Iterable[bytes]]
-) -> SearchableText:
-    said: MessageNote = note_of("message", note)
-    tools = dict.fromkeys(call.name for call in said.calls)
-    for id in said.answers:
-        tools |= dict.fromkeys(_callers(id, earlier))
-    return SearchableText(
-        _text(said.format, body)[:TEXT_MAX], said.role, said.partial, tuple(tools)
-    )
-
-
-def _callers(id: str, earlier: Callable[[bytes], Iterable[bytes]]) -> Iterator[str]:
-    """The name of the tool that was called under this id, last before its answer."""
-    needle = msgspec.json.encode(id.encode("utf-8", "replace").decode())[1:-1]
-    for note in earlier(needle):
-        for call in note_of("message", note).calls:
-            if call.id == id:
-                yield call.name
-                return
-
-
-def _text(format: str, body: bytes) -> str:
-    try:
-        pieces = registry.read(format, body)
-    except InvalidMessage:  # of a format that is not known here
-        return "\n".join(_strings(thaw(body)))
-    return "\n".join(text for piece in pieces if (text := _said(piece.part)))
-
-
-def _said(part: Part) -> str:
-    match part:
-        case Text(text) | Refusal(text):
-            return text
-        case Call(_, name, arguments):
-            return f"{name} {_readable(arguments)}"
-        case Result(_, content):
-            return _readable(content)
-        case _:
-            return ""
-
-
-def _readable(said: str) -> str:
-    """What a program said as people would look for it: JSON that has escapes in it without them."""
-    if "\\" in said and said.lstrip()[:1] in ("{", "["):
-        try:
-            return " ".join(_strings(thaw(said.encode("utf-8", "surrogatepass"))))
-        except (
-            ValueError,
-            RecursionError,
-        ):  # not JSON, or not all of it, or nothing that anybody would read
-            pass
-    return said
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield f"{name}:"
-            yield from _strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif value is not None:
-        yield str(value)
-
-
 def _time(given: int | datetime | None) -> int | None:
-    return int(given.timestamp() * 1000) if isinstance(given, datetime) else given
+    if isinstance(given, datetime):
+        return int(given.timestamp() * 1000)
+    return given

@@ -16,7 +16,7 @@ from holdfast.formats import registry
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.transcript import find
 from holdfast.runtime.plans.plan import Plan, read, wait_for
-from holdfast.runtime.turns.start_turn import already
+from holdfast.runtime.turns.start_turn import refuse_accepted
 
 
 def append(
@@ -32,16 +32,11 @@ def append(
 
 def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[str]:
     draft = session.message(spoken, turn=None)
-    event = (session.scope, event_id) if event_id is not None else None
-    write = Write(session.id, (draft,), event=event)
+    write = Write(session.id, (draft,), event=session.event(event_id))
     outcome = yield from wait_for(session.engine.submit((write,)))
     if isinstance(outcome, Refused):
         if outcome.why == "accepted":
-            raise (
-                yield from read(
-                    lambda: already(session, event_id or "", outcome.detail)
-                )
-            )
+            yield from refuse_accepted(session, event_id, outcome.detail)
         raise (yield from read(session.ended))
     return draft.id.hex()
 

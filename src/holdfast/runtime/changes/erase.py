@@ -28,8 +28,10 @@ from holdfast.engine.protocol import (
     Write,
 )
 from holdfast.runtime.changes.carried_copies import Copies, blanking, copies
+from holdfast.runtime.changes.open_session import find_session
 from holdfast.runtime.live.session_batches import portions
 from holdfast.runtime.live.session_log import PAGE, SessionLog
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 
@@ -76,21 +78,21 @@ class Doomed(NamedTuple):
     log: Log
 
 
-def erase(
-    session: SessionLog, *, preview: bool, reason: str = "asked for"
-) -> Plan[Erasure]:
-    """Takes all words of this session out of the store. Erasing again finds nothing more, and
-    cleans the file again.
+def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
+    """Takes all words of a session out of the store. Erasing again finds nothing more, and cleans
+    the file again.
     """
-    state = yield from _at_rest(session) if not preview else settle_if_dead(session)
+    session = yield from find_session(store, session_id)
     if preview:
+        state = yield from settle_if_dead(session)
         [doomed] = yield from read(
             partial(_looked_up, session.engine, [(session, state)])
         )
         return doomed.erasure
+    state = yield from _at_rest(session)
     while True:
         [(doomed, ticket)] = yield from read(
-            partial(_submitted, session.engine, [(session, state)], reason)
+            partial(_submitted, session.engine, [(session, state)], "asked for")
         )
         outcome = yield from wait_for(ticket)
         if not isinstance(outcome, Refused):
@@ -98,19 +100,12 @@ def erase(
         state = yield from _at_rest(session)
 
 
-def retain(
-    engine: Engine,
-    tenant: str,
-    session: Callable[[SessionState], SessionLog],
-    *,
-    now: int,
-    days: float,
-    preview: bool,
-) -> Plan[list[Erasure]]:
+def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure]]:
     """Erases the sessions that had no news for so many days, and forgets the events that they have
     accepted; never one that is running, nor one whose past a younger session shares.
     """
-    cutoff = int(now - days * DAY_MS)
+    engine, tenant = store.engine, store.tenant
+    cutoff = int(store.world.now() - days * DAY_MS)
     reason = f"no news for {days:g} days"
     if not preview:
         yield from read(engine.scrub, slow=True)
@@ -127,17 +122,12 @@ def retain(
             )
         )
         for some in portions(old, entries_max=ENTRIES_MAX):
+            doomed = [(store.session_log(state), state) for state in some]
             if preview:
-                looked_up = yield from read(
-                    partial(
-                        _looked_up, engine, [(session(state), state) for state in some]
-                    )
-                )
-                found += [doomed.erasure for doomed in looked_up]
+                looked_up = yield from read(partial(_looked_up, engine, doomed))
+                found += [each.erasure for each in looked_up]
             else:
-                found += yield from _all_of(
-                    engine, [(session(state), state) for state in some], cutoff, reason
-                )
+                found += yield from _all_of(engine, doomed, cutoff, reason)
     return found
 
 

@@ -25,6 +25,7 @@ from holdfast.runtime.plans.plan import run
 class KeptTurn(Protocol):
     """A turn as the keeper sees it."""
 
+    session: Any
     lease_s: float
     owner_knows: bool
     """Whether whoever works on it knows that it is over, once it is."""
@@ -160,8 +161,10 @@ class LeaseKeeper:
         """
         self._given_up.add(seizure)
 
-    def gave_up(self, seizure: tuple[str, int]) -> bool:
-        """Whether it has; whoever asks sees to it."""
+    def take_given_up(self, seizure: tuple[str, int]) -> bool:
+        """Whether this process gave up on that seizure. Clears the mark: the caller must now settle
+        the turn.
+        """
         found = seizure in self._given_up
         self._given_up.discard(seizure)
         return found
@@ -242,66 +245,3 @@ class LeaseKeeper:
                 self._dropped.popleft()
                 if self._turns.get(tie.key, (None,))[0] is tie:
                     del self._turns[tie.key]
-
-
-class SharedKeeper(LeaseKeeper):
-    """The keeper of a store that shares the engine of another: the turns are kept there, and known
-    here as its own.
-    """
-
-    def __init__(self, whole: LeaseKeeper) -> None:
-        self._whole = whole
-        self.leases = whole.leases
-        self._own: weakref.WeakSet[KeptTurn] = weakref.WeakSet()
-
-    def hold(self, turn: KeptTurn, orphaned: Callable[[], None]) -> None:
-        self._own.add(turn)
-        self._whole.hold(turn, orphaned)
-
-    def drop(self, turn: KeptTurn) -> None:
-        self._whole.drop(turn)
-
-    def tie(self, held: Any, then: Callable[[], Any]) -> WeakTurn:
-        return self._whole.tie(held, then)
-
-    def forsake(self, turn: KeptTurn) -> None:
-        self._whole.forsake(turn)
-
-    def wake(self) -> None:
-        self._whole.wake()
-
-    @property
-    def works(self) -> int:
-        return self._whole.works
-
-    @property
-    def is_at_work(self) -> bool:
-        return self._whole.is_at_work
-
-    def sweep(self) -> None:
-        self._whole.sweep()
-
-    def leave(self, name: tuple[str, int], turn: KeptTurn) -> None:
-        self._own.add(turn)
-        self._whole.leave(name, turn)
-
-    def take_left(self, session: str, turn: int | None) -> KeptTurn | None:
-        return self._whole.take_left(session, turn)
-
-    def end_left(self) -> None:
-        self._whole.end_left()
-
-    def give_up(self, seizure: tuple[str, int]) -> None:
-        self._whole.give_up(seizure)
-
-    def gave_up(self, seizure: tuple[str, int]) -> bool:
-        return self._whole.gave_up(seizure)
-
-    def held(self) -> list[KeptTurn]:
-        return [turn for turn in self._whole.held() if turn in self._own]
-
-    def round(self) -> None:
-        self._whole.round()
-
-    def close(self) -> None:
-        """The others go on."""

@@ -58,7 +58,7 @@ class SessionLog:
         state: SessionState,
     ) -> None:
         self.engine, self.world, self.keeper = engine, world, keeper
-        self._lineages = lineages
+        self.lineages = lineages
         self.id, self.tenant, self.key, self.epoch = (
             state.id,
             state.tenant,
@@ -84,12 +84,18 @@ class SessionLog:
 
     def other(self, state: SessionState) -> "SessionLog":
         """The log of another session of the same store."""
-        return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
+        return SessionLog(self.engine, self.world, self.keeper, self.lineages, state)
 
     @property
     def scope(self) -> str:
         """What an event id of this session is unique in."""
         return scope_of(self.tenant, key=self.key, session=self.id)
+
+    def event(self, event_id: str | None) -> tuple[str, str] | None:
+        """What a write claims for an event of this session, if it has an id."""
+        if event_id is None:
+            return None
+        return self.scope, event_id
 
     def scopes(self) -> list[str]:
         """Its scope, and those of the sessions whose past it shares. None of them ever changes."""
@@ -149,7 +155,7 @@ class SessionLog:
     def lineage(self) -> tuple[Stretch, ...]:
         """What its log is read from, oldest first; its own entries are the last stretch."""
         if self._lineage is None:
-            self._lineage = self._lineages.of(
+            self._lineage = self.lineages.of(
                 self.id, tenant=self.tenant, origin=self.origin
             )
         return self._lineage

@@ -17,7 +17,7 @@ from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import Plan, run
 from holdfast.runtime.transfer.compare_logs import summed
 from holdfast.runtime.transfer.copy_events import bring_events
@@ -100,9 +100,7 @@ def copy(
     whose = "default" if tenant is None else tenant
     with ExitStack() as stack:
         here, there = (
-            stack.enter_context(
-                closing(OpenStore(where, durability="power", tenant=whose, world=None))
-            )
+            stack.enter_context(closing(open_at(where, tenant=whose)))
             for where in (source, target)
         )
         tenants = [tenant] if tenant is not None else here.engine.tenants()

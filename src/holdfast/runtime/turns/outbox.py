@@ -8,7 +8,6 @@ them alone, until its claim runs out or it gives the reply back.
 """
 
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -16,19 +15,14 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
-from holdfast.engine.protocol import (
-    Engine,
-    OutboxClaim,
-    OwedReply,
-    Refused,
-    Ticket,
-    Write,
-)
+from holdfast.engine.protocol import OutboxClaim, OwedReply, Refused, Ticket, Write
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.message import parts_of, shown_text_of
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 
 
@@ -180,36 +174,44 @@ def _owed(session: SessionLog, debt: OwedReply) -> OwedWork:
 
 
 def outbox(
-    engine: Engine, tenant: str, sessions: Any, *, limit: int, claim_s: float | None
+    store: OpenStore, *, limit: int, claim_s: float | None
 ) -> Plan[list[OwedWork]]:
-    """Replies to send, oldest first; `sessions` gives the log of a session. Of those that are
-    claimed, each is this caller's alone.
-    """
+    """Replies to send, oldest first. Of those that are claimed, each is this caller's alone."""
     found: list[OwedWork] = []
     after: OwedReply | None = None
     while len(found) < limit:
         size = limit - len(found)
         page = yield from read(
             partial(
-                engine.outbox, tenant, after=after, limit=size, free=claim_s is not None
+                store.engine.outbox,
+                store.tenant,
+                after=after,
+                limit=size,
+                free=claim_s is not None,
             )
         )
-        works = yield from read(partial(_worded, sessions, page))
-        # All claims of a page are under way at once: they share a sync.
-        claims = [None if claim_s is None else work.claim(claim_s) for work in works]
-        for work, claim in zip(works, claims, strict=True):
-            if claim is None or not isinstance((yield from wait_for(claim)), Refused):
-                found.append(work)
+        works = yield from read(partial(_worded, store, page))
+        if claim_s is None:
+            found += works
+        else:
+            # All claims of a page are under way at once: they share a sync.
+            claims = [work.claim(claim_s) for work in works]
+            for work, claim in zip(works, claims, strict=True):
+                if not isinstance((yield from wait_for(claim)), Refused):
+                    found.append(work)
         if len(page) < size:
             break
         after = page[-1]
     return found
 
 
-def _worded(sessions: Any, page: list[OwedReply]) -> list[OwedWork]:
+def _worded(store: OpenStore, page: list[OwedReply]) -> list[OwedWork]:
     """These debts, without those for which nothing is left to send."""
-    return [
-        work
-        for work in (owed(sessions(debt.session), debt) for debt in page)
-        if work.text
-    ]
+    works = []
+    for debt in page:
+        state = owned(store.engine, store.tenant, debt.session)
+        assert state is not None, "a debt's session is in the store"
+        work = owed(store.session_log(state), debt)
+        if work.text:
+            works.append(work)
+    return works

@@ -56,7 +56,7 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
         if left is not None:
             with contextlib.suppress(TurnInterrupted):
                 yield from left.leave_again()
-        elif is_dead(session, state) or keeper.gave_up((session.id, state.fence)):
+        elif is_dead(session, state) or keeper.take_given_up((session.id, state.fence)):
             yield from settle(session, state, end="abandoned", reason=_cause(state))
         elif (
             state.turn is not None

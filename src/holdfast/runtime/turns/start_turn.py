@@ -85,17 +85,16 @@ class TurnRequest:
         return (session.message(self.spoken, turn=None, id=self.id),)
 
     def event(self, session: SessionLog) -> tuple[str, str] | None:
-        return (
-            (session.scope, self.event_id)
-            if self.event_id is not None and not self.accepted
-            else None
-        )
+        """What the first write of the inbound message claims for its event."""
+        if self.accepted:
+            return None
+        return session.event(self.event_id)
 
 
 def start(
     session: SessionLog,
     wish: TurnRequest,
-    on_ended: Callable[[SessionLog], Plan[SessionLog]] | None = None,
+    on_ended: Callable[[], Plan[SessionLog]] | None = None,
 ) -> Plan[TurnWork]:
     """A running turn for this wish; see `Session.turn`. `on_ended` finds another session when this
     session is over.
@@ -104,7 +103,9 @@ def start(
         while True:
             state = yield from settle_if_dead(session)
             if state.ended:
-                session = yield from _elsewhere(session, on_ended)
+                if on_ended is None:
+                    raise (yield from read(session.ended))
+                session = yield from on_ended()
             elif state.turn is not None:
                 yield from _meet(session, state, wish)
             else:
@@ -276,22 +277,10 @@ def _missed(session: SessionLog, wish: TurnRequest) -> Plan[None]:
         raise (yield from read(partial(_taken, session, wish)))
 
 
-def _elsewhere(
-    session: SessionLog, on_ended: Callable[[SessionLog], Plan[SessionLog]] | None
-) -> Plan[SessionLog]:
-    if on_ended is None:
-        raise (yield from read(session.ended))
-    return (yield from on_ended(session))
-
-
 def _refused(session: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
     """Why a start was refused; returns when it should be tried again."""
     if refused.why == "accepted":
-        raise (
-            yield from read(
-                lambda: already(session, wish.event_id or "", refused.detail)
-            )
-        )
+        yield from refuse_accepted(session, wish.event_id, refused.detail)
     if refused.why == "taken" and wish.accepted:
         waiting = yield from read(partial(session.engine.inbox, session.id))
         # else it was another message that a turn took
@@ -317,7 +306,14 @@ def refuse_known_event(session: SessionLog, wish: TurnRequest) -> Plan[None]:
         lambda: session.engine.accepted(session.scope, wish.event_id or "")
     )
     if known is not None:
-        raise (yield from read(lambda: already(session, wish.event_id or "", known)))
+        yield from refuse_accepted(session, wish.event_id, known)
+
+
+def refuse_accepted(
+    session: SessionLog, event_id: str | None, known: Accepted
+) -> Plan[None]:
+    """Raises `AlreadyAccepted`, which names what this event became."""
+    raise (yield from read(lambda: already(session, event_id or "", known)))
 
 
 def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:

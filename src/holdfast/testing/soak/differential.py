@@ -22,10 +22,10 @@ import msgspec
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, Refused, Written
 from holdfast.errors import HoldfastError
-from holdfast.runtime.catalog.list_sessions import Page
-from holdfast.runtime.catalog.search import words_of
+from holdfast.runtime.catalog.page import Page
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.searchable_text import words_of
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Await, Listen, Pause, Plan, Read
@@ -57,15 +57,8 @@ class Side:
     def store(self) -> Store:
         """Another handle on this side's store."""
         engine = self._open(self.world)
-        work = OpenStore(
-            engine.where,
-            durability="process",
-            tenant=TENANT,
-            world=self.world,
-            engine=engine,
-        )
-        work.keeper = HandKeeper(self.world.tick)
-        return Store(work)
+        keeper = HandKeeper(self.world.tick)
+        return Store(OpenStore(engine, world=self.world, keeper=keeper, tenant=TENANT))
 
 
 class Pair(tuple[Any, Any]):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.runtime.changes import append as append_plans
-from holdfast.runtime.changes import approve, end_session, fork_rewind
+from holdfast.runtime.changes import approve, end_session, fork_rewind, receive
 from holdfast.runtime.changes import compact as compact_plans
+from holdfast.runtime.changes.open_session import find_session, open_session, reset_key
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import Plan
@@ -26,7 +27,7 @@ def open_a_session(stage: SoakWorld, desk: Desk) -> bool:
         prefix = stage.dice.pick(known)[: stage.dice.pick([36, 12, 2])]
         stage.call(
             desk,
-            lambda side: desk.stores.of(side)._work.get(prefix),
+            lambda side: find_session(desk.stores.of(side)._work, prefix),
             _hold(stage, desk),
         )
     else:
@@ -34,7 +35,7 @@ def open_a_session(stage: SoakWorld, desk: Desk) -> bool:
 
         def plan(side: Side) -> Plan[Any]:
             work = desk.stores.of(side)._work
-            opened: Plan[Any] = work.session(key, reset=None, create=create)
+            opened: Plan[Any] = open_session(work, key, create=create)
             return opened
 
         stage.call(desk, plan, _hold(stage, desk))
@@ -60,8 +61,13 @@ def accept(stage: SoakWorld, desk: Desk) -> bool:
 
     def plan(side: Side) -> Plan[Any]:
         work = desk.stores.of(side)._work
-        accepting: Plan[Any] = work.accept(
-            key, text, format="openai.chat", event_id=event_id, reply_to=reply_to
+        accepting: Plan[Any] = receive.accept(
+            work,
+            key,
+            text,
+            format="openai.chat",
+            event_id=event_id,
+            reply_to=reply_to,
         )
         return accepting
 
@@ -217,7 +223,7 @@ def reset(stage: SoakWorld, desk: Desk) -> bool:
     hold = _hold(stage, desk)
     stage.call(
         desk,
-        lambda side: desk.stores.of(side)._work.reset(key, reason="command"),
+        lambda side: reset_key(desk.stores.of(side)._work, key, reason="command"),
         hold,
         flies=LATE,
     )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.domain.reset_policy import Daily, Idle
+from holdfast.runtime.changes.receive import start_turn
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.testing.oracle import FORMATS
@@ -49,7 +50,8 @@ def begin(stage: SoakWorld, desk: Desk) -> bool:
 
         def plan(side: Side) -> Plan[Any]:
             work = desk.stores.of(side)._work
-            started: Plan[Any] = work.turn(scope, text, reset=reset, **options)
+            request = TurnRequest(work.world, text, **options)
+            started: Plan[Any] = start_turn(work, scope, request, reset=reset)
             return started
 
     stage.call(

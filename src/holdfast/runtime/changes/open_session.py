@@ -1,0 +1,228 @@
+"""Which session a key or an id means; a key's session is made, and replaced when it is time (I-8).
+
+A replacement is one commit: the old session is closed, the new one opened, and what waits in the
+inbox of the old goes on in the new. Its guards repeat what it was decided from, so of several
+callers one replaces, and the others look again.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import Closed, Opened
+from holdfast.domain.reset_policy import Policy
+from holdfast.engine.protocol import (
+    Commit,
+    Opening,
+    Refused,
+    SessionState,
+    Waiting,
+    Write,
+    state_after,
+)
+from holdfast.errors import NotFound
+from holdfast.runtime.clock import mint_session
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.turns.recovery import settle, settle_if_dead
+
+CANDIDATES_MAX = 10
+
+
+class Successor(NamedTuple):
+    """The next session of a key, not yet stored. `closing` is what ends the session before, or
+    nothing if there is none to end.
+    """
+
+    session: SessionLog
+    closing: tuple[Write, ...]
+    opening: Write
+
+
+def open_session(
+    store: OpenStore, key: str, *, reset: Policy | None = None, create: bool = True
+) -> Plan[SessionLog]:
+    """The key's current session: made if there is none, replaced if that is due."""
+    while True:
+        state = yield from current_state(store, key)
+        if state is None and not create:
+            raise NotFound(
+                what="session for the key",
+                name=key,
+                hint="Store.session(key) makes one",
+            )
+        if state is not None and state.ended and not create:
+            # It can be read; looking makes nothing (I-18).
+            return store.session_log(state)
+        session = yield from usable(store, state, reset)
+        if session is None:
+            reason = why_replaced(store, state, reset)
+            session = yield from _replace(store, state, key, reason)
+        if session is not None:
+            return session
+
+
+def find_session(store: OpenStore, session_id: str) -> Plan[SessionLog]:
+    """The session with this id, or the only one whose id begins so."""
+    found: list[SessionState] = []
+    # No id has other characters, and not every engine could be asked about them.
+    if session_id and session_id.isascii() and session_id.isprintable():
+        found = yield from read(
+            lambda: store.engine.find(store.tenant, session_id, CANDIDATES_MAX)
+        )
+    for state in found:
+        if state.id == session_id or len(found) == 1:
+            return store.session_log(state)
+    hint = "ids are those of Session.id, or the beginning of one"
+    if found:
+        hint = "several begin so: give more of the id"
+    candidates = tuple(state.id for state in found)
+    raise NotFound(what="session", name=session_id, hint=hint, candidates=candidates)
+
+
+def reset_key(store: OpenStore, key: str, *, reason: str) -> Plan[SessionLog]:
+    """Ends the key's current session, what runs in it included, and binds a new one; the epoch
+    rises.
+    """
+    while True:
+        state = yield from current_state(store, key)
+        if state is not None and not state.ended:
+            state = yield from settle_if_dead(store.session_log(state))
+        if state is not None and state.turn is not None:
+            made = yield from _replace_running(store, state, key, reason)
+        else:
+            made = yield from _replace(store, state, key, reason)
+        if made is not None:
+            return made
+
+
+def current_state(store: OpenStore, key: str) -> Plan[SessionState | None]:
+    """How the session that the key is bound to stands; None when there was never one."""
+    return (yield from read(lambda: store.engine.current(store.tenant, key)))
+
+
+def usable(
+    store: OpenStore, state: SessionState | None, reset: Policy | None
+) -> Plan[SessionLog | None]:
+    """The session of this state, unless it has ended or the policy asks for a new one. While a turn
+    runs in it, no policy does.
+    """
+    if state is None or state.ended:
+        return None
+    if _due(store, state, reset) is not None:
+        state = yield from settle_if_dead(store.session_log(state))
+        if state.turn is None:
+            return None
+    return store.session_log(state)
+
+
+def why_replaced(
+    store: OpenStore, state: SessionState | None, reset: Policy | None
+) -> str:
+    """The reason that the log of the old session gives."""
+    reason = None
+    if state is not None and not state.ended:
+        reason = _due(store, state, reset)
+    return reason or "replaced"
+
+
+def _due(store: OpenStore, state: SessionState, reset: Policy | None) -> str | None:
+    if reset is None:
+        return None
+    return reset.due(active_at=state.last_at, now=store.world.now())
+
+
+def _replace(
+    store: OpenStore, state: SessionState | None, key: str, reason: str
+) -> Plan[SessionLog | None]:
+    """A new session for this key in place of `state`; None when somebody else was quicker."""
+    made = yield from read(partial(successor, store, state, key, reason))
+    if made is None:
+        return None
+    commit = (*made.closing, made.opening)
+    outcome = yield from wait_for(store.engine.submit(commit))
+    if isinstance(outcome, Refused):
+        return None
+    return made.session
+
+
+def _replace_running(
+    store: OpenStore, state: SessionState, key: str, reason: str
+) -> Plan[SessionLog | None]:
+    """A new session in place of one in which a turn runs; None when somebody else was quicker. The
+    turn's end and the session's are one transaction: whoever waits for the turn gets the next one
+    in the new session, and none in the old that would be ended at once.
+    """
+    session = store.session_log(state)
+    made: list[SessionLog] = []
+
+    def close(last: Write) -> Plan[Commit]:
+        found = None
+        while found is None:
+            found = yield from read(
+                lambda: successor(store, session.state(), key, reason)
+            )
+        made.append(found.session)
+        # None when somebody else has ended it by now, and then this commit is refused.
+        for closing in found.closing:
+            drafts = (*last.drafts, *closing.drafts)
+            last = replace(last, drafts=drafts, close=True, takes=closing.takes)
+        return last, found.opening
+
+    yield from settle(
+        session, state, end="interrupted", reason=f"reset: {reason}", also=close
+    )
+    now = yield from current_state(store, key)
+    for new in made:
+        if now is not None and now.id == new.id:
+            return new
+    return None
+
+
+def successor(
+    store: OpenStore, state: SessionState | None, key: str, reason: str
+) -> Successor | None:
+    """The key's next session. What waits in the old one's inbox goes on in the new. None when
+    somebody else has taken that along since the inbox was read.
+    """
+    epoch, previous = 1, None
+    waiting: list[Waiting] = []
+    if state is not None:
+        epoch, previous = state.epoch + 1, state.id
+        waiting = store.engine.inbox(state.id)
+    opening = Opening(store.tenant, key, epoch)
+    session = store.session_log(state_after(mint_session(store.world), opening))
+    drafts = [session.draft("opened", Opened(key, epoch, previous=previous))]
+    closing: tuple[Write, ...] = ()
+    if state is not None and (waiting or not state.ended):
+        old = store.session_log(state)
+        for each in waiting:
+            carried = old.again(each.message)
+            if carried is None:
+                return None
+            drafts.append(carried)
+        closing = (_closing(old, state, waiting, reason),)
+    admits = tuple(replace(each, seq=0) for each in waiting)
+    first = Write(session.id, tuple(drafts), open=opening, admits=admits)
+    return Successor(session, closing, first)
+
+
+def _closing(
+    old: SessionLog, state: SessionState, waiting: list[Waiting], reason: str
+) -> Write:
+    """The write that ends the old session. One that was ended before is closed once more, to say
+    where what still waited in it has gone.
+    """
+    takes = tuple(each.message for each in waiting)
+    note = Closed(reason, moved=tuple(message.hex() for message in takes))
+    return Write(
+        state.id,
+        (old.draft("closed", note),),
+        head=state.head,
+        idle=True,
+        ended_too=state.ended,
+        close=True,
+        takes=takes,
+    )

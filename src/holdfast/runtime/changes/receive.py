@@ -1,0 +1,115 @@
+"""What comes in for a key: a message that starts a turn, or one that waits for the next (I-4, I-8)."""
+
+from functools import partial
+from typing import Any
+
+from holdfast.domain.arguments import Checked
+from holdfast.domain.message import Spoken
+from holdfast.domain.reset_policy import Policy
+from holdfast.engine.protocol import Waiting, Write, Written
+from holdfast.runtime.changes.open_session import (
+    current_state,
+    open_session,
+    successor,
+    usable,
+    why_replaced,
+)
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.turns.outbox import Receipt
+from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.start_turn import (
+    TurnRequest,
+    commit_start,
+    first_write,
+    refuse_accepted,
+    start,
+)
+
+RECENT_MAX = 10_000
+
+
+def start_turn(
+    store: OpenStore, key: str, request: TurnRequest, *, reset: Policy | None
+) -> Plan[TurnWork]:
+    """Resolve the key, reset it if that is due, start: one transaction whenever nothing stands in
+    the way (I-8).
+    """
+    while True:
+        state = yield from current_state(store, key)
+        session = yield from usable(store, state, reset)
+        if session is not None:
+            elsewhere = partial(open_session, store, key)
+            return (yield from start(session, request, on_ended=elsewhere))
+        reason = why_replaced(store, state, reset)
+        made = yield from read(partial(successor, store, state, key, reason))
+        if made is None:
+            continue
+        first = first_write(made.session, request, list(made.opening.admits))
+        commit = (*made.closing, _opened_and_started(made.opening, first))
+        took = bool(first.takes)
+        outcome = yield from commit_start(made.session, request, commit, took=took)
+        if isinstance(outcome, TurnWork):
+            return outcome
+        if outcome.why == "accepted":
+            yield from refuse_accepted(made.session, request.event_id, outcome.detail)
+
+
+def _opened_and_started(opening: Write, first: Write) -> Write:
+    """The write that opens a session and starts its first turn in one."""
+    taken = set(first.takes)
+    return Write(
+        opening.session,
+        (*opening.drafts, *first.drafts),
+        event=first.event,
+        event_draft=len(opening.drafts),
+        open=opening.open,
+        start=first.start,
+        admits=tuple(each for each in opening.admits if each.message not in taken),
+    )
+
+
+def accept(
+    store: OpenStore,
+    key: str,
+    message: Any,
+    *,
+    format: str,
+    event_id: Checked,
+    reply_to: Checked,
+) -> Plan[Receipt]:
+    """A durable receipt: the message waits in the inbox of the key's current session, made if there
+    is none.
+    """
+    # Frozen here and not in the generator: the caller may change it before the plan runs (I-3).
+    spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
+    return _accept(store, key, spoken, event_id)
+
+
+def _accept(
+    store: OpenStore, key: str, spoken: Spoken, event_id: str | None
+) -> Plan[Receipt]:
+    id = store.arrivals.mint()
+    while True:
+        session = store.recent.get(key)
+        if session is None:
+            session = yield from open_session(store, key)
+            if len(store.recent) >= RECENT_MAX:
+                store.recent.clear()
+            store.recent[key] = session
+        outcome = yield from session.commit(
+            Write(
+                session.id,
+                drafts=(session.message(spoken, turn=None, id=id),),
+                event=session.event(event_id),
+                admits=(Waiting(id),),
+            )
+        )
+        if isinstance(outcome, Written):
+            return Receipt(session.id, id.hex())
+        if outcome.why == "accepted":
+            known = outcome.detail
+            return Receipt(known.session, known.message.hex(), again=True)
+        # It has ended meanwhile: ask again which session the key means (I-8).
+        store.recent.pop(key, None)
