@@ -24,7 +24,7 @@ from holdfast.testing.conformance import (
     turns,
     waiting,
 )
-from holdfast.testing.conformance.builders import Case
+from holdfast.testing.conformance.laws import Case
 
 FAMILIES = (
     commits.LAWS,

@@ -2,6 +2,8 @@
 them.
 """
 
+from itertools import product
+
 from holdfast.domain.entry import STARTING, Draft, Entry
 from holdfast.engine.protocol import (
     Chunk,
@@ -13,19 +15,9 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.testing.conformance.builders import (
-    Laws,
-    answers,
-    as_entries,
-    did,
-    drafts,
-    mint,
-    named,
-    opened,
-    refusal,
-    started,
-    state,
-)
+from holdfast.testing.conformance.builders import answers, did, drafts, mint, named
+from holdfast.testing.conformance.laws import Laws
+from holdfast.testing.conformance.tested_session import TestedSession, pages_join
 
 LAWS = Laws()
 
@@ -34,18 +26,19 @@ LAWS = Laws()
 
 
 @LAWS
-def seqs_are_dense_from_one_in_each_session(engine: Engine) -> None:
-    one, two = opened(engine, 1), opened(engine, 2)
+def seqs_are_dense_from_one_in_each_session(
+    one: TestedSession, two: TestedSession
+) -> None:
     for round_ in range(3):
         for session in (one, two):
-            assert did(engine, Write(session, drafts=drafts(2))).seq == 2 + 2 * round_
+            assert session.append(2).seq == 2 + 2 * round_
     for session in (one, two):
-        assert [entry.seq for entry in engine.entries(session)] == list(range(1, 8))
-        assert state(engine, session).head == 7
+        assert [entry.seq for entry in session.entries()] == list(range(1, 8))
+        assert session.state.head == 7
 
 
 @LAWS
-def entries_come_back_byte_for_byte(engine: Engine) -> None:
+def entries_come_back_byte_for_byte(session: TestedSession) -> None:
     """Note and body may be any bytes, empty too; ids, kinds, turns and times are as they were
     given.
     """
@@ -57,19 +50,16 @@ def entries_come_back_byte_for_byte(engine: Engine) -> None:
         "\u00e9\U0001f642".encode(),
         b"\xff" * 70_000,
     )
-    given = tuple(
-        Draft("message", turn, mint(), 1_700_000_000_000 + at, note, body)
-        for at, note in enumerate(blobs)
-        for body in blobs
-        for turn in (None, 7)
-    )
-    session = opened(engine, 1)
-    did(engine, Write(session, drafts=given))
-    assert engine.entries(session, after=1) == as_entries(given, first=2)
+    given = []
+    shapes = product(blobs, blobs, (None, 7))
+    for at, (note, body, turn) in enumerate(shapes, 1_700_000_000_000):
+        given.append(Draft("message", turn, mint(), at, note, body))
+    session.write(drafts=tuple(given))
+    session.holds(tuple(given))
 
 
 @LAWS
-def every_kind_of_entry_is_kept(engine: Engine) -> None:
+def every_kind_of_entry_is_kept(session: TestedSession) -> None:
     kinds = (
         "opened",
         "message",
@@ -83,41 +73,40 @@ def every_kind_of_entry_is_kept(engine: Engine) -> None:
         "retract",
         "closed",
     )
-    given = tuple(
-        Draft(kind, None, mint(), 5, kind.encode(), kind.encode()) for kind in kinds
-    )
-    session = opened(engine, 1)
-    did(engine, Write(session, drafts=given))
-    assert engine.entries(session, after=1) == as_entries(given, first=2)
+    given = []
+    for kind in kinds:
+        given.append(Draft(kind, None, mint(), 5, kind.encode(), kind.encode()))
+    session.write(drafts=tuple(given))
+    session.holds(tuple(given))
 
 
 @LAWS
-def entries_made_in_the_same_instant_keep_their_order(engine: Engine) -> None:
+def entries_made_in_the_same_instant_keep_their_order(session: TestedSession) -> None:
     """Times are data for people: neither equal ones nor ones that run backwards change the order of
     the log.
     """
-    session = opened(engine, 1)
-    given = tuple(drafts(1, at=at)[0] for at in (5, 5, 5, 9, 2, 2))
-    for draft in reversed(given):
-        did(engine, Write(session, drafts=(draft,)))
-    assert engine.entries(session, after=1) == as_entries(given[::-1], first=2)
+    given: tuple[Draft, ...] = ()
+    for at in (5, 5, 5, 9, 2, 2):
+        # Newer ids are greater: this one is stored before those that were minted first.
+        given = (*drafts(1, at=at), *given)
+    for draft in given:
+        session.write(drafts=(draft,))
+    session.holds(given)
 
 
 @LAWS
-def pages_of_any_size_join_to_the_whole_log(engine: Engine) -> None:
-    session = opened(engine, 1)
-    did(engine, Write(session, drafts=drafts(9)))
-    whole = engine.entries(session)
+def pages_of_any_size_join_to_the_whole_log(
+    engine: Engine, session: TestedSession
+) -> None:
+    session.append(9)
+
+    def page(after: int | None, limit: int) -> list[Entry]:
+        return engine.entries(session.id, after=after or 0, limit=limit)
+
+    whole = session.entries()
     assert len(whole) == 10
-    for size in range(1, 12):
-        joined: list[Entry] = []
-        while page := engine.entries(
-            session, after=joined[-1].seq if joined else 0, limit=size
-        ):
-            assert len(page) <= size
-            joined += page
-        assert joined == whole
-    assert engine.entries(session, after=10) == []
+    pages_join(whole, page, lambda entry: entry.seq)
+    assert session.entries(after=10) == []
 
 
 @LAWS
@@ -125,42 +114,40 @@ def what_is_not_there_reads_as_nothing(engine: Engine) -> None:
     assert engine.state(named(1)) is None
     assert engine.current("t", "k") is None
     assert engine.accepted("s", "e") is None
-    assert (engine.find("t", ""), engine.sessions("t")) == ([], [])
-    assert (
-        engine.entries(named(1)),
-        engine.inbox(named(1)),
-        engine.journal(named(1)),
-    ) == (
-        [],
-        [],
-        [],
-    )
+    assert engine.find("t", "") == engine.sessions("t") == []
+    assert engine.entries(named(1)) == []
+    assert engine.inbox(named(1)) == []
+    assert engine.journal(named(1)) == []
 
 
 # Commits
 
 
 @LAWS
-def the_writes_of_a_commit_happen_together(engine: Engine) -> None:
+def the_writes_of_a_commit_happen_together(
+    engine: Engine, one: TestedSession, two: TestedSession
+) -> None:
     """A commit has one write for each session; `Written` speaks of the last: the seq of its first
     draft, 0 if none.
     """
-    one, two = opened(engine, 1), opened(engine, 2)
-    assert did(
-        engine, Write(one, drafts=drafts(3)), Write(two, drafts=drafts(2))
-    ) == Written(seq=2)
-    assert (state(engine, one).head, state(engine, two).head) == (4, 3)
-    assert did(engine, Write(one, drafts=drafts(1)), Write(two)) == Written()
-    assert (state(engine, one).head, state(engine, two).head) == (5, 3)
+    three = Write(one.id, drafts=drafts(3))
+    assert did(engine, three, Write(two.id, drafts=drafts(2))) == Written(seq=2)
+    assert one.state.head == 4
+    assert two.state.head == 3
+    assert did(engine, Write(one.id, drafts=drafts()), Write(two.id)) == Written()
+    assert one.state.head == 5
+    assert two.state.head == 3
 
 
 @LAWS
-def one_refused_write_undoes_the_whole_commit(engine: Engine) -> None:
-    one, two = opened(engine, 1), opened(engine, 2)
-    before = state(engine, one), state(engine, two)
+def one_refused_write_undoes_the_whole_commit(
+    engine: Engine, one: TestedSession, two: TestedSession
+) -> None:
+    before = one.state, two.state
     given = drafts(2, turn=STARTING)
+    # Something of every kind: whatever an engine notes on the way must be undone.
     first = Write(
-        one,
+        one.id,
         drafts=given,
         event=("scope", "event"),
         idle=True,
@@ -169,37 +156,32 @@ def one_refused_write_undoes_the_whole_commit(engine: Engine) -> None:
         chunk=Chunk(mint(), 0, b"x"),
     )
     second = Write(named(3), drafts=drafts(), open=Opening("t", "key", 1))
-    [outcome] = engine.commit([(first, second, Write(two, drafts=drafts(), head=99))])
-    assert isinstance(outcome, Refused) and (outcome.why, outcome.session) == (
-        "moved",
-        two,
-    )
-    assert (state(engine, one), state(engine, two)) == before
-    assert (
-        engine.state(named(3)),
-        engine.current("t", "key"),
-        engine.accepted("scope", "event"),
-    ) == (None, None, None)
-    assert (engine.inbox(one), engine.journal(one), len(engine.entries(one))) == (
-        [],
-        [],
-        1,
-    )
+    refused = Write(two.id, drafts=drafts(), head=99)
+    [outcome] = engine.commit([(first, second, refused)])
+    assert isinstance(outcome, Refused)
+    assert outcome.why == "moved"
+    assert outcome.session == two.id
+    assert (one.state, two.state) == before
+    assert engine.state(named(3)) is None
+    assert engine.current("t", "key") is None
+    assert engine.accepted("scope", "event") is None
+    assert one.inbox() == []
+    assert one.journal() == []
+    assert len(one.entries()) == 1
     did(engine, first)
-    assert (
-        state(engine, one).head,
-        len(engine.inbox(one)),
-        len(engine.journal(one)),
-    ) == (3, 1, 1)
+    assert one.state.head == 3
+    assert len(one.inbox()) == len(one.journal()) == 1
 
 
 @LAWS
-def a_refused_commit_never_fails_its_neighbours(engine: Engine) -> None:
-    session, stranger = opened(engine, 1), named(9)
+def a_refused_commit_never_fails_its_neighbours(
+    engine: Engine, session: TestedSession
+) -> None:
     good = drafts(3)
-    bad = (Write(session, drafts=drafts(), fence=1),)
-    one, two, three = ((Write(session, drafts=(draft,)),) for draft in good)
-    outcomes = engine.commit([one, bad, two, (Write(stranger),), three, bad])
+    one, two, three = ((Write(session.id, drafts=(draft,)),) for draft in good)
+    bad = (Write(session.id, drafts=drafts(), fence=1),)
+    stray = (Write(named(9)),)
+    outcomes = engine.commit([one, bad, two, stray, three, bad])
     assert answers(outcomes) == [
         Written(2),
         "superseded",
@@ -208,7 +190,7 @@ def a_refused_commit_never_fails_its_neighbours(engine: Engine) -> None:
         Written(4),
         "superseded",
     ]
-    assert engine.entries(session, after=1) == as_entries(good, first=2)
+    session.holds(good)
 
 
 @LAWS
@@ -234,82 +216,65 @@ def a_commit_sees_those_before_it_in_its_batch(engine: Engine) -> None:
 
 @LAWS
 def a_write_to_no_session_is_refused_missing(engine: Engine) -> None:
-    assert refusal(engine, Write(named(1), drafts=drafts())) == "missing"
-    assert engine.state(named(1)) is None
+    session = TestedSession(engine, 1)
+    session.refuses("missing", drafts=drafts())
+    assert engine.state(session.id) is None
 
 
 @LAWS
 def guards_are_judged_on_a_new_session_too(engine: Engine) -> None:
     """It has nothing yet: head 0, fence 0, no turn, an empty inbox, no debts."""
-    asked = Opening("t", None, 1)
-    assert (
-        refusal(engine, Write(named(1), drafts=drafts(), open=asked, head=1)) == "moved"
-    )
-    assert (
-        refusal(engine, Write(named(1), drafts=drafts(), open=asked, fence=0))
-        == "superseded"
-    )
-    assert (
-        refusal(engine, Write(named(1), drafts=drafts(), open=asked, takes=(mint(),)))
-        == "taken"
-    )
-    assert (
-        refusal(engine, Write(named(1), drafts=drafts(), open=asked, pays=mint()))
-        == "taken"
-    )
-    did(engine, Write(named(1), drafts=drafts(), open=asked, head=0, idle=True))
+    session = TestedSession(engine, 1)
+    opening = Opening("t", None, 1)
+    given = drafts()
+    session.refuses("moved", drafts=given, open=opening, head=1)
+    # Its fence is 0, and still no fence is good: no turn is running.
+    session.refuses("superseded", drafts=given, open=opening, fence=0)
+    session.refuses("taken", drafts=given, open=opening, takes=(mint(),))
+    session.refuses("taken", drafts=given, open=opening, pays=mint())
+    session.append(open=opening, head=0, idle=True)
 
 
 @LAWS
-def a_head_that_has_moved_is_refused(engine: Engine) -> None:
-    session = opened(engine, 1)
+def a_head_that_has_moved_is_refused(session: TestedSession) -> None:
     for head in (0, 2):
-        assert refusal(engine, Write(session, drafts=drafts(), head=head)) == "moved"
-    did(engine, Write(session, drafts=drafts(), head=1))
-    assert state(engine, session).head == 2
+        session.refuses("moved", drafts=drafts(), head=head)
+    session.append(head=1)
+    assert session.state.head == 2
 
 
 @LAWS
-def a_fence_is_good_only_while_its_turn_is_running(engine: Engine) -> None:
-    session = opened(engine, 1)
+def a_fence_is_good_only_while_its_turn_is_running(session: TestedSession) -> None:
     for fence in (0, 1):
-        assert refusal(engine, Write(session, fence=fence)) == "superseded"
-    turn = started(engine, session)
+        session.refuses("superseded", fence=fence)
+    turn = session.start()
     for fence in (turn - 1, turn + 1):
-        assert (
-            refusal(engine, Write(session, drafts=drafts(), fence=fence))
-            == "superseded"
-        )
-    did(engine, Write(session, drafts=drafts(), fence=turn))
-    did(engine, Write(session, fence=turn, finish=True))
-    assert refusal(engine, Write(session, drafts=drafts(), fence=turn)) == "superseded"
+        session.refuses("superseded", drafts=drafts(), fence=fence)
+    session.append(fence=turn)
+    session.finish(turn)
+    session.refuses("superseded", drafts=drafts(), fence=turn)
 
 
 @LAWS
-def an_idle_write_is_refused_while_a_turn_is_running(engine: Engine) -> None:
-    session = opened(engine, 1)
-    did(engine, Write(session, drafts=drafts(), idle=True))
-    turn = started(engine, session)
-    assert refusal(engine, Write(session, drafts=drafts(), idle=True)) == "busy"
-    assert (
-        refusal(engine, Write(session, idle=True, start=Start("other", 600.0)))
-        == "busy"
-    )
-    did(engine, Write(session, drafts=drafts()))
-    did(engine, Write(session, fence=turn, finish=True))
-    did(engine, Write(session, drafts=drafts(), idle=True))
+def an_idle_write_is_refused_while_a_turn_is_running(session: TestedSession) -> None:
+    session.append(idle=True)
+    turn = session.start()
+    session.refuses("busy", drafts=drafts(), idle=True)
+    session.refuses("busy", idle=True, start=Start("other", 600.0))
+    session.append()
+    session.finish(turn)
+    session.append(idle=True)
 
 
 @LAWS
-def an_ended_session_takes_only_late_outcomes(engine: Engine) -> None:
+def an_ended_session_takes_only_late_outcomes(session: TestedSession) -> None:
     """`close` ends the session from the next write on; its own drafts are stored."""
-    session = opened(engine, 1)
-    assert not state(engine, session).ended
-    did(engine, Write(session, drafts=drafts(), close=True))
-    assert state(engine, session).ended and state(engine, session).head == 2
-    assert refusal(engine, Write(session, drafts=drafts())) == "ended"
-    assert (
-        refusal(engine, Write(session, idle=True, start=Start("me", 600.0))) == "ended"
-    )
-    did(engine, Write(session, drafts=drafts(), ended_too=True))
-    assert state(engine, session).ended and state(engine, session).head == 3
+    assert not session.state.ended
+    session.append(close=True)
+    assert session.state.ended
+    assert session.state.head == 2
+    session.refuses("ended", drafts=drafts())
+    session.refuses("ended", idle=True, start=Start("me", 600.0))
+    session.append(ended_too=True)
+    assert session.state.ended
+    assert session.state.head == 3

@@ -2,36 +2,34 @@
 erased is gone.
 """
 
+from itertools import product
+from typing import Any
+
 from msgspec.structs import replace
 
-from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.protocol import (
-    Chunk,
-    Engine,
-    Owing,
-    Refused,
-    SessionState,
-    Start,
-    State,
-    Waiting,
-    Write,
-    Written,
-)
+from holdfast.domain.entry import Draft, Entry
+from holdfast.engine.protocol import Engine, Owing, Refused, SessionState, Write
 from holdfast.testing.conformance.builders import (
-    Laws,
-    as_entries,
+    LARGE_BYTES,
+    acceptance,
     did,
     drafts,
+    large,
     mint,
-    opened,
-    refusal,
-    started,
-    state,
+)
+from holdfast.testing.conformance.laws import Laws
+from holdfast.testing.conformance.tested_session import (
+    TestedSession,
+    are,
+    new_session,
+    pages_join,
 )
 
 LAWS = Laws()
 
-LONG = b"x" * 40_000
+LONG = b"x" * LARGE_BYTES
+BLANK_NOTE = b'{"role":"user"}'
+"""What these laws leave of an entry whose words are taken."""
 
 
 # Lists
@@ -42,69 +40,67 @@ def sessions_are_listed_newest_first_and_pages_of_any_size_join_to_the_whole(
     engine: Engine,
 ) -> None:
     """Also where times are equal: the id of the last one seen says where to go on."""
-    ids = [opened(engine, n, at=100 * (n // 3)) for n in range(1, 9)]
+    ids = {new_session(engine, n, at=100 * (n // 3)).id for n in range(1, 9)}
+
+    def page(before: Any, limit: int) -> list[SessionState]:
+        return engine.sessions("t", before=before, limit=limit)
+
     whole = engine.sessions("t")
-    assert {known.id for known in whole} == set(ids)
-    assert [known.active_at for known in whole] == sorted(
-        (known.active_at for known in whole), reverse=True
-    )
-    for size in range(1, 10):
-        joined: list[SessionState] = []
-        while page := engine.sessions("t", before=_mark(joined), limit=size):
-            assert len(page) <= size
-            joined += page
-        assert [known.id for known in joined] == [known.id for known in whole]
+    assert {known.id for known in whole} == ids
+    times = [known.active_at for known in whole]
+    assert times == sorted(times, reverse=True)
+    pages_join(whole, page, _mark)
 
 
 @LAWS
 def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
-    first = opened(engine, 1, key="k", at=1)
-    did(engine, Write(first, drafts=(Draft("closed", None, mint(), 2),), close=True))
-    second, other = (
-        opened(engine, 2, key="k", epoch=2, at=3),
-        opened(engine, 3, key="other", at=4),
-    )
-    started(engine, other, at=5)
-    assert _ids(engine, key="k") == [second, first]
-    assert _ids(engine, state="open") == [second]
-    assert _ids(engine, state="running") == [other]
-    assert _ids(engine, state="ended") == [first]
-    assert _ids(engine, key="k", state="open") == [second]
-    assert _ids(engine, key="nobody's") == []
-    page = engine.sessions("t", key="k", limit=1)
-    assert [
-        known.id for known in engine.sessions("t", key="k", before=_mark(page))
-    ] == [first]
+    first = new_session(engine, 1, key="k", at=1)
+    first.write(drafts=(Draft("closed", None, mint(), 2),), close=True)
+    second = new_session(engine, 2, key="k", epoch=2, at=3)
+    other = new_session(engine, 3, key="other", at=4)
+    other.start(at=5)
+    assert are(engine.sessions("t", key="k"), second, first)
+    assert are(engine.sessions("t", state="open"), second)
+    assert are(engine.sessions("t", state="running"), other)
+    assert are(engine.sessions("t", state="ended"), first)
+    assert are(engine.sessions("t", key="k", state="open"), second)
+    assert engine.sessions("t", key="nobody's") == []
+    [last] = engine.sessions("t", key="k", limit=1)
+    assert are(engine.sessions("t", key="k", before=_mark(last)), first)
 
 
 @LAWS
 def a_message_makes_its_session_the_newest_to_the_second(engine: Engine) -> None:
-    old, new = opened(engine, 1, at=1_000), opened(engine, 2, at=2_000)
-    did(engine, Write(old, drafts=drafts(1, at=1_500)))
-    assert _ids(engine) == [new, old]
-    did(engine, Write(old, drafts=drafts(1, at=5_000)))
-    assert state(engine, old).active_at == 5_000
-    did(engine, Write(old, drafts=(Draft("label", None, mint(), 9_000, b"{}"),)))
-    assert state(engine, old).active_at == 5_000
-    assert _ids(engine) == [old, new]
+    old = new_session(engine, 1, at=1_000)
+    new = new_session(engine, 2, at=2_000)
+    old.write(drafts=drafts(1, at=1_500))
+    assert are(engine.sessions("t"), new, old)
+    old.write(drafts=drafts(1, at=5_000))
+    assert old.state.active_at == 5_000
+    # A label is no word of anybody: who sorts an old session does not bring it up.
+    old.write(drafts=(Draft("label", None, mint(), 9_000, b"{}"),))
+    assert old.state.active_at == 5_000
+    assert are(engine.sessions("t"), old, new)
 
 
 @LAWS
 def a_clock_that_was_set_back_takes_no_session_back(engine: Engine) -> None:
-    session = opened(engine, 1, at=5_000)
-    started(engine, session, at=2_000)
-    did(engine, Write(session, drafts=drafts(1, at=3_000)))
-    assert state(engine, session).active_at == 5_000
+    session = new_session(engine, 1, at=5_000)
+    session.start(at=2_000)
+    session.write(drafts=drafts(1, at=3_000))
+    assert session.state.active_at == 5_000
 
 
 # Payloads
 
 
 @LAWS
-def an_entry_comes_back_as_it_was_given_whatever_its_shape(engine: Engine) -> None:
+def an_entry_comes_back_as_it_was_given_whatever_its_shape(
+    session: TestedSession,
+) -> None:
     """Plain messages may be kept in a shorter form; nobody can tell."""
-    session = opened(engine, 1)
     at = 1_700_000_000_000
+    # The time of a message is in its id, as a rule, and may then be left out of its row.
     timed = at.to_bytes(6, "big") + b"0123456789"
     notes = (b"", b'{"role":"assistant"}', b'{"role":"tool"}')
     bodies = (
@@ -118,54 +114,50 @@ def an_entry_comes_back_as_it_was_given_whatever_its_shape(engine: Engine) -> No
         b"\x01",
         b"",
     )
-    given = tuple(
-        Draft(kind, None, id, at, note, body)
-        for kind in ("message", "instructions")
-        for id in (timed, b"0123456789", mint())
-        for note in notes
-        for body in bodies
-    )
-    did(engine, Write(session, drafts=given))
-    assert engine.entries(session, after=1) == as_entries(given, first=2)
+    kinds = ("message", "instructions")
+    ids = (timed, b"0123456789", mint())
+    given = []
+    for kind, id, note, body in product(kinds, ids, notes, bodies):
+        given.append(Draft(kind, None, id, at, note, body))
+    session.write(drafts=tuple(given))
+    session.holds(tuple(given))
 
 
 @LAWS
-def a_large_part_comes_back_whole_in_every_session_that_said_it(engine: Engine) -> None:
-    one, two = opened(engine, 1), opened(engine, 2)
+def a_large_part_comes_back_whole_in_every_session_that_said_it(
+    one: TestedSession, two: TestedSession
+) -> None:
+    # Several in one payload, one of them twice, one that differs in its last byte; one that
+    # is all escapes; and two that look like JSON strings and are not.
+    several = b'{"a":"%b","b":["%b\\\\","%b"],"c":"%by"}' % (
+        LONG,
+        LONG,
+        LONG,
+        LONG[:-1],
+    )
     said = [
-        b'{"role":"user","content":"' + LONG + b'"}',
-        b'{"a":"'
-        + LONG
-        + b'","b":["'
-        + LONG
-        + b'\\\\","'
-        + LONG
-        + b'"],"c":"'
-        + LONG[:-1]
-        + b'y"}',
-        b'"' + b'\\"' * 30_000 + b'"',
+        b'{"role":"user","content":"%b"}' % LONG,
+        several,
+        b'"%b"' % (b'\\"' * 30_000),
         LONG,
         b'"' + LONG,
     ]
     given = tuple(Draft("message", None, mint(), 5, b"", body) for body in said)
     for session in (one, two):
-        did(engine, Write(session, drafts=given))
-        assert engine.entries(session, after=1) == as_entries(given, first=2)
+        session.write(drafts=given)
+        session.holds(given)
 
 
 @LAWS
-def a_page_can_be_read_without_the_payloads_of_its_messages(engine: Engine) -> None:
-    session = opened(engine, 1)
-    spoken = Draft("message", None, mint(), 5, b"{}", b'"' + LONG + b'"')
-    did(
-        engine,
-        Write(
-            session,
-            drafts=(spoken, Draft("instructions", None, mint(), 6, b"", b'"be kind"')),
-        ),
-    )
-    _, message, instructions = engine.entries(session, bodies=False)
+def a_page_can_be_read_without_the_payloads_of_its_messages(
+    engine: Engine, session: TestedSession
+) -> None:
+    spoken = Draft("message", None, mint(), 5, b"{}", b'"%b"' % LONG)
+    prompt = Draft("instructions", None, mint(), 6, b"", b'"be kind"')
+    session.write(drafts=(spoken, prompt))
+    _, message, instructions = engine.entries(session.id, bodies=False)
     assert (message.id, message.note, message.body) == (spoken.id, b"{}", b"")
+    # Only messages are left without: a reader without payloads still wants what rules them.
     assert instructions.body == b'"be kind"'
 
 
@@ -178,21 +170,18 @@ def what_is_erased_is_gone_and_the_log_keeps_its_places(engine: Engine) -> None:
     journal are empty.
     """
     session = _full(engine)
-    before = engine.entries(session)
-    _erase(engine, session)
-    after = engine.entries(session)
-    assert [(e.seq, e.kind, e.turn, e.id, e.at) for e in after[:-1]] == [
-        (e.seq, e.kind, e.turn, e.id, e.at) for e in before
-    ]
-    assert {(e.note, e.body) for e in after[:-1]} == {(b'{"role":"user"}', b"")}
-    assert (after[-1].kind, after[-1].note) == ("erased", b"{}")
-    assert (engine.inbox(session), engine.journal(session), engine.outbox("t")) == (
-        [],
-        [],
-        [],
-    )
-    known = state(engine, session)
-    assert (known.ended, known.erased, known.turn) == (True, True, None)
+    before = session.entries()
+    _erase(session)
+    *after, audit = session.entries()
+    assert after == [_blanked(entry) for entry in before]
+    assert (audit.kind, audit.note) == ("erased", b"{}")
+    assert session.inbox() == []
+    assert session.journal() == []
+    assert engine.outbox("t") == []
+    known = session.state
+    assert known.ended
+    assert known.erased
+    assert known.turn is None
 
 
 @LAWS
@@ -201,33 +190,23 @@ def an_erased_session_takes_nothing_more_but_can_be_erased_again(
 ) -> None:
     """Late outcomes too are refused: they would bring words back (I-7 ends here)."""
     session = _full(engine)
-    _erase(engine, session)
-    assert refusal(engine, Write(session, drafts=drafts())) == "ended"
-    assert refusal(engine, Write(session, drafts=drafts(), ended_too=True)) == "ended"
-    _erase(engine, session)
-    assert [entry.kind for entry in engine.entries(session)][-2:] == [
-        "erased",
-        "erased",
-    ]
+    _erase(session)
+    session.refuses("ended", drafts=drafts())
+    session.refuses("ended", drafts=drafts(), ended_too=True)
+    _erase(session)
+    *_, first, second = session.entries()
+    assert first.kind == second.kind == "erased"
 
 
 @LAWS
 def erasing_one_session_takes_nothing_from_another(engine: Engine) -> None:
     """Nor a large part that both have said."""
-    session, other = _full(engine), opened(engine, 2)
-    kept = (
-        Draft(
-            "message",
-            None,
-            mint(),
-            5,
-            b"",
-            b'{"role":"user","content":"' + LONG + b'"}',
-        ),
-    )
-    did(engine, Write(other, drafts=kept, event=("scope", "theirs")))
-    _erase(engine, session)
-    assert engine.entries(other, after=1) == as_entries(kept, first=2)
+    session = _full(engine)
+    other = new_session(engine, 2)
+    kept = (large(),)
+    other.write(drafts=kept, event=("scope", "theirs"))
+    _erase(session)
+    other.holds(kept)
     assert engine.accepted("scope", "theirs") is not None
 
 
@@ -238,27 +217,28 @@ def entries_that_are_blanked_keep_their_places_and_all_else_stays(
     """Large parts go with the last entry of the session that has them; inbox, outbox and turns are
     as they were.
     """
-    session, large = _full(engine), b'{"role":"user","content":"' + LONG + b'"}'
-    did(engine, Write(session, drafts=(Draft("message", None, mint(), 9, b"", large),)))
-    before, weight = engine.entries(session), engine.weigh([session])[session].bytes
-    stood = engine.inbox(session), engine.outbox("t"), state(engine, session)
-    gone = (2, before[-1].seq)
-    for seq, lost in zip(gone, (0, len(LONG)), strict=True):
-        did(
-            engine,
-            Write(session, head=stood[2].head, blank=((seq, b'{"role":"user"}'),)),
-        )
-        assert engine.weigh([session])[session].bytes <= weight - lost
-    after = engine.entries(session)
-    assert [entry for entry in after if entry.seq not in gone] == [
-        entry for entry in before if entry.seq not in (2, before[-1].seq)
+    session = _full(engine)
+    session.write(drafts=(large(at=9),))
+    before = session.entries()
+    weight = engine.weigh([session.id])[session.id].bytes
+    inbox = session.inbox()
+    outbox = engine.outbox("t")
+    known = session.state
+    # Both have said the same large part: it weighs until the second of them is blanked.
+    first = before[1]
+    last = before[-1]
+    for entry, lost in ((first, 0), (last, len(LONG))):
+        session.write(head=known.head, blank=((entry.seq, BLANK_NOTE),))
+        assert engine.weigh([session.id])[session.id].bytes <= weight - lost
+    assert session.entries() == [
+        before[0],
+        _blanked(first),
+        *before[2:-1],
+        _blanked(last),
     ]
-    blank = [entry for entry in after if entry.seq in gone]
-    assert {(entry.note, entry.body) for entry in blank} == {(b'{"role":"user"}', b"")}
-    assert [(e.kind, e.id, e.at) for e in blank] == [
-        (e.kind, e.id, e.at) for e in (before[1], before[-1])
-    ]
-    assert (engine.inbox(session), engine.outbox("t"), state(engine, session)) == stood
+    assert session.inbox() == inbox
+    assert engine.outbox("t") == outbox
+    assert session.state == known
 
 
 @LAWS
@@ -266,72 +246,57 @@ def an_erasure_and_what_it_blanks_elsewhere_are_one_commit(engine: Engine) -> No
     """If one of the two is refused, neither is done; an ended session takes it, an erased one does
     not.
     """
-    session, other = _full(engine), opened(engine, 2)
-    did(engine, Write(other, drafts=drafts(2)))
-    did(engine, Write(other, drafts=(Draft("closed", None, mint(), 9),), close=True))
-    before, head = engine.entries(session), state(engine, other).head
-    notes = tuple((entry.seq, b"") for entry in before)
-    audit = Draft("erased", None, mint(), 10, b"{}")
-    erasing = Write(session, drafts=(audit,), ended_too=True, close=True, erase=notes)
-    blanking = Write(other, ended_too=True, blank=((2, b""),))
+    session = _full(engine)
+    other = new_session(engine, 2)
+    other.append(2)
+    other.write(drafts=(Draft("closed", None, mint(), 9),), close=True)
+    before = session.entries()
+    head = other.state.head
+    erasing = session.erasing((entry.seq, b"") for entry in before)
+    blanking = Write(other.id, ended_too=True, blank=((2, b""),))
     for wrong in (replace(blanking, head=head + 1), replace(blanking, ended_too=False)):
         [outcome] = engine.commit([(erasing, wrong)])
-        assert isinstance(outcome, Refused) and outcome.session == other
-        assert engine.entries(session) == before and not state(engine, session).erased
-    [outcome] = engine.commit([(erasing, replace(blanking, head=head))])
-    assert isinstance(outcome, Written) and state(engine, session).erased
-    two, three = engine.entries(other, after=1, limit=2)
-    assert (two.body, bool(three.body)) == (b"", True)
-    assert refusal(engine, Write(session, ended_too=True, blank=((2, b""),))) == "ended"
+        assert isinstance(outcome, Refused)
+        assert outcome.session == other.id
+        assert session.entries() == before
+        assert not session.state.erased
+    did(engine, erasing, replace(blanking, head=head))
+    assert session.state.erased
+    two, three = engine.entries(other.id, after=1, limit=2)
+    assert two.body == b""
+    assert three.body
+    session.refuses("ended", ended_too=True, blank=((2, b""),))
 
 
 @LAWS
 def an_event_of_an_erased_session_is_still_known(engine: Engine) -> None:
     session = _full(engine)
-    _erase(engine, session)
-    accepted = engine.accepted("scope", "ours")
-    assert accepted is not None and accepted.session == session
+    _erase(session)
+    assert acceptance(engine, "scope", "ours").session == session.id
 
 
-def _full(engine: Engine) -> str:
+def _full(engine: Engine) -> TestedSession:
     """A session with something everywhere."""
-    session = opened(engine, 1, key="k")
-    large = Draft(
-        "message", None, mint(), 5, b"", b'{"role":"user","content":"' + LONG + b'"}'
-    )
-    did(engine, Write(session, drafts=(large,), event=("scope", "ours")))
-    turn = Draft("turn", STARTING, mint(), 6)
-    number = did(engine, Write(session, drafts=(turn,), start=Start("me", 600.0))).turn
-    did(engine, Write(session, fence=number, chunk=Chunk(mint(), 0, b"spoken")))
-    owed = Draft("end", number, mint(), 7, b"{}")
-    did(
-        engine,
-        Write(
-            session,
-            drafts=(owed,),
-            fence=number,
-            finish=True,
-            owes=(Owing(mint(), "somebody"),),
-        ),
-    )
-    [waiting] = drafts(1, at=8)
-    did(engine, Write(session, drafts=(waiting,), admits=(Waiting(waiting.id),)))
+    session = new_session(engine, 1, key="k")
+    session.write(drafts=(large(),), event=("scope", "ours"))
+    turn = session.start(at=6)
+    session.speak(turn)
+    session.owe(turn, Owing(mint(), "somebody"))
+    session.admit(*drafts(1, at=8))
     return session
 
 
-def _erase(engine: Engine, session: str) -> None:
-    notes = tuple((entry.seq, b'{"role":"user"}') for entry in engine.entries(session))
-    audit = Draft("erased", None, mint(), 9, b"{}")
-    did(
-        engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=notes)
-    )
+def _erase(session: TestedSession) -> None:
+    entries = session.entries()
+    notes = [(entry.seq, BLANK_NOTE) for entry in entries]
+    did(session.engine, session.erasing(notes))
 
 
-def _ids(
-    engine: Engine, *, key: str | None = None, state: State | None = None
-) -> list[str]:
-    return [known.id for known in engine.sessions("t", key=key, state=state)]
+def _blanked(entry: Entry) -> Entry:
+    """The place of this entry, and nothing else of it."""
+    return replace(entry, note=BLANK_NOTE, body=b"")
 
 
-def _mark(seen: list[SessionState]) -> tuple[int, str] | None:
-    return (seen[-1].active_at, seen[-1].id) if seen else None
+def _mark(last: SessionState) -> tuple[int, str]:
+    """Where a list goes on after this session."""
+    return last.active_at, last.id

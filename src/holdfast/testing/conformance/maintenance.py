@@ -2,20 +2,11 @@
 nothing (I-18).
 """
 
-from typing import Any
-
 from holdfast.domain.entry import Draft, Opened, noted
-from holdfast.engine.protocol import Chunk, Engine, Opening, Write
-from holdfast.testing.conformance.builders import (
-    Laws,
-    did,
-    drafts,
-    mint,
-    named,
-    opened,
-    started,
-    state,
-)
+from holdfast.engine.protocol import Chunk, Engine, Opening
+from holdfast.testing.conformance.builders import did, drafts, mint
+from holdfast.testing.conformance.laws import Laws
+from holdfast.testing.conformance.tested_session import TestedSession, new_session
 
 LAWS = Laws()
 
@@ -23,51 +14,36 @@ LAWS = Laws()
 @LAWS
 def an_empty_store_tells_that_it_is_empty(engine: Engine) -> None:
     info = engine.info()
-    assert (
-        info.sessions,
-        info.entries,
-        info.tenants,
-        info.journal_rows,
-        info.active_at,
-    ) == (
-        0,
-        0,
-        0,
-        0,
-        None,
-    )
-    assert info.where == engine.where and info.engine
+    assert info.sessions == info.entries == info.tenants == info.journal_rows == 0
+    assert info.active_at is None
+    assert info.where == engine.where
+    assert info.engine
     assert engine.check() == []
 
 
 @LAWS
 def a_store_tells_what_is_in_it(engine: Engine) -> None:
     for number, tenant in enumerate(("b", "a", "c", "a"), 1):
-        session = opened(engine, number, tenant=tenant, at=number)
-        did(engine, Write(session, drafts=drafts(number, at=1_000 + number)))
+        session = new_session(engine, number, tenant=tenant, at=number)
+        session.write(drafts=drafts(number, at=1_000 + number))
     info = engine.info()
-    assert (info.sessions, info.entries, info.tenants, info.active_at) == (
-        4,
-        4 + 1 + 2 + 3 + 4,
-        3,
-        1_004,
-    )
+    assert info.sessions == 4
+    # An entry that opens each, and one, two, three, four messages.
+    assert info.entries == 4 + 10
+    assert info.tenants == 3
+    assert info.active_at == 1_004
     assert info.bytes == sum(info.files.values())
 
 
 @LAWS
-def entries_that_sessions_share_are_counted_once(engine: Engine) -> None:
-    parent = opened(engine, 1)
-    did(engine, Write(parent, drafts=drafts(3)))
-    told = Draft("opened", None, mint(), 5, noted(Opened(parent=parent, parent_seq=4)))
-    did(
-        engine,
-        Write(
-            named(2),
-            drafts=(told, *drafts()),
-            open=Opening("t", None, 1, head=4, fence=0, parent=parent),
-        ),
-    )
+def entries_that_sessions_share_are_counted_once(
+    engine: Engine, parent: TestedSession
+) -> None:
+    parent.append(3)
+    note = noted(Opened(parent=parent.id, parent_seq=4))
+    given = (Draft("opened", None, mint(), 5, note), *drafts())
+    opening = Opening("t", None, 1, head=4, fence=0, parent=parent.id)
+    TestedSession(engine, 2).write(drafts=given, open=opening)
     assert engine.info().entries == 4 + 2
     assert engine.check() == []
 
@@ -77,60 +53,37 @@ def a_store_in_the_middle_of_its_work_has_no_problems(engine: Engine) -> None:
     """A turn that speaks, one that was seized, one that has ended, a session that is over, one that
     was erased.
     """
-    for number, story in enumerate(("speaks", "seized", "ended", "over", "erased"), 1):
-        session = opened(engine, number, key=story)
-        turn = started(engine, session)
-        did(engine, Write(session, fence=turn, chunk=Chunk(mint(), 0, b"word")))
-        if story == "seized":
-            did(engine, Write(session, seize=True))
-        if story in ("ended", "over", "erased"):
-            did(
-                engine,
-                Write(
-                    session,
-                    drafts=(Draft("end", turn, mint(), 3, b'{"end":"completed"}'),),
-                    finish=True,
-                ),
-            )
-        if story in ("over", "erased"):
-            did(engine, Write(session, close=True))
-        if story == "erased":
-            kept = tuple((entry.seq, entry.note) for entry in engine.entries(session))
-            did(
-                engine,
-                Write(
-                    session,
-                    drafts=(Draft("erased", None, mint(), 4, b"{}"),),
-                    ended_too=True,
-                    erase=kept,
-                ),
-            )
+    turns = {}
+    for number in range(1, 6):
+        session = new_session(engine, number, key=f"k{number}")
+        turns[session] = session.start()
+        session.speak(turns[session])
+    _speaks, seized, ended, over, erased = turns
+    seized.write(seize=True)
+    for session in (ended, over, erased):
+        session.owe(turns[session])
+    for session in (over, erased):
+        session.write(close=True)
+    notes = [(entry.seq, entry.note) for entry in erased.entries()]
+    did(engine, erased.erasing(notes))
     assert engine.check() == []
 
 
 @LAWS
-def looking_at_a_store_changes_nothing_in_it(engine: Engine) -> None:
+def looking_at_a_store_changes_nothing_in_it(
+    engine: Engine, session: TestedSession
+) -> None:
     """I-18."""
-    session = opened(engine, 1)
-    turn = started(engine, session)
-    did(
-        engine,
-        Write(
-            session,
-            drafts=drafts(2, turn=turn),
-            fence=turn,
-            chunk=Chunk(mint(), 0, b"word"),
-        ),
-    )
-
-    def all_of_it() -> Any:
-        return (
-            engine.entries(session),
-            engine.journal(session),
-            state(engine, session).head,
-            engine.info().entries,
-        )
-
-    before = all_of_it()
+    turn = session.start()
+    chunk = Chunk(mint(), 0, b"word")
+    session.write(drafts=drafts(2, turn=turn), fence=turn, chunk=chunk)
+    entries = session.entries()
+    journal = session.journal()
+    head = session.state.head
+    counted = engine.info().entries
+    # Twice: what the first look leaves behind, the second one would find.
     assert engine.check() == engine.check() == []
-    assert all_of_it() == before
+    assert session.entries() == entries
+    assert session.journal() == journal
+    assert session.state.head == head
+    assert engine.info().entries == counted

@@ -2,9 +2,10 @@
 one by one.
 """
 
+from msgspec.structs import replace
+
 from holdfast.domain.entry import Draft
 from holdfast.engine.protocol import (
-    Chunk,
     Engine,
     Laid,
     Opening,
@@ -12,120 +13,87 @@ from holdfast.engine.protocol import (
     Owing,
     Refused,
     Write,
+    Written,
 )
-from holdfast.testing.conformance.builders import (
-    Laws,
-    did,
-    drafts,
-    mint,
-    named,
-    opened,
-    refusal,
-    started,
-    state,
-)
+from holdfast.testing.conformance.builders import did, drafts, large, mint, named
+from holdfast.testing.conformance.laws import Laws
+from holdfast.testing.conformance.tested_session import TestedSession, are, new_session
 
 LAWS = Laws()
 
 MANY = 7
-LONG = b"x" * 40_000
+KEPT_KINDS = ("turn", "end")
+"""Entries whose notes have no words of anybody: an erasure may leave them."""
 
 
 @LAWS
-def the_forks_of_a_session_are_its_own_children_alone(engine: Engine) -> None:
+def the_forks_of_a_session_are_its_own_children_alone(
+    engine: Engine, root: TestedSession
+) -> None:
     """Not those that their children have, and not another tenant's. They are told oldest first."""
-    root = opened(engine, 1)
-    first, second = _fork(engine, 2, root, at=5), _fork(engine, 3, root, at=4)
-    grandchild, stranger = (
-        _fork(engine, 4, first, at=6),
-        _fork(engine, 5, root, at=7, tenant="another"),
-    )
-    assert [known.id for known in engine.forks("t", [root])] == [second, first]
-    assert [known.id for known in engine.forks("t", [root, first])] == [
-        second,
-        first,
-        grandchild,
-    ]
-    assert [known.parent for known in engine.forks("t", [root, first])] == [
-        root,
-        root,
-        first,
-    ]
-    assert [known.id for known in engine.forks("another", [root])] == [stranger]
-    assert (
-        engine.forks("t", [])
-        == engine.forks("t", [grandchild, named(9), "no id at all"])
-        == []
-    )
+    first = _fork(root, 2, at=5)
+    second = _fork(root, 3, at=4)
+    grandchild = _fork(first, 4, at=6)
+    stranger = _fork(root, 5, at=7, tenant="another")
+    assert are(engine.forks("t", [root.id]), second, first)
+    found = engine.forks("t", [root.id, first.id])
+    assert are(found, second, first, grandchild)
+    assert [known.parent for known in found] == [root.id, root.id, first.id]
+    assert are(engine.forks("another", [root.id]), stranger)
+    assert engine.forks("t", []) == []
+    assert engine.forks("t", [grandchild.id, named(9), "no id at all"]) == []
 
 
 @LAWS
-def a_fork_is_one_as_long_as_its_parent_is_a_session(engine: Engine) -> None:
+def a_fork_is_one_as_long_as_its_parent_is_a_session(
+    engine: Engine, root: TestedSession
+) -> None:
     """An erasure takes words, and no kinship."""
-    root = opened(engine, 1)
-    fork = _fork(engine, 2, root)
+    fork = _fork(root, 2)
     for session in (root, fork):
-        did(engine, _erasing(engine, session))
-    assert [known.id for known in engine.forks("t", [root])] == [fork]
+        did(engine, _erasing(session))
+    assert are(engine.forks("t", [root.id]), fork)
 
 
 @LAWS
 def what_is_kept_is_listed_without_what_was_erased(engine: Engine) -> None:
     """By time, in pages; lists of all sessions have the erased ones among those that have ended."""
     first, second, third, fourth = (
-        opened(engine, number, at=5000 * number) for number in (1, 2, 3, 4)
+        new_session(engine, number, at=5000 * number) for number in (1, 2, 3, 4)
     )
-    opened(engine, 5, tenant="another")
+    new_session(engine, 5, tenant="another")
     for session in (second, third):
-        did(engine, _erasing(engine, session))
-    did(
-        engine,
-        Write(fourth, drafts=(Draft("closed", None, mint(), 20_000),), close=True),
-    )
-    far = 10**6
-    assert [known.id for known in engine.kept("t", before=(far, ""), limit=9)] == [
-        fourth,
-        first,
-    ]
-    assert [known.id for known in engine.kept("t", before=(far, ""), limit=1)] == [
-        fourth
-    ]
-    last = state(engine, fourth)
-    assert [
-        known.id for known in engine.kept("t", before=(last.active_at, fourth), limit=9)
-    ] == [first]
-    assert (
-        engine.kept("t", before=(5000, ""), limit=9)
-        == engine.kept("nobody", before=(far, ""), limit=9)
-        == []
-    )
-    assert [known.id for known in engine.sessions("t", state="ended")] == [
-        fourth,
-        third,
-        second,
-    ]
+        did(engine, _erasing(session))
+    fourth.write(drafts=(Draft("closed", None, mint(), 20_000),), close=True)
+    # Later than all of them; the id breaks ties, and none has this time.
+    end = (10**6, "")
+    assert are(engine.kept("t", before=end, limit=9), fourth, first)
+    assert are(engine.kept("t", before=end, limit=1), fourth)
+    last = fourth.state
+    assert are(engine.kept("t", before=(last.active_at, last.id), limit=9), first)
+    assert engine.kept("t", before=(5000, ""), limit=9) == []
+    assert engine.kept("nobody", before=end, limit=9) == []
+    assert are(engine.sessions("t", state="ended"), fourth, third, second)
     assert len(engine.sessions("t")) == 4
 
 
 @LAWS
-def an_event_is_forgotten_with_its_session_if_that_is_asked_for(engine: Engine) -> None:
+def an_event_is_forgotten_with_its_session_if_that_is_asked_for(
+    engine: Engine,
+    forgotten: TestedSession,
+    erased: TestedSession,
+    other: TestedSession,
+) -> None:
     """Then it is accepted again, as a new one; those of other sessions are known as before."""
-    forgotten, erased, other = (opened(engine, number) for number in (1, 2, 3))
     for session in (forgotten, erased, other):
         for number in range(3):
-            did(
-                engine,
-                Write(session, drafts=drafts(), event=("scope", f"{session} {number}")),
-            )
-    did(engine, _erasing(engine, forgotten, forget_events=True))
-    did(engine, _erasing(engine, erased))
-    assert {event.session for event in engine.events()} == {erased, other}
-    assert engine.accepted("scope", f"{forgotten} 1") is None
-    assert (
-        refusal(engine, Write(other, drafts=drafts(), event=("scope", f"{erased} 1")))
-        == "accepted"
-    )
-    did(engine, Write(other, drafts=drafts(), event=("scope", f"{forgotten} 1")))
+            session.append(event=(session.id, f"event {number}"))
+    did(engine, replace(_erasing(forgotten), forget_events=True))
+    did(engine, _erasing(erased))
+    assert {event.session for event in engine.events()} == {erased.id, other.id}
+    assert engine.accepted(forgotten.id, "event 1") is None
+    other.refuses("accepted", drafts=drafts(), event=(erased.id, "event 1"))
+    other.append(event=(forgotten.id, "event 1"))
 
 
 @LAWS
@@ -135,22 +103,23 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
     """
     doomed = [_full(engine, number) for number in range(1, MANY)]
     kept = _full(engine, MANY)
-    turn = started(engine, kept, at=9)
-    did(engine, Write(kept, fence=turn, chunk=Chunk(mint(), 0, b"still spoken")))
-    before = _seen(engine, kept)
-    commits = [(_erasing(engine, session, forget_events=True),) for session in doomed]
-    moved = state(engine, kept).head + 5
-    outcomes = engine.commit([*commits, (_erasing(engine, kept, head=moved),)])
-    assert [isinstance(outcome, Refused) for outcome in outcomes] == [False] * len(
-        doomed
-    ) + [True]
-    assert _seen(engine, kept) == before
-    assert [debt.session for debt in engine.outbox("t")] == [kept]
+    turn = kept.start(at=9)
+    kept.speak(turn, 0, b"still spoken")
+    before = _readings(kept)
+    batch = [(replace(_erasing(one), forget_events=True),) for one in doomed]
+    moved = kept.state.head + 5
+    batch.append((replace(_erasing(kept), head=moved),))
+    *done, refused = engine.commit(batch)
+    assert all(isinstance(outcome, Written) for outcome in done)
+    assert isinstance(refused, Refused)
+    assert _readings(kept) == before
+    assert [debt.session for debt in engine.outbox("t")] == [kept.id]
     for session in doomed:
-        assert {entry.body for entry in engine.entries(session)} == {b""}
-        assert state(engine, session).erased
-        assert not engine.journal(session) and not engine.inbox(session)
-    assert {event.session for event in engine.events()} == {kept}
+        assert {entry.body for entry in session.entries()} == {b""}
+        assert session.state.erased
+        assert session.journal() == []
+        assert session.inbox() == []
+    assert {event.session for event in engine.events()} == {kept.id}
     assert engine.check() == []
 
 
@@ -158,45 +127,35 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
 def an_untold_entry_of_an_erased_session_keeps_nothing(engine: Engine) -> None:
     """Whoever erases tells what is left of entries; of others their places are left."""
     session = _full(engine, 1)
-    entries = engine.entries(session)
-    some = tuple(
-        (entry.seq, entry.note) for entry in entries if entry.kind in ("turn", "end")
-    )
-    audit = Draft("erased", None, mint(), 9, b"{}")
-    did(engine, Write(session, drafts=(audit,), ended_too=True, close=True, erase=some))
-    left = engine.entries(session)
-    assert [(entry.seq, entry.id) for entry in left[:-1]] == [
-        (entry.seq, entry.id) for entry in entries
-    ]
-    assert {entry.body for entry in left} == {b""}
-    assert {entry.note for entry in left[:-1] if entry.kind not in ("turn", "end")} == {
-        b""
-    }
+    entries = session.entries()
+    notes = {entry.seq: entry.note for entry in entries if entry.kind in KEPT_KINDS}
+    did(engine, session.erasing(notes.items()))
+    *left, audit = session.entries()
+    assert audit.body == b""
+    for entry, was in zip(left, entries, strict=True):
+        note = notes.get(was.seq, b"")
+        assert entry == replace(was, note=note, body=b"")
 
 
 @LAWS
 def what_is_laid_down_beside_an_erasure_stays(engine: Engine) -> None:
     """An erased session may be given what another store has of it, in the same batch."""
-    one, other = _full(engine, 1), _full(engine, 2)
-    head = state(engine, one).head
-    [owed] = [debt for debt in engine.outbox("t") if debt.session == one]
-    laid = Laid(
-        fence=3,
-        active_at=9,
-        ended=True,
-        outbox=(OwedReply(mint(), one, owed.turn, "somebody", 9),),
-    )
-    lay = Write(one, head=head + 1, idle=True, ended_too=True, lay=laid)
-    outcomes = engine.commit(
-        [(_erasing(engine, one),), (lay,), (_erasing(engine, other),)]
-    )
-    assert not any(isinstance(outcome, Refused) for outcome in outcomes)
-    assert [debt.id for debt in engine.outbox("t")] == [laid.outbox[0].id]
+    one = _full(engine, 1)
+    other = _full(engine, 2)
+    [owed] = engine.debts(one.id)
+    debt = OwedReply(mint(), one.id, owed.turn, "somebody", 9)
+    laid = Laid(fence=3, active_at=9, ended=True, outbox=(debt,))
+    # The entry that says that it was erased is the one more.
+    head = one.state.head + 1
+    lay = Write(one.id, head=head, idle=True, ended_too=True, lay=laid)
+    outcomes = engine.commit([(_erasing(one),), (lay,), (_erasing(other),)])
+    assert all(isinstance(outcome, Written) for outcome in outcomes)
+    assert [kept.id for kept in engine.outbox("t")] == [debt.id]
 
 
 @LAWS
 def many_sessions_are_weighed_and_read_at_once_as_one_by_one(engine: Engine) -> None:
-    sessions = [_full(engine, number) for number in range(1, MANY)]
+    sessions = [_full(engine, number).id for number in range(1, MANY)]
     asked = [*sessions, named(99), "no id at all"]
     assert engine.weigh(asked) == {id: engine.weigh([id])[id] for id in sessions}
     for limit in (1, 3, 100):
@@ -212,71 +171,48 @@ def many_sessions_are_weighed_and_read_at_once_as_one_by_one(engine: Engine) -> 
 @LAWS
 def there_is_nothing_left_to_scrub_after_an_erasure(engine: Engine) -> None:
     engine.scrub()
-    did(engine, _erasing(engine, _full(engine, 1)))
+    did(engine, _erasing(_full(engine, 1)))
     engine.scrub()
     assert engine.check() == []
 
 
 def _fork(
-    engine: Engine, number: int, parent: str, *, at: int = 2, tenant: str = "t"
-) -> str:
-    opening = Opening(tenant, None, 1, head=state(engine, parent).head, parent=parent)
-    did(engine, Write(named(number), drafts=drafts(1, at=at), open=opening))
-    return named(number)
+    parent: TestedSession, number: int, *, at: int = 2, tenant: str = "t"
+) -> TestedSession:
+    fork = TestedSession(parent.engine, number)
+    opening = Opening(tenant, None, 1, head=parent.state.head, parent=parent.id)
+    fork.write(drafts=drafts(1, at=at), open=opening)
+    return fork
 
 
-def _full(engine: Engine, number: int) -> str:
+def _full(engine: Engine, number: int) -> TestedSession:
     """A session with entries of some length, an event, a large part that all have said,
     and a debt.
     """
-    session = opened(engine, number)
-    turn = started(engine, session)
-    large = Draft(
-        "message", turn, mint(), 3, b"", b'{"role":"user","content":"' + LONG + b'"}'
-    )
-    did(
-        engine,
-        Write(session, drafts=(large, *drafts(number)), event=("scope", session)),
-    )
-    end = Draft("end", turn, mint(), 4, b'{"end":"completed"}')
-    did(
-        engine,
-        Write(
-            session,
-            drafts=(end,),
-            fence=turn,
-            finish=True,
-            owes=(Owing(mint(), "somebody"),),
-        ),
-    )
+    session = new_session(engine, number)
+    turn = session.start()
+    given = (large(turn=turn, at=3), *drafts(number))
+    session.write(drafts=given, event=("scope", session.id))
+    session.owe(turn, Owing(mint(), "somebody"), at=4)
     return session
 
 
-def _erasing(
-    engine: Engine,
-    session: str,
-    *,
-    head: int | None = None,
-    forget_events: bool = False,
-) -> Write:
-    entries = engine.entries(session)
-    kept = {
-        entry.seq: entry.note if entry.kind in ("turn", "end") else b""
-        for entry in entries
-    }
-    audit = Draft("erased", None, mint(), 9, b"{}")
-    return Write(
-        session, drafts=(audit,), head=head, ended_too=True, close=True, erase=tuple(kept.items()),
-        forget_events=forget_events,
-    )  # fmt: skip
+def _erasing(session: TestedSession) -> Write:
+    """As the runtime erases: notes are left where they say of a turn that it began and ended."""
+    notes = []
+    for entry in session.entries():
+        kept = entry.note if entry.kind in KEPT_KINDS else b""
+        notes.append((entry.seq, kept))
+    return session.erasing(notes)
 
 
-def _seen(engine: Engine, session: str) -> object:
-    known = state(engine, session)
+def _readings(session: TestedSession) -> object:
+    engine = session.engine
+    known = session.state
     return (
-        engine.entries(session),
-        engine.journal(session),
-        engine.debts(session),
+        session.entries(),
+        session.journal(),
+        engine.debts(session.id),
         known.head,
         known.fence,
     )

@@ -8,11 +8,12 @@ two is newer when clocks step back is the engine's own affair.
 import itertools
 from typing import Any
 
-from holdfast.domain.entry import STARTING, Draft, noted
+from holdfast.domain.entry import Draft, noted
 from holdfast.domain.message import MessageNote, freeze
 from holdfast.domain.search.query import SearchScope, asked
-from holdfast.engine.protocol import Engine, Opening, Start, Write
-from holdfast.testing.conformance.builders import Laws, did, mint, named, opened
+from holdfast.engine.protocol import Engine, Opening, Write
+from holdfast.testing.conformance.builders import did, mint, named, opened, started
+from holdfast.testing.conformance.laws import Laws
 
 LAWS = Laws()
 
@@ -54,20 +55,18 @@ def look(
     return [one.words.text for one in found]
 
 
+def matching(
+    engine: Engine, text: str, *, limit: int = 9, since: int | None = None
+) -> list[str]:
+    """The sessions that have an answer, the one with the newest first."""
+    return engine.matching(SearchScope("t", asked(text), since=since), limit=limit)
+
+
 def erased(engine: Engine, session: str) -> None:
     """A session is erased, as the runtime does it."""
-    entries = engine.entries(session, limit=10_000)
-    draft = Draft("erased", None, mint(), next(_times), b"{}")
-    did(
-        engine,
-        Write(
-            session,
-            drafts=(draft,),
-            close=True,
-            ended_too=True,
-            erase=tuple((e.seq, b"") for e in entries),
-        ),
-    )
+    audit = (Draft("erased", None, mint(), next(_times), b"{}"),)
+    notes = tuple((entry.seq, b"") for entry in engine.entries(session))
+    did(engine, Write(session, drafts=audit, close=True, ended_too=True, erase=notes))
 
 
 @LAWS
@@ -77,12 +76,11 @@ def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(
     session = opened(engine, 1)
     say(engine, session, "kelp a", "kelp b", "kelp c")
     assert look(engine, "kelp") == ["kelp c", "kelp b", "kelp a"]
-    draft = Draft("blanked", None, mint(), next(_times), b"{}")
-    did(
-        engine,
-        Write(session, drafts=(draft,), blank=((3, b'{"role":"user","erased":true}'),)),
-    )
-    assert look(engine, "kelp") == ["kelp c", "kelp a"] and look(engine, "b") == []
+    audit = (Draft("blanked", None, mint(), next(_times), b"{}"),)
+    blank = ((3, b'{"role":"user","erased":true}'),)
+    did(engine, Write(session, drafts=audit, blank=blank))
+    assert look(engine, "kelp") == ["kelp c", "kelp a"]
+    assert look(engine, "b") == []
     say(engine, session, "kelp d")
     assert look(engine, "kelp") == ["kelp d", "kelp c", "kelp a"]
 
@@ -90,27 +88,25 @@ def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(
 @LAWS
 def a_search_is_complete_as_of_the_call(engine: Engine) -> None:
     session = opened(engine, 1)
+    newest_first: list[str] = []
     for number in range(12):
         say(engine, session, f"message {number}")
-        assert look(engine, "message") == [
-            f"message {n}" for n in range(number, -1, -1)
-        ]
+        newest_first.insert(0, f"message {number}")
+        assert look(engine, "message") == newest_first
 
 
 @LAWS
 def the_newest_come_first_over_all_sessions(engine: Engine) -> None:
     one, two = opened(engine, 1), opened(engine, 2)
-    for session, text in ((one, "kelp a"), (two, "kelp b"), (one, "kelp c")):
-        say(engine, session, text)
+    say(engine, one, "kelp a")
+    say(engine, two, "kelp b")
+    say(engine, one, "kelp c")
     assert look(engine, "kelp") == ["kelp c", "kelp b", "kelp a"]
     assert look(engine, "kelp", limit=2) == ["kelp c", "kelp b"]
-    assert engine.matching(SearchScope("t", asked("kelp")), limit=9) == [one, two]
-    assert engine.matching(SearchScope("t", asked("kelp")), limit=1) == [one]
-    assert engine.matching(SearchScope("t", asked("b")), limit=9) == [two]
-    assert (
-        engine.matching(SearchScope("t", asked("kelp"), since=next(_times)), limit=9)
-        == []
-    )
+    assert matching(engine, "kelp") == [one, two]
+    assert matching(engine, "kelp", limit=1) == [one]
+    assert matching(engine, "b") == [two]
+    assert matching(engine, "kelp", since=next(_times)) == []
 
 
 @LAWS
@@ -118,12 +114,10 @@ def a_long_history_is_found_page_by_page(engine: Engine) -> None:
     """More than an engine reads at once, of one session and of many."""
     sessions = [opened(engine, number) for number in range(1, 9)]
     texts = [f"kelp {number}" for number in range(400)]
-    engine.commit(
-        [
-            (Write(sessions[n % 8], drafts=(said(text),)),)
-            for n, text in enumerate(texts[:200])
-        ]
-    )
+    batch = []
+    for session, text in zip(itertools.cycle(sessions), texts[:200], strict=False):
+        batch.append((Write(session, drafts=(said(text),)),))
+    engine.commit(batch)
     say(engine, sessions[0], *texts[200:])
     assert look(engine, "kelp") == texts[::-1]
     assert look(engine, "kelp 37", limit=3) == ["kelp 379", "kelp 378", "kelp 377"]
@@ -137,10 +131,8 @@ def all_words_must_occur_and_quoted_ones_in_a_row(engine: Engine) -> None:
     )
     assert look(engine, "kelp giant") == ["kelp: a giant?", "the giant kelp forest"]
     assert look(engine, '"giant kelp"') == ["the giant kelp forest"]
-    assert engine.matching(SearchScope("t", asked('"kelp giant"')), limit=9) == []
-    assert engine.matching(SearchScope("t", asked('"giant kelp"')), limit=9) == [
-        session
-    ]
+    assert matching(engine, '"kelp giant"') == []
+    assert matching(engine, '"giant kelp"') == [session]
     assert look(engine, "giant fo") == ["the giant kelp forest"]
     assert look(engine, "fo") == ["giants and forests", "the giant kelp forest"]
     assert look(engine, '"fo"') == []
@@ -179,7 +171,7 @@ def no_question_is_an_error(engine: Engine) -> None:
     for question in odd:
         look(engine, question)
         look(engine, f'"{question}')
-        engine.matching(SearchScope("t", asked(question)), limit=3)
+        matching(engine, question)
     assert look(engine, "NOT x") == ["AND OR NOT x"]
     assert look(engine, "b c d e f") == ["a:b & c | !d <-> 'e' \\ f*"]
 
@@ -208,14 +200,11 @@ def what_is_looked_for_can_be_narrowed(engine: Engine) -> None:
     assert look(engine, "kelp", session=two) == ["kelp elsewhere"]
     assert look(engine, "kelp", session="no such session") == []
     assert look(engine, "kelp", key="k", role="user") == ["kelp asked"]
-    assert look(engine, "kelp", since=answered_at) == [
-        "kelp elsewhere",
-        "kelp answered",
-    ]
-    assert look(engine, "kelp", since=asked_at, until=elsewhere_at) == [
-        "kelp answered",
-        "kelp asked",
-    ]
+    # A span holds its beginning and not its end.
+    newer = look(engine, "kelp", since=answered_at)
+    assert newer == ["kelp elsewhere", "kelp answered"]
+    older = look(engine, "kelp", since=asked_at, until=elsewhere_at)
+    assert older == ["kelp answered", "kelp asked"]
     assert look(engine, "", key="k") == ["kelp answered", "kelp asked"]
     assert look(engine, "kelp", partial=True) == []
     assert look(engine, "kelp", tool="look") == []
@@ -229,11 +218,12 @@ def a_state_that_is_looked_for_is_the_one_of_this_moment(engine: Engine) -> None
     assert look(engine, "kelp", state="ended") == []
     for session in sessions[:3]:
         did(engine, Write(session, close=True))
-    turn = Draft("turn", STARTING, mint(), next(_times))
-    did(engine, Write(sessions[3], drafts=(turn,), start=Start("me", 600.0)))
-    assert look(engine, "kelp", state="ended") == [f"kelp {n}" for n in (3, 2, 1)]
+    started(engine, sessions[3], at=next(_times))
+    ended = look(engine, "kelp", state="ended")
+    assert ended == ["kelp 3", "kelp 2", "kelp 1"]
     assert look(engine, "kelp", state="running") == ["kelp 4"]
-    assert look(engine, "kelp", state="open") == [f"kelp {n}" for n in (9, 8, 7, 6, 5)]
+    still_open = look(engine, "kelp", state="open")
+    assert still_open == ["kelp 9", "kelp 8", "kelp 7", "kelp 6", "kelp 5"]
 
 
 @LAWS
@@ -241,13 +231,8 @@ def a_message_that_makes_no_sense_hides_no_other(engine: Engine) -> None:
     """I-18."""
     session = opened(engine, 1)
     for body in (b"kelp {", b"\0 kelp", b"[]"):
-        did(
-            engine,
-            Write(
-                session,
-                drafts=(Draft("message", None, mint(), 1, b'{"plain":false}', body),),
-            ),
-        )
+        draft = Draft("message", None, mint(), 1, b'{"plain":false}', body)
+        did(engine, Write(session, drafts=(draft,)))
     say(engine, session, "kelp")
     assert look(engine, "kelp") == ["kelp"]
 
@@ -255,7 +240,7 @@ def a_message_that_makes_no_sense_hides_no_other(engine: Engine) -> None:
 @LAWS
 def what_was_erased_is_found_no_more(engine: Engine) -> None:
     """I-21: whether it was in an index already or not."""
-    kept, found, unread = opened(engine, 1), opened(engine, 2), opened(engine, 3)
+    kept, found, unread = (opened(engine, number) for number in (1, 2, 3))
     say(engine, kept, "kelp kept")
     say(engine, found, "kelp found")
     assert look(engine, "kelp") == ["kelp found", "kelp kept"]
@@ -263,7 +248,7 @@ def what_was_erased_is_found_no_more(engine: Engine) -> None:
     erased(engine, found)
     erased(engine, unread)
     assert look(engine, "kelp") == ["kelp kept"]
-    assert engine.matching(SearchScope("t", asked("kelp")), limit=9) == [kept]
+    assert matching(engine, "kelp") == [kept]
 
 
 @LAWS
