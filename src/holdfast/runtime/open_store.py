@@ -18,6 +18,7 @@ from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.shared_engine import HeldEngine
+from holdfast.runtime.turns.end_turn import Ending
 
 _open_stores: "weakref.WeakSet[OpenStore]" = weakref.WeakSet()
 
@@ -91,7 +92,7 @@ class OpenStore:
             # it, known by the lineages that its sessions share; the root ends all.
             if self._root is None or turn.session.lineages is self._lineages:
                 with contextlib.suppress(HoldfastError):
-                    run(turn.finish("interrupted", reason))
+                    run(turn.finish(Ending("interrupted", reason)))
                     turn.owner_knows = False
         self.keeper.end_left()
 

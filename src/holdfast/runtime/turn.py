@@ -10,9 +10,10 @@ from holdfast.runtime.border import bordered
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import run
+from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery import Delivery
-from holdfast.runtime.turns.end_turn import words_of
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import Leaving, enter
 
 
@@ -25,7 +26,7 @@ class Turn:
 
     id: str
 
-    def __init__(self, work: TurnWork) -> None:
+    def __init__(self, work: RunningTurn) -> None:
         self._work = work
         self.id = work.id
         self._block: Any = None
@@ -34,7 +35,7 @@ class Turn:
         """What the model sees now, this turn's messages included. `prefill`: as in
         `Session.context`.
         """
-        return run(self._work.context(format, prefill=prefill))
+        return run(turn_messages.context(self._work, format, prefill=prefill))
 
     def deliver(self, chunks: Iterable[Any], format: str = "text") -> Delivery:
         """Stores a streamed answer and yields its text, each piece after it is durable.
@@ -47,15 +48,15 @@ class Turn:
 
     def say(self, text: str) -> str:
         """Stores a text as a whole message of the agent and returns it, to be shown."""
-        return run(self._work.say(text))
+        return run(turn_messages.say(self._work, text))
 
     def add(self, message: Any, format: str | None = None) -> str:
         """Stores a finished message of the agent or of a tool and returns its id."""
-        return run(self._work.add(message, format=format))
+        return run(turn_messages.add(self._work, message, format))
 
     def add_all(self, messages: Sequence[Any], format: str | None = None) -> list[str]:
         """Stores several finished messages in one commit, all or none, and returns their ids."""
-        return run(self._work.add_all(messages, format=format))
+        return run(turn_messages.add_all(self._work, messages, format))
 
     def call(
         self,
@@ -73,8 +74,12 @@ class Turn:
         about again. So does an id that this turn has started.
         """
         return run(
-            self._work.call(
-                name, arguments, call_id=call_id, needs_approval=needs_approval
+            turn_tools.call(
+                self._work,
+                name,
+                arguments,
+                call_id=call_id,
+                needs_approval=needs_approval,
             )
         )
 
@@ -84,43 +89,43 @@ class Turn:
         waited and were approved, whichever turn they were made in. Start each with `call`, with its
         id and arguments, and answer it with `result`.
         """
-        return run(self._work.calls())
+        return run(turn_tools.calls(self._work))
 
     def result(self, call_id: str | int, content: Any, error: bool = False) -> str:
         """Stores what a tool answered and returns the id of that message."""
-        return run(self._work.result(call_id, content, error=error))
+        return run(turn_tools.result(self._work, call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> None:
         """Confirms that what this turn has said so far has reached the one who asked, because it
         was streamed there: the outbox will not have it. What the turn says after this is owed as
         usual.
         """
-        run(self._work.sent(platform_id))
+        run(turn_messages.sent(self._work, platform_id))
 
     def inbox(self) -> list[Message]:
         """Takes the messages that came in meanwhile into this turn and returns them."""
-        return run(self._work.inbox())
+        return run(turn_messages.inbox(self._work))
 
     def retract(self, reason: str = "retried") -> None:
         """Takes what this turn has answered so far out of the model's view, to try again; the
         transcript keeps it.
         """
-        run(self._work.retract(reason))
+        run(turn_messages.retract(self._work, reason))
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ends the turn as interrupted; what was delivered is kept."""
-        run(self._work.finish("interrupted", reason))
+        run(self._work.finish(Ending("interrupted", reason)))
 
     def fail(self, error: BaseException | str) -> None:
         """Ends the turn as failed; the error is recorded, and never said to the model or
         the user.
         """
-        run(self._work.finish("failed", error=words_of(error)))
+        run(self._work.finish(Ending("failed", error=words_of(error))))
 
     @property
     def stopped(self) -> bool:
         """Whether this turn is over: ended, stopped from outside, or taken over."""
-        return run(self._work.stopped())
+        return run(turn_messages.stopped(self._work))
 
     def __repr__(self) -> str:
         return f"<Turn {self.id} {'ended' if self._work.ended else 'running'}>"

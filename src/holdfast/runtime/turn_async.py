@@ -11,9 +11,10 @@ from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery_async import AsyncDelivery
-from holdfast.runtime.turns.end_turn import words_of
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 
 
@@ -23,7 +24,7 @@ class AsyncTurn:
 
     id: str
 
-    def __init__(self, work: TurnWork) -> None:
+    def __init__(self, work: RunningTurn) -> None:
         self._work = work
         self.id = work.id
         self._block: Any = None
@@ -34,7 +35,7 @@ class AsyncTurn:
         """What the model sees now, this turn's messages included. `prefill`: as in
         `Session.context`.
         """
-        return arun(self._work.context(format, prefill=prefill))
+        return arun(turn_messages.context(self._work, format, prefill=prefill))
 
     def deliver(
         self, chunks: AsyncIterable[Any] | Iterable[Any], format: str = "text"
@@ -44,17 +45,17 @@ class AsyncTurn:
 
     def say(self, text: str) -> Awaitable[str]:
         """Stores a text as a whole message of the agent and returns it, to be shown."""
-        return arun(self._work.say(text))
+        return arun(turn_messages.say(self._work, text))
 
     def add(self, message: Any, format: str | None = None) -> Awaitable[str]:
         """Stores a finished message of the agent or of a tool and returns its id."""
-        return arun(self._work.add(message, format=format))
+        return arun(turn_messages.add(self._work, message, format))
 
     def add_all(
         self, messages: Sequence[Any], format: str | None = None
     ) -> Awaitable[list[str]]:
         """Stores several finished messages in one commit, all or none, and returns their ids."""
-        return arun(self._work.add_all(messages, format=format))
+        return arun(turn_messages.add_all(self._work, messages, format))
 
     def call(
         self,
@@ -67,49 +68,53 @@ class AsyncTurn:
         unless the id says `waiting`; see `Turn.call`.
         """
         return arun(
-            self._work.call(
-                name, arguments, call_id=call_id, needs_approval=needs_approval
+            turn_tools.call(
+                self._work,
+                name,
+                arguments,
+                call_id=call_id,
+                needs_approval=needs_approval,
             )
         )
 
     def calls(self) -> Awaitable[list[CallToRun]]:
         """The calls to be run now, in any format; see `Turn.calls`."""
-        return arun(self._work.calls())
+        return arun(turn_tools.calls(self._work))
 
     def result(
         self, call_id: str | int, content: Any, error: bool = False
     ) -> Awaitable[str]:
         """Stores what a tool answered and returns the id of that message."""
-        return arun(self._work.result(call_id, content, error=error))
+        return arun(turn_tools.result(self._work, call_id, content, error=error))
 
     def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:
         """Confirms that what this turn has said so far has arrived; see `Turn.sent`."""
-        return arun(self._work.sent(platform_id))
+        return arun(turn_messages.sent(self._work, platform_id))
 
     def inbox(self) -> Awaitable[list[Message]]:
         """Takes the messages that came in meanwhile into this turn and returns them."""
-        return arun(self._work.inbox())
+        return arun(turn_messages.inbox(self._work))
 
     def retract(self, reason: str = "retried") -> Awaitable[None]:
         """Takes what this turn has answered so far out of the model's view, to try again; the
         transcript keeps it.
         """
-        return arun(self._work.retract(reason))
+        return arun(turn_messages.retract(self._work, reason))
 
     def interrupt(self, reason: str = "interrupted") -> Awaitable[None]:
         """Ends the turn as interrupted; what was delivered is kept."""
-        return arun(self._work.finish("interrupted", reason))
+        return arun(self._work.finish(Ending("interrupted", reason)))
 
     def fail(self, error: BaseException | str) -> Awaitable[None]:
         """Ends the turn as failed; the error is recorded, and never said to the model or
         the user.
         """
-        return arun(self._work.finish("failed", error=words_of(error)))
+        return arun(self._work.finish(Ending("failed", error=words_of(error))))
 
     @property
     def stopped(self) -> Awaitable[bool]:
         """Whether this turn is over: ended, stopped from outside, or taken over."""
-        return arun(self._work.stopped())
+        return arun(turn_messages.stopped(self._work))
 
     def __repr__(self) -> str:
         return f"<AsyncTurn {self.id} {'ended' if self._work.ended else 'running'}>"
@@ -144,7 +149,7 @@ class AsyncTurn:
 class StartingTurn:
     """A turn about to start: await it, or enter it with `async with`."""
 
-    def __init__(self, plan: Plan[TurnWork]) -> None:
+    def __init__(self, plan: Plan[RunningTurn]) -> None:
         self._plan = plan
         self._turn: AsyncTurn | None = None
         self._block: Any = None

@@ -18,7 +18,7 @@ from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.turns.outbox import Receipt
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.start_turn import (
     TurnRequest,
     commit_start,
@@ -32,7 +32,7 @@ RECENT_MAX = 10_000
 
 def start_turn(
     store: OpenStore, key: str, request: TurnRequest, *, reset: Policy | None
-) -> Plan[TurnWork]:
+) -> Plan[RunningTurn]:
     """Resolve the key, reset it if that is due, start: one transaction whenever nothing stands in
     the way (I-8).
     """
@@ -50,7 +50,7 @@ def start_turn(
         commit = (*made.closing, _opened_and_started(made.opening, first))
         took = bool(first.takes)
         outcome = yield from commit_start(made.session, request, commit, took=took)
-        if isinstance(outcome, TurnWork):
+        if isinstance(outcome, RunningTurn):
             return outcome
         if outcome.why == "accepted":
             yield from refuse_accepted(made.session, request.event_id, outcome.detail)

@@ -43,8 +43,8 @@ class KeptTurn(Protocol):
         """Asks for more time; False when there is nothing to renew any more."""
         ...
 
-    def finish(self, end: Any, reason: str | None = None) -> Any:
-        """The plan that ends the turn."""
+    def finish(self, ending: Any) -> Any:
+        """The plan that ends the turn so."""
         ...
 
     def leave_again(self) -> Any:

@@ -2,7 +2,7 @@
 
 It is an object and no generator: a generator that is dropped runs its last lines where Python
 swallows what is raised, Ctrl-C included. A delivery that is dropped runs nothing; the keeper closes
-its stream (`TurnWork.attend`).
+its stream (`RunningTurn.attend`).
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.runtime.plans.chunk_source import batches
 from holdfast.runtime.plans.plan import run
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 
 
 class Delivery(Iterator[str]):
@@ -21,7 +21,7 @@ class Delivery(Iterator[str]):
     stored as partial.
     """
 
-    def __init__(self, work: TurnWork, chunks: Iterable[Any], format: str) -> None:
+    def __init__(self, work: RunningTurn, chunks: Iterable[Any], format: str) -> None:
         self._work = work
         self._stream = work.open_stream(format)
         self._source: Any = batches(chunks, work.session.world.tick)
@@ -53,7 +53,7 @@ class Delivery(Iterator[str]):
         if work.ended:
             run(work.refuse())
         for batch in self._source:
-            text = run(work.tell(stream, batch))
+            text = run(work.store_chunks(stream, batch))
             if text:
                 return text
         stream.finish()

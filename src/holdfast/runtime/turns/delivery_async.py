@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.runtime.plans.chunk_source_async import AsyncSource
 from holdfast.runtime.plans.plan_asyncio import arun
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 
 
 class AsyncDelivery(AsyncIterator[str]):
@@ -14,7 +14,7 @@ class AsyncDelivery(AsyncIterator[str]):
     """
 
     def __init__(
-        self, work: TurnWork, chunks: AsyncIterable[Any] | Iterable[Any], format: str
+        self, work: RunningTurn, chunks: AsyncIterable[Any] | Iterable[Any], format: str
     ) -> None:
         self._work, self._chunks = work, chunks
         self._stream = work.open_stream(format)
@@ -45,7 +45,7 @@ class AsyncDelivery(AsyncIterator[str]):
         if work.ended:
             await arun(work.refuse())
         while batch := await source.batch():
-            text = await arun(work.tell(stream, batch))
+            text = await arun(work.store_chunks(stream, batch))
             if text:
                 return text
         # its source was let go of because the turn is over: that is no end of the stream

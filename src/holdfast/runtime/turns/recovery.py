@@ -23,7 +23,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.plan import Pause, Plan, outcome_of, read, wait_for
+from holdfast.runtime.plans.plan import Pause, Plan, outcome_of, read, run, wait_for
 from holdfast.runtime.process_identity import is_gone
 from holdfast.runtime.turns.message_stream import rebuild
 from holdfast.runtime.turns.turn_owner import DESERTED, is_deserted
@@ -207,3 +207,35 @@ def _cause(state: SessionState) -> str:
     if state.fence != state.turn:
         return "seized and left"
     return "its process is gone" if is_gone(state.holder) else "its lease ran out"
+
+
+class TurnClaim:
+    """A turn by the name under which it was asked for, so that it can be let go of though nobody
+    knows its number. It does not hold the turn: it is what is left when the turn is dropped.
+    """
+
+    def __init__(self, session: SessionLog, holder: str) -> None:
+        self._session = session
+        self._holder = holder
+        self.number = 0
+
+    def release(self) -> None:
+        """Nobody holds this turn any more: it is ended, and gives back what it has not used. Where
+        it is not known whether the turn was started, that is waited for.
+        """
+        session = self._session
+        if not self.number:
+            # Behind the commit that starts it, if that was submitted at all; what this asks for is
+            # always refused.
+            session.submit(Write(session.id, fence=-1, fleeting=True)).result()
+        state = session.engine.state(session.id)
+        if state is None or state.turn is None:
+            return  # it was never started, or somebody else has seen to it
+        if state.fence != state.turn or state.holder != self._holder:
+            return
+        end: End = "abandoned"
+        reason = "it was dropped"
+        if not self.number:
+            end, reason = "interrupted", "its start was interrupted"
+        is_unused = not self.number
+        run(settle(session, state, end=end, reason=reason, gives_back=is_unused))

@@ -1,53 +1,92 @@
-"""A turn at work.
+"""A turn that runs: what it writes under its fence, its streams, and its one end.
 
 Everything a turn stores carries its fence, judged inside the transaction: once another has taken
-over, nothing more of it is delivered and no state of it changes. What it had done before it knew (a
-tool's outcome, a finished message) is stored all the same, under its own turn and marked late, and
-the caller is told (I-7).
+over, nothing more of it is delivered and no state of it changes (I-7). These three are one object,
+for the keeper, the streams and the end act on the same list under the same lock; what a turn can be
+asked to do is written as functions of it, in `turn_messages` and `turn_tools`.
+
+A stream is on its turn's list from its first chunk until its entry is known to be in the log (I-5).
+What stores it can be cut off at any point and is done again: by whatever the turn stores next, by
+the turn's end, or by the keeper when nobody reads the stream any more. It is submitted once, under
+the turn's lock; one whose submission was interrupted is looked for in the log, behind a commit that
+comes after it.
 """
 
-from collections.abc import Sequence
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
-from holdfast.domain.approval import Verdict, digests_of, judge_call
-from holdfast.domain.arguments import Checked
-from holdfast.domain.entry import (
-    Asked,
-    CallStarted,
-    Draft,
-    Posted,
-    Retracted,
-    Taken,
+from holdfast.domain.entry import Draft, TurnEnded, note_of
+from holdfast.domain.ids import turn_id
+from holdfast.domain.turn import addresses
+from holdfast.engine.protocol import Owing, Refused, Ticket, Write, Written
+from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
+from holdfast.runtime.clock import mint
+from holdfast.runtime.live.lease_keeper import WeakTurn
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Plan, read, run, wait_for
+from holdfast.runtime.turns.end_turn import (
+    COMPLETED,
+    UNLEFT,
+    Ending,
+    cut_off,
+    ending_of,
 )
-from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
-from holdfast.domain.reset_policy import asking_scope
-from holdfast.domain.turn import Ask, CallId, CallToRun
-from holdfast.engine.protocol import Write, Written
-from holdfast.errors import (
-    NotApproved,
-    NotFound,
-    OperatorNeeded,
-    TurnInterrupted,
-)
-from holdfast.formats import registry
-from holdfast.runtime.live.context import Context
-from holdfast.runtime.live.message import Message
-from holdfast.runtime.live.session_log import speak
-from holdfast.runtime.plans.plan import Plan, read
-from holdfast.runtime.turns.end_turn import EndingTurn
-from holdfast.runtime.turns.outbox import OwedWork
-from holdfast.runtime.turns.turn_calls import answered, to_run, was_asked
+from holdfast.runtime.turns.message_stream import Stream, as_shown
+from holdfast.runtime.turns.outbox import said_in
+from holdfast.runtime.turns.recovery import TurnClaim, journal
+from holdfast.runtime.turns.turn_calls import CallBook
+from holdfast.runtime.turns.turn_owner import DESERTED, Hold, current_loop
 
 
-class TurnWork(EndingTurn):
-    """The plans of a turn; `Turn` and `AsyncTurn` are its faces."""
+class RunningTurn:
+    """One turn, from the moment it is asked for. `Turn` and `AsyncTurn` are its faces."""
 
-    # What every write goes through.
+    def __init__(
+        self,
+        session: SessionLog,
+        *,
+        holder: str,
+        format: str,
+        lease_s: float,
+        reply_to: str | None = None,
+        took: bool = False,
+    ) -> None:
+        self.session = session
+        self.format = format
+        self.lease_s = lease_s
+        self.number = 0
+        self.id = ""
+        self.ended = False
+        self.owner_knows = False
+        self.reply_to = reply_to
+        self.took = took
+        """Whether it has taken anything from the inbox: the answer may be owed to its sender."""
+        self.calls = CallBook()
+        self.spoke_last: Ending = COMPLETED
+        """How it would end by what was stored of it last."""
+        self._lock = threading.RLock()
+        self._streams: list[Stream] = []
+        self._leaving: Ending | None = None
+        self._block: WeakTurn | None = None
+        self._asked_on = current_loop()
+        self._claim = TurnClaim(session, holder)
+        # Before it is started: from then on it may be running, and whoever has asked for it may be
+        # interrupted.
+        session.keeper.hold(self, self._claim.release)
 
-    def _write(
+    def begin(self, number: int) -> None:
+        """It is running, under this number."""
+        self.number = self._claim.number = number
+        self.id = turn_id(self.session.id, number)
+        self.hold = Hold(self.session.id, number)
+
+    # What it writes.
+
+    def write(
         self, *drafts: Draft, event: tuple[str, str] | None = None
     ) -> Plan[Written]:
         """Stores under this turn's fence, after what its left streams have said; or tells that the
@@ -64,348 +103,393 @@ class TurnWork(EndingTurn):
         )
         return (yield from self._store(write))
 
-    def _write_message(self, spoken: Spoken, id: bytes | None = None) -> Plan[str]:
-        """Stores a finished message; late, if the turn is over by now."""
-        draft = self.session.message(spoken, turn=self.number, id=id)
-        try:
-            yield from self._write(draft)
-        except TurnInterrupted:
-            late = Spoken(replace(spoken.note, late=True), spoken.body)
-            yield from self.session.commit(
-                Write(
-                    self.session.id,
-                    drafts=(self.session.message(late, turn=self.number, id=draft.id),),
-                    ended_too=True,
-                )
-            )
-            raise
-        self._calls.note(draft.id.hex(), spoken.note)
-        return draft.id.hex()
-
-    # Speaking.
-
-    def context(
-        self, format: str | None = None, *, prefill: bool = False
-    ) -> Plan[Context]:
-        yield from self.close_left()
-        return (
-            yield from read(
-                lambda: self.session.context(format or self.format, prefill=prefill)
-            )
-        )
-
-    def say(self, text: str) -> Plan[str]:
-        """Text, whole and durable; given back to be shown."""
+    def _store(self, write: Write) -> Plan[Written]:
+        """Stores what is guarded by this turn's fence, or tells that the turn is over."""
         if self.ended:
             raise (yield from self.interrupted())
-        spoken = speak(text, self.format, role="assistant")
-        yield from self._write(self.session.message(spoken, turn=self.number))
-        self._cut_off = None
+        outcome = yield from wait_for(self.session.engine.submit((write,)))
+        if isinstance(outcome, Refused):
+            raise (yield from self.interrupted())
+        return outcome
+
+    def interrupted(self) -> Plan[TurnInterrupted]:
+        """The error that says why this turn is over, as it is from now on. Whoever raises it tells
+        the turn's owner; see `untold`.
+        """
+        self.close()
+        log = yield from read(self.session.log)
+        turn = log.turns.get(self.number)
+        if log.closed == "erased":
+            reason = "its session was erased"
+        elif turn is not None and turn.end is not None:
+            reason = turn.reason or turn.end
+        else:
+            reason = "another took over"
+        self.owner_knows = True
+        return TurnInterrupted(turn_id=self.id, reason=reason)
+
+    @contextlib.contextmanager
+    def untold(self) -> Iterator[None]:
+        """Swallows what goes wrong in here. That the turn is over then is told when its block is
+        left: nobody who has lost a turn takes it for completed.
+        """
+        knew = self.owner_knows
+        try:
+            yield
+        except HoldfastError:
+            self.owner_knows = knew
+
+    def refuse(self) -> Plan[None]:
+        """Tells that this turn is over."""
+        raise (yield from self.interrupted())
+
+    def close(self) -> None:
+        """It is over: nothing more is written under its fence, and the keeper lets go of it."""
+        self.ended = True
+        for stream in self._streams:
+            stream.tie = None
+        self.session.keeper.drop(self)
+        self._block = None
+
+    def renew(self) -> bool:
+        """Asks for more time; the keeper calls this and does not wait."""
+        if not self.ended and self.number:
+            ticket = self.session.submit(self._renewal())
+            ticket.then(lambda _: self._renewed(ticket))
+        return not self.ended
+
+    def _renewal(self) -> Write:
+        return Write(
+            self.session.id, fence=self.number, renew_s=self.lease_s, fleeting=True
+        )
+
+    def _renewed(self, ticket: Any) -> None:
+        try:
+            if isinstance(ticket.result(), Refused):
+                self.close()
+        except Exception:
+            return  # the store could not say; the next round asks again
+
+    # Its streams.
+
+    def open_stream(self, format: str) -> Stream:
+        """A message that is about to be spoken; its id is minted before its first chunk."""
+        world = self.session.world
+        return Stream(mint(world, world.now()), format=format, into=self.format)
+
+    def attend(self, stream: Stream, reader: Any, let_go: Callable[[], None]) -> None:
+        """The stream begins. When its reader is dropped, `let_go` is called and the stream is
+        closed.
+        """
+        stream.let_go = let_go
+        with self._lock:
+            self._streams.append(stream)
+        stream.tie = self.session.keeper.tie(
+            reader, partial(_left, weakref.ref(self), stream)
+        )
+
+    def store_chunks(self, stream: Stream, chunks: Iterable[Any]) -> Plan[str]:
+        """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
+        chunk, text = stream.take(chunks)
+        if chunk is not None:
+            yield from self._store(
+                Write(self.session.id, fence=self.number, chunk=chunk)
+            )
         return text
 
-    def add(self, message: Any, *, format: str | None = None) -> Plan[str]:
-        return self._add(speak(message, format or self.format, role="assistant"))
+    def close_stream(self, stream: Stream) -> Plan[None]:
+        """The stream's message becomes an entry, once. If the turn is over, whoever ended it has
+        made it already.
 
-    def _add(self, spoken: Spoken) -> Plan[str]:
-        id = yield from self._write_message(spoken)
-        self._cut_off = None
-        return id
-
-    def add_all(
-        self, messages: Sequence[Any], *, format: str | None = None
-    ) -> Plan[list[str]]:
-        spoken = [
-            speak(message, format or self.format, role="assistant")
-            for message in messages
-        ]
-        return self._add_all(spoken)
-
-    def _add_all(self, spoken: list[Spoken]) -> Plan[list[str]]:
-        """Several messages at once: all of them are stored, or none; late, if the turn is over by
-        now.
+        The stream is on the turn's list until its entry is known to be stored: cut off at any
+        point, this is done again by whatever the turn stores next, and by its end at the latest.
         """
-        if not spoken:
-            return []
-        drafts = tuple(self.session.message(each, turn=self.number) for each in spoken)
+        stream.closed = True
+        yield from self.close_left(but=stream)
+        if self.ended or stream not in self._streams:
+            return
+        yield from self.enter(stream)
+        if stream.ticket is not None:
+            yield from wait_for(stream.ticket)
+        yield from self._is_entered(stream)
+
+    def close_left(self, but: Stream | None = None) -> Plan[None]:
+        """Closes the streams that nobody reads any more, so that what is said next stands after
+        them.
+        """
+        if self.ended:
+            return
+        for stream in list(self._streams):
+            if stream is not but and stream.is_left:
+                yield from self.enter(stream)
+                yield from self._is_entered(stream)
+
+    def enter(self, stream: Stream) -> Plan[None]:
+        """Submits the stream's message, if it has one and was not submitted yet; does not wait for
+        it.
+        """
+        if (yield from self._is_entered(stream)):
+            return
+        yield from self._drafted(stream)
+        with self._lock:
+            if stream not in self._streams or stream.submitted:
+                return
+            if stream.draft is not None:
+                stream.submitted = True
+                stream.ticket = self.session.submit(
+                    Write(self.session.id, fence=self.number, drafts=(stream.draft,))
+                )
+
+    def _drafted(self, stream: Stream) -> Plan[None]:
+        """Puts the stream's message together; as it was shown, where it can't be. One that has
+        nothing to store is off the list.
+        """
+        if stream.draft is not None:
+            return
         try:
-            yield from self._write(*drafts)
-        except TurnInterrupted:
-            late = tuple(
-                self.session.message(
-                    Spoken(replace(each.note, late=True), each.body),
-                    turn=self.number,
-                    id=draft.id,
-                )
-                for each, draft in zip(spoken, drafts, strict=True)
-            )
-            yield from self.session.commit(
-                Write(self.session.id, drafts=late, ended_too=True)
-            )
-            raise
-        for draft, each in zip(drafts, spoken, strict=True):
-            self._calls.note(draft.id.hex(), each.note)
-        self._cut_off = None
-        return [draft.id.hex() for draft in drafts]
+            spoken = stream.message()
+        except Exception:
+            stream.unread = True
+            rows = yield from read(partial(journal, self.session))
+            spoken = as_shown([row for row in rows if row.message == stream.id])
+        self.spoke_last = cut_off(stream)
+        if spoken is None:
+            self._forget(stream)
+        else:
+            stream.draft = self.session.message(spoken, turn=self.number, id=stream.id)
 
-    # Tools.
-
-    def call(
-        self,
-        name: str,
-        arguments: Any,
-        *,
-        call_id: Checked = None,
-        needs_approval: bool = False,
-    ) -> Plan[CallId]:
-        """Stores that this call is about to be run, or that it waits for approval and must not be
-        (I-22).
+    def _is_entered(self, stream: Stream) -> Plan[bool]:
+        """Whether the stream's message is in the log, if it was submitted at all. Takes it off the
+        list then.
         """
-        return self._call(name, _frozen(arguments), call_id or None, needs_approval)
+        with self._lock:
+            if stream not in self._streams:
+                return True
+            submitted, ticket = stream.submitted, stream.ticket
+        if not submitted:
+            return False
+        # behind it, if it is on its way: a ticket is waited for by one alone
+        if ticket is None or not ticket.done:
+            yield from self.session.commit(self._renewal())
+        outcome = None
+        if ticket is not None:
+            with contextlib.suppress(OperatorNeeded):
+                outcome = ticket.result()
+        if isinstance(outcome, Refused):
+            raise (yield from self.interrupted())
+        if outcome is None and not (yield from self._is_in_log(stream.id)):
+            with self._lock:
+                # Unless somebody else has submitted it again meanwhile.
+                if stream.ticket is ticket:
+                    stream.submitted, stream.ticket = False, None
+            return False
+        if stream.draft is not None:
+            self.calls.note(stream.id.hex(), note_of("message", stream.draft.note))
+        self._forget(stream)
+        return True
 
-    def _call(
-        self, name: str, text: str, call_id: str | None, needs_approval: bool
-    ) -> Plan[CallId]:
-        digests = digests_of(name, text)
-        if call_id is None:
-            id = "call_" + self.session.world.chance(12).hex()
-            return (
-                yield from self._begin(
-                    id, name, text, asks=needs_approval, digest=digests[0]
-                )
-            )
-        verdict, was_bound = yield from self._judged(call_id, digests, needs_approval)
-        if verdict.act == "refuse":
-            raise NotApproved(call_id=call_id, why=verdict.why)
-        if verdict.act == "wait":
-            return CallId(call_id, waiting=True)
-        if verdict.ask is not None:
-            return (yield from self._use_approval(verdict.ask))
-        asks = verdict.act == "ask"
-        return (
-            yield from self._begin(
-                call_id, name, text, asks=asks, digest=digests[0], bind=not was_bound
-            )
-        )
-
-    def _judged(
-        self, call_id: str, digests: tuple[str, str], needs_approval: bool
-    ) -> Plan[tuple[Verdict, bool]]:
-        """What is to be done about this call, and whether its id was bound before."""
+    def _is_in_log(self, id: bytes) -> Plan[bool]:
         log = yield from read(self.session.log)
         with self.session.lock:
-            asks = log.asks_of(call_id)
-        is_bound = bool(asks) or (
-            yield from read(partial(was_asked, self.session, call_id))
-        )
-        done: set[tuple[str, int]] = set()
-        if is_bound:
-            # what was asked before the last compaction counts, too
-            log = yield from read(self.session.history)
-            with self.session.lock:
-                asks, done = log.asks_of(call_id), answered(log, call_id)
-        verdict = judge_call(
-            asks,
-            digests,
-            needs_approval=needs_approval,
-            is_made=self._calls.is_made(call_id),
-            here=self._calls.here(call_id),
-            was_asked=is_bound,
-            answered=done,
-        )
-        return verdict, is_bound
+            return any(message.id == id.hex() for message in log.of_turn(self.number))
 
-    def _begin(
-        self,
-        id: str,
-        name: str,
-        text: str,
-        *,
-        asks: bool,
-        digest: str,
-        bind: bool = True,
-    ) -> Plan[CallId]:
-        """Stores that a call is started, or asked about; `bind`: for the first time."""
-        payload = {
-            "role": "assistant",
-            "parts": [{"type": "call", "id": id, "name": name, "arguments": text}],
-        }
-        note = MessageNote(
-            role="assistant",
-            format="holdfast",
-            plain=False,
-            calls=(CallNote(id, name),),
-        )
-        message = self.session.message(Spoken(note, freeze(payload)), turn=self.number)
-        begun = self._calls.begin(id, message.id.hex(), asks=asks)
-        if begun is None:
-            raise NotApproved(call_id=id, why="it was started in this turn already")
-        call, is_new = begun
-        drafts: tuple[Draft, ...] = (message,) if is_new else ()
-        if not is_new and not asks:
-            drafts = (self._begun(id, call.message, call.index),)
-        event = None
-        if asks:
-            asked = Asked(id, call.message, digest, call.index)
-            drafts += (self.session.draft("ask", asked, turn=self.number),)
-            if bind:
-                event = (asking_scope(self.session.scope), id)
-        try:
-            yield from self._write(*drafts, event=event)
-        except OperatorNeeded:
-            if is_new:
-                self._calls.forget(call)
-            else:
-                self._calls.take_back(call)
-            raise
-        self._calls.stored(call)
-        return CallId(id, waiting=asks)
+    def _forget(self, stream: Stream) -> None:
+        stream.tie = None
+        with self._lock:
+            if stream in self._streams:
+                self._streams.remove(stream)
 
-    def _use_approval(self, ask: Ask) -> Plan[CallId]:
-        """An approval is good for one start of exactly this call."""
-        call = self._calls.begin_approved(ask.call_id, ask.message, ask.index)
-        if call is None:
-            raise NotApproved(call_id=ask.call_id, why="its approval was used")
-        try:
-            yield from self._write(self._begun(ask.call_id, ask.message, ask.index))
-        except OperatorNeeded:
-            self._calls.forget(call)
-            raise
-        return CallId(ask.call_id)
+    # Its end.
 
-    def _begun(self, call_id: str, message: str, index: int) -> Draft:
-        return self.session.draft(
-            "call", CallStarted(call_id, message, index), turn=self.number
-        )
+    @property
+    def clean_end(self) -> Ending:
+        """How this turn ends if nothing went wrong: a stream left before its end, with nothing said
+        after, cuts it off.
+        """
+        for ending in (self.spoke_last, *map(cut_off, self._streams)):
+            if ending is not COMPLETED:
+                return ending
+        return COMPLETED
 
-    def calls(self) -> Plan[list[CallToRun]]:
-        """The calls that are to be run now."""
+    def finish(self, ending: Ending) -> Plan[None]:
+        """The turn's one end, with what its open streams had said. Raises `TurnInterrupted` if it
+        was over before and its owner does not know: then what it was asked for may not have been
+        done, and nothing is owed for it (I-23).
+        """
+        if not self.number or (self.ended and self.owner_knows):
+            return
         if self.ended:
             raise (yield from self.interrupted())
-        yield from self.close_left()
-        return (
-            yield from read(
-                lambda: to_run(self.session, self.number, self._calls.begun())
-            )
-        )
-
-    def result(
-        self, call_id: Checked, content: Any, *, error: bool = False
-    ) -> Plan[str]:
-        """Stores what the tool answered; late, if the turn is over by now."""
-        return self._result(call_id, _frozen(content), error)
-
-    def _result(self, call_id: str, text: str, error: bool) -> Plan[str]:
-        known = self._calls.answer(call_id)
-        if known is None and not (yield from self._called_elsewhere(call_id)):
-            raise NotFound(
-                what="tool call",
-                name=call_id,
-                hint="store it with Turn.call before the tool runs",
-            )
-        part = {"type": "result", "call_id": call_id, "content": text} | (
-            {"error": True} if error else {}
-        )
-        target = target_of(known.message, known.index) if known is not None else None
-        note = MessageNote(
-            role="tool",
-            format="holdfast",
-            plain=False,
-            answers=(call_id,),
-            target=target,
-            failed=error,
-        )
+        owes: tuple[Owing, ...] = ()
         try:
-            return (
-                yield from self._write_message(
-                    Spoken(note, freeze({"role": "tool", "parts": [part]}))
+            # Only a message that came in with an address, or a turn asked for with one, is owed to.
+            if ending.end == "completed" and (self.reply_to is not None or self.took):
+                owes = yield from read(self._debts)
+        except BaseException as cut:
+            if not isinstance(cut, Exception | GeneratorExit):
+                with contextlib.suppress(HoldfastError):
+                    # its caller is leaving: nobody else would end it
+                    yield from self._finish(ending_of(cut), ())
+            raise
+        yield from self._finish(ending, owes)
+
+    def _finish(self, ending: Ending, owes: tuple[Owing, ...]) -> Plan[None]:
+        if self.ended:
+            raise (yield from self.interrupted())
+        note = TurnEnded(ending.end, reason=ending.reason, error=ending.error)
+        last = self.session.draft("end", note, turn=self.number)
+        ticket = None
+        while ticket is None:
+            for stream in list(self._streams):
+                if not (yield from self._is_entered(stream)):
+                    yield from self._drafted(stream)
+            ticket = self._submit_end(last, owes)
+        outcome = yield from wait_for(ticket)
+        open_streams = [stream for stream in self._streams if not stream.closed]
+        self.close()
+        if isinstance(outcome, Refused):
+            raise (yield from self.interrupted())
+        self.owner_knows = True
+        for stream in open_streams:
+            stream.let_go()
+
+    def _submit_end(self, last: Draft, owes: tuple[Owing, ...]) -> Ticket | None:
+        """Submits the turn's end with what its open streams have said; None when somebody else is
+        storing one of them: the end waits for that.
+        """
+        with self._lock:
+            streams = []
+            drafts = []
+            for stream in self._streams:
+                if stream.draft is not None:
+                    streams.append(stream)
+                    drafts.append(stream.draft)
+            if any(stream.submitted for stream in streams):
+                return None
+            # Marked before it is submitted: an interrupt may come between any two steps, and one
+            # that is marked is looked for in the log.
+            for stream in streams:
+                stream.submitted = True
+            ticket = self.session.submit(
+                Write(
+                    self.session.id,
+                    fence=self.number,
+                    drafts=(*drafts, last),
+                    finish=True,
+                    owes=owes,
                 )
             )
-        except OperatorNeeded:
-            if known is not None:
-                known.answered = False  # so that it can be answered again
-            raise
+            for stream in streams:
+                stream.ticket = ticket
+        return ticket
 
-    def _called_elsewhere(self, call_id: str) -> Plan[bool]:
-        log = yield from read(self.session.history)
+    def _debts(self) -> tuple[Owing, ...]:
+        """Whom this turn's answer is owed to: those who asked for it with an address."""
+        log = self.session.log()
+        if not any(stream.said for stream in self._streams) and not said_in(
+            self.session, log, self.number
+        ):
+            return ()
         with self.session.lock:
-            return any(
-                call.id == call_id
-                for message in log.by_seq
-                for call in message.note.calls
-            )
+            asked = addresses(log.of_turn(self.number), self.reply_to)
+        now = self.session.world.now()
+        # they are sent in the order of their ids
+        ids = sorted(mint(self.session.world, now) for _ in asked)
+        return tuple(map(Owing, ids, asked))
 
-    # Steering and taking back.
+    # How its block is left.
 
-    def inbox(self) -> Plan[list[Message]]:
-        """Takes what came in meanwhile."""
-        yield from self.close_left()
-        while True:
-            waiting = yield from read(
-                lambda: self.session.engine.inbox(self.session.id)
-            )
-            free = tuple(
-                w.message
-                for w in waiting
-                if self.session.keeper.leases.is_free(self.session.id, w)
-            )
-            if not free:
-                if (yield from self.stopped()):
-                    raise (yield from self.interrupted())
-                return []
-            ids = tuple(message.hex() for message in free)
-            draft = self.session.draft("take", Taken(ids), turn=self.number)
-            # before it is known: a caller that is cancelled here has taken them, and owes the
-            # answer
-            self._took = True
-            outcome = yield from self.session.commit(
-                Write(self.session.id, fence=self.number, drafts=(draft,), takes=free)
-            )
-            if isinstance(outcome, Written):
-                return (yield from read(partial(self.session.pick, ids)))
-            if outcome.why != "taken":
-                self._over()
-                raise (yield from self.interrupted())
-
-    def retract(self, reason: str = "retried") -> Plan[None]:
-        """Takes this turn's answer out of the model's view; the user did see it, and the transcript
-        keeps it.
-        """
-        yield from self.close_left()
-        log = yield from read(self.session.log)
-        with self.session.lock:
-            ids = tuple(
-                message.id
-                for message in log.of_turn(self.number)
-                if message.note.role != "user"
-            )
-        yield from self._write(
-            self.session.draft("retract", Retracted(ids, reason), turn=self.number)
+    def watch_block(self, block: Any) -> None:
+        """When this is dropped while the turn runs, the turn is left."""
+        self.hold.in_block = True
+        self._block = self.session.keeper.tie(
+            block, partial(_unblocked, weakref.ref(self))
         )
 
-    def sent(self, platform_id: Checked) -> Plan[None]:
-        """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
-        if not self.ended:
-            note = Posted(self.id, "sent", platform_id=platform_id)
-            yield from self._write(self.session.draft("post", note, turn=self.number))
-            return
-        debts = yield from read(lambda: self.session.engine.debts(self.session.id))
-        for debt in debts:
-            if debt.turn == self.number:
-                yield from OwedWork(self.session, debt, "").sent(platform_id)
+    def leave(self, ending: Ending) -> Plan[None]:
+        """The block is left: `finish`. If the store can't take the turn's end now, it is stored as
+        soon as it can, by whoever looks next or by the keeper: nobody works on the turn any more,
+        so nobody should wait for it.
+        """
+        self._leaving = ending
+        try:
+            yield from self.finish(ending)
+        except HoldfastError:
+            if not self.ended:
+                self._leave_to_keeper()
+            raise
+        except BaseException:
+            self.hand_over()
+            raise
 
-    def stopped(self) -> Plan[bool]:
-        """Whether this turn is over: stopped, taken over, or ended."""
-        if not self.ended:
-            state = yield from read(self.session.state)
-            if state.turn != self.number or state.fence != self.number:
-                self._over()
-        self.owner_knows |= self.ended
-        return self.ended
+    def leave_block(self, error: BaseException | None) -> Plan[None]:
+        """The turn's block is left, by this exception or cleanly."""
+        return self.leave(self._ending_by(error))
+
+    def leave_again(self) -> Plan[None]:
+        """Leaves as it was left."""
+        return self.leave(self._leaving or UNLEFT)
+
+    def leave_later(self, error: BaseException | None) -> None:
+        """The turn's block is left, and nobody can wait for its end: the keeper sees to it."""
+        self._leaving = self._ending_by(error)
+        self.hand_over()
+
+    def _ending_by(self, error: BaseException | None) -> Ending:
+        return self.clean_end if error is None else ending_of(error)
+
+    def hand_over(self) -> None:
+        """Whoever ends this turn was interrupted: the keeper does it, and at once, for the store is
+        well.
+        """
+        keeper = self.session.keeper
+        if not self.number:
+            # Whether it was started at all is not known.
+            keeper.forsake(self)
+        elif not self.ended:
+            self._leave_to_keeper()
+            keeper.wake()
+
+    def _leave_to_keeper(self) -> None:
+        self.session.keeper.leave((self.session.id, self.number), self)
+        self._block = None
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the task that asks for this turn, or is in its block, will never go on; see
+        `turn_owner`.
+        """
+        if self.number:
+            return self.hold.is_deserted
+        return self._asked_on is not None and self._asked_on.is_closed()
+
+    def desert(self) -> None:
+        """Nobody will ever go on with this turn: the keeper ends it, as it was being left if it
+        was.
+        """
+        if self._leaving is None:
+            self._leaving = Ending("interrupted", DESERTED)
+        self.hand_over()
+
+    def is_cut_loose(self, error: BaseException | None) -> bool:
+        """Whether the block is left because its coroutine is dropped, wherever Python happens to
+        be: nothing can be waited for there. A generator that is closed on its own event loop can
+        wait.
+        """
+        return isinstance(error, GeneratorExit) and not self.hold.is_on_its_loop
 
 
-def _frozen(value: Any) -> str:
-    """Arguments or an outcome as the text that is stored; taken when the call is made, before
-    anything waits (I-3).
-    """
-    data = registry.plain(value)
-    return data if type(data) is str else freeze(data).decode()
+def _left(turn: "weakref.ref[RunningTurn]", stream: Stream) -> None:
+    """Nobody reads this stream any more."""
+    stream.let_go()
+    work = turn()
+    if work is not None and not work.ended:
+        with work.untold():
+            run(work.enter(stream))
+
+
+def _unblocked(turn: "weakref.ref[RunningTurn]") -> None:
+    """The turn's block was left without an end."""
+    work = turn()
+    if work is not None and not work.ended:
+        run(work.leave(UNLEFT))

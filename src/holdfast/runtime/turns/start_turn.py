@@ -40,7 +40,7 @@ from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 from holdfast.runtime.process_identity import myself
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_owner import is_held_here
 
 POLL_S = 0.05
@@ -95,7 +95,7 @@ def start(
     session: SessionLog,
     wish: TurnRequest,
     on_ended: Callable[[], Plan[SessionLog]] | None = None,
-) -> Plan[TurnWork]:
+) -> Plan[RunningTurn]:
     """A running turn for this wish; see `Session.turn`. `on_ended` finds another session when this
     session is over.
     """
@@ -117,7 +117,7 @@ def start(
                 outcome = yield from commit_start(
                     session, wish, (write,), took=bool(write.takes)
                 )
-                if isinstance(outcome, TurnWork):
+                if isinstance(outcome, RunningTurn):
                     return outcome
                 yield from _refused(session, wish, outcome)
     except BaseException as cut:
@@ -154,12 +154,12 @@ def first_write(
 
 def commit_start(
     session: SessionLog, wish: TurnRequest, commit: Commit, *, took: bool
-) -> Plan[TurnWork | Refused]:
+) -> Plan[RunningTurn | Refused]:
     """Starts the turn. It is held before it runs: if the caller is interrupted anywhere between the
     commit and the turn in its hands, the keeper finds out whether it was started, and lets go of
     it.
     """
-    work = TurnWork(
+    work = RunningTurn(
         session,
         holder=wish.waiter,
         format=wish.format,

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 
 
 class Block:
@@ -51,7 +51,7 @@ class Leaving:
         return block
 
 
-def enter(owner: Any, work: TurnWork) -> None:
+def enter(owner: Any, work: RunningTurn) -> None:
     """The block is entered. A `with` statement has looked up its end just before; others may have
     none. If this is interrupted, no block will ever end the turn.
     """

@@ -31,7 +31,7 @@ from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Await, Listen, Pause, Plan, Read
 from holdfast.runtime.store import Store
 from holdfast.runtime.turns.outbox import OwedWork
-from holdfast.runtime.turns.running_turn import TurnWork
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.testing.reference import ReferenceEngine
 from holdfast.testing.soak.dice import DiceWorld, HandKeeper
 
@@ -270,7 +270,7 @@ def plain(value: Any) -> Any:
             ]
         case SessionLog():
             return ["session", value.id, value.key, value.epoch]
-        case TurnWork():
+        case RunningTurn():
             return ["turn", value.id]
         case OwedWork():
             return [

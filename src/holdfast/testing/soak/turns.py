@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from holdfast.domain.entry import End
 from holdfast.domain.reset_policy import Daily, Idle
 from holdfast.runtime.changes.receive import start_turn
 from holdfast.runtime.plans.plan import Plan
+from holdfast.runtime.turns import turn_messages, turn_tools
+from holdfast.runtime.turns.end_turn import Ending
 from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.testing.oracle import FORMATS
 from holdfast.testing.soak.differential import Answer, Pair, Side
@@ -16,7 +19,7 @@ from holdfast.testing.soak.world import Desk, HeldStream, HeldTurn, SoakWorld
 
 KEYS = ("k0", "k1", "k2")
 EVENTS = 12
-ENDS = {"completed": 6, "interrupted": 2, "failed": 1}
+ENDS: dict[End, int] = {"completed": 6, "interrupted": 2, "failed": 1}
 LATE = 0.2
 """How often a call that may fly does."""
 
@@ -93,7 +96,7 @@ def say(stage: SoakWorld, desk: Desk) -> bool:
     return _work(
         stage,
         desk,
-        lambda work: work.say(text),
+        lambda work: turn_messages.say(work, text),
         lambda turn, _: stage.ledger.said(turn.session, None, text),
     )
 
@@ -108,7 +111,9 @@ def add(stage: SoakWorld, desk: Desk) -> bool:
         if call_id in repr(payload):
             turn.calls.append(call_id)
 
-    return _work(stage, desk, lambda work: work.add(payload, format=format), added)
+    return _work(
+        stage, desk, lambda work: turn_messages.add(work, payload, format), added
+    )
 
 
 def _messages(text: str, call_id: str) -> Iterator[tuple[str, Any]]:
@@ -238,10 +243,9 @@ def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
                 stage.asked.append((turn.session, str(id), name, arguments))
 
     def plan(work: Any) -> Plan[Any]:
-        call: Plan[Any] = work.call(
-            name, arguments, call_id=call_id, needs_approval=asks
+        return turn_tools.call(
+            work, name, arguments, call_id=call_id, needs_approval=asks
         )
-        return call
 
     return _work(stage, desk, plan, called, turn)
 
@@ -263,18 +267,25 @@ def answer_a_call(stage: SoakWorld, desk: Desk) -> bool:
     return _work(
         stage,
         desk,
-        lambda work: work.result(call_id, text, error=failed),
+        lambda work: turn_tools.result(work, call_id, text, error=failed),
         answered,
         turn,
     )
 
 
 def take_from_the_inbox(stage: SoakWorld, desk: Desk) -> bool:
-    return _work(stage, desk, lambda work: work.inbox(), lambda turn, taken: None)
+    return _work(
+        stage, desk, lambda work: turn_messages.inbox(work), lambda turn, taken: None
+    )
 
 
 def retract(stage: SoakWorld, desk: Desk) -> bool:
-    return _work(stage, desk, lambda work: work.retract("wrong"), lambda turn, _: None)
+    return _work(
+        stage,
+        desk,
+        lambda work: turn_messages.retract(work, "wrong"),
+        lambda turn, _: None,
+    )
 
 
 def look(stage: SoakWorld, desk: Desk) -> bool:
@@ -286,9 +297,14 @@ def look(stage: SoakWorld, desk: Desk) -> bool:
             desk.drop(turn)
 
     is_there = _work(
-        stage, desk, lambda work: work.context(format), lambda turn, _: None
+        stage,
+        desk,
+        lambda work: turn_messages.context(work, format),
+        lambda turn, _: None,
     )
-    return is_there and _work(stage, desk, lambda work: work.stopped(), looked)
+    return is_there and _work(
+        stage, desk, lambda work: turn_messages.stopped(work), looked
+    )
 
 
 def leave(stage: SoakWorld, desk: Desk) -> bool:
@@ -302,15 +318,15 @@ def leave(stage: SoakWorld, desk: Desk) -> bool:
         work = turn.works.of(side)
         ending: Plan[None]
         if end == "completed":
-            ending = work.leave(*work.clean_end)
+            ending = work.leave(work.clean_end)
         else:
             reason = "so it was" if end == "interrupted" else None
             error = "no" if end == "failed" else None
-            ending = work.finish(end, reason, error)
+            ending = work.finish(Ending(end, reason, error))
         return ending
 
     was_over = turn.works[1].ended
-    how = turn.works[1].clean_end[0] if end == "completed" else end
+    how = turn.works[1].clean_end.end if end == "completed" else end
 
     def left(answer: Answer, at_once: bool) -> None:
         if answer.error is None and not was_over:

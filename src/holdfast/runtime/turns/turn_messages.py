@@ -1,0 +1,159 @@
+"""What a turn says, takes from the inbox, and takes back.
+
+What it had done before it knew that it was over (a tool's outcome, a finished message) is stored
+all the same, under its own turn and marked late, and the caller is told (I-7).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.arguments import Checked
+from holdfast.domain.entry import Posted, Retracted, Taken
+from holdfast.domain.message import Spoken
+from holdfast.engine.protocol import Write, Written
+from holdfast.errors import TurnInterrupted
+from holdfast.runtime.live.context import Context
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.turns.end_turn import COMPLETED
+from holdfast.runtime.turns.outbox import OwedWork
+from holdfast.runtime.turns.running_turn import RunningTurn
+
+
+def context(
+    turn: RunningTurn, format: str | None, *, prefill: bool = False
+) -> Plan[Context]:
+    """What the model sees now, with what the turn's left streams have said."""
+    yield from turn.close_left()
+    shape = format or turn.format
+    return (yield from read(lambda: turn.session.context(shape, prefill=prefill)))
+
+
+def say(turn: RunningTurn, text: str) -> Plan[str]:
+    """Text, whole and durable; given back to be shown."""
+    if turn.ended:
+        raise (yield from turn.interrupted())
+    spoken = speak(text, turn.format, role="assistant")
+    # Never stored late: it is shown once it is stored, and a turn that is over shows nothing more.
+    yield from turn.write(turn.session.message(spoken, turn=turn.number))
+    turn.spoke_last = COMPLETED
+    return text
+
+
+def add(turn: RunningTurn, message: Any, format: str | None) -> Plan[str]:
+    """A finished message; its id."""
+    return _add(turn, speak(message, format or turn.format, role="assistant"))
+
+
+def _add(turn: RunningTurn, spoken: Spoken) -> Plan[str]:
+    [id] = yield from store_messages(turn, [spoken])
+    turn.spoke_last = COMPLETED
+    return id
+
+
+def add_all(
+    turn: RunningTurn, messages: Sequence[Any], format: str | None
+) -> Plan[list[str]]:
+    """Several finished messages at once: all of them are stored, or none; their ids."""
+    # Frozen here and not in the generator: the caller may change them before the plan runs (I-3).
+    shape = format or turn.format
+    return _add_all(
+        turn, [speak(message, shape, role="assistant") for message in messages]
+    )
+
+
+def _add_all(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
+    if not spoken:
+        return []
+    ids = yield from store_messages(turn, spoken)
+    turn.spoke_last = COMPLETED
+    return ids
+
+
+def store_messages(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
+    """Stores finished messages in one commit; late, if the turn is over by now. Their ids."""
+    session = turn.session
+    drafts = [session.message(each, turn=turn.number) for each in spoken]
+    try:
+        yield from turn.write(*drafts)
+    except TurnInterrupted:
+        late = []
+        for each, draft in zip(spoken, drafts, strict=True):
+            marked = Spoken(replace(each.note, late=True), each.body)
+            late.append(session.message(marked, turn=turn.number, id=draft.id))
+        yield from session.commit(Write(session.id, drafts=tuple(late), ended_too=True))
+        raise
+    ids = []
+    for each, draft in zip(spoken, drafts, strict=True):
+        id = draft.id.hex()
+        turn.calls.note(id, each.note)
+        ids.append(id)
+    return ids
+
+
+def inbox(turn: RunningTurn) -> Plan[list[Message]]:
+    """Takes what came in meanwhile."""
+    session = turn.session
+    yield from turn.close_left()
+    while True:
+        waiting = yield from read(lambda: session.engine.inbox(session.id))
+        is_free = partial(session.keeper.leases.is_free, session.id)
+        free = tuple(each.message for each in waiting if is_free(each))
+        if not free:
+            if (yield from stopped(turn)):
+                raise (yield from turn.interrupted())
+            return []
+        ids = tuple(message.hex() for message in free)
+        draft = session.draft("take", Taken(ids), turn=turn.number)
+        # Before it is known: a caller that is cancelled here has taken them, and owes the answer.
+        turn.took = True
+        outcome = yield from session.commit(
+            Write(session.id, fence=turn.number, drafts=(draft,), takes=free)
+        )
+        if isinstance(outcome, Written):
+            return (yield from read(partial(session.pick, ids)))
+        if outcome.why != "taken":
+            raise (yield from turn.interrupted())
+
+
+def retract(turn: RunningTurn, reason: str) -> Plan[None]:
+    """Takes this turn's answer out of the model's view; the user did see it, and the transcript
+    keeps it.
+    """
+    session = turn.session
+    yield from turn.close_left()
+    log = yield from read(session.log)
+    ids = []
+    with session.lock:
+        for message in log.of_turn(turn.number):
+            if message.note.role != "user":
+                ids.append(message.id)
+    note = Retracted(tuple(ids), reason)
+    yield from turn.write(session.draft("retract", note, turn=turn.number))
+
+
+def sent(turn: RunningTurn, platform_id: Checked) -> Plan[None]:
+    """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
+    session = turn.session
+    if not turn.ended:
+        note = Posted(turn.id, "sent", platform_id=platform_id)
+        yield from turn.write(session.draft("post", note, turn=turn.number))
+        return
+    debts = yield from read(lambda: session.engine.debts(session.id))
+    for debt in debts:
+        if debt.turn == turn.number:
+            yield from OwedWork(session, debt, "").sent(platform_id)
+
+
+def stopped(turn: RunningTurn) -> Plan[bool]:
+    """Whether this turn is over: stopped, taken over, or ended."""
+    if not turn.ended:
+        state = yield from read(turn.session.state)
+        if state.turn != turn.number or state.fence != turn.number:
+            turn.close()
+    turn.owner_knows |= turn.ended
+    return turn.ended
