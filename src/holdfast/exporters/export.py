@@ -1,23 +1,23 @@
 """A session in the form that was asked for."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import holdfast
 from holdfast.exporters.document import document
 from holdfast.exporters.entry_json import encoded, record
 from holdfast.exporters.html import html
 from holdfast.exporters.markdown import markdown
+from holdfast.importers.values import JsonObject
 from holdfast.runtime.transfer.restore import VERSION, standing_of
 
+# The provider formats, and what their requests call the list.
 REQUESTS = {
     "openai.chat": "messages",
     "openai.responses": "input",
     "anthropic": "messages",
 }
-"""The provider formats, and what their requests call the list."""
+# What people read.
 DOCUMENTS = {"markdown": markdown, "html": html}
-"""What people read."""
 FORMATS = ("holdfast", "goose-json", *REQUESTS, *DOCUMENTS)
 
 
@@ -41,7 +41,7 @@ def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
             yield line.encode() + b"\n"
     else:
         context = session.context(format)
-        request: dict[str, Any] = {}
+        request: JsonObject = {}
         if format == "anthropic" and context.instructions:
             request["system"] = context.instructions
         request[REQUESTS[format]] = list(context)

@@ -15,13 +15,14 @@ from holdfast.domain.message import Call, Part, Result, Text
 from holdfast.exporters import units
 from holdfast.formats import registry
 from holdfast.importers.goose.records import GooseRow, GooseSession
+from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.context import Contexts
 from holdfast.runtime.live.session_log import SessionLog
 
 NAME_MAX = 80
 
 
-def goose_json(session: holdfast.Session) -> dict[str, Any]:
+def goose_json(session: holdfast.Session) -> JsonObject:
     """The export."""
     info = session.info()
     messages = {message.id: message for message in session.transcript()}
@@ -37,7 +38,7 @@ def goose_json(session: holdfast.Session) -> dict[str, Any]:
     return export_of(GooseCase(exported, tuple(rows)))
 
 
-def _columns_of_origin(messages: dict[str, holdfast.Message]) -> dict[str, Any]:
+def _columns_of_origin(messages: dict[str, holdfast.Message]) -> JsonObject:
     """What goose's own store said of a session that was imported from there."""
     for message in messages.values():
         origin = message.labels.get(
@@ -52,7 +53,7 @@ def _columns_of_origin(messages: dict[str, holdfast.Message]) -> dict[str, Any]:
 
 def _in_order_of_time(
     session: holdfast.Session, messages: dict[str, holdfast.Message]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """All messages in order: those that the model sees in goose's words, the others before what
     came after them. goose reads by the time of a message, so none is earlier than the one before
     it.
@@ -67,7 +68,7 @@ def _in_order_of_time(
 
 def _ordered(
     session: holdfast.Session, messages: dict[str, holdfast.Message]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     shown = _shown(session)
     seen: set[str] = set()
     for _, ids in shown:
@@ -76,7 +77,7 @@ def _ordered(
     for message in messages.values():
         if message.id not in seen and message.state != "erased":
             aside.append(message)
-    summaries: list[dict[str, Any]] = []
+    summaries: list[JsonObject] = []
     for payload, ids in shown:
         seqs = [messages[id].seq for id in ids if id in messages]
         if (
@@ -95,19 +96,19 @@ def _ordered(
     yield from summaries
 
 
-def _shown(session: holdfast.Session) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+def _shown(session: holdfast.Session) -> list[tuple[JsonObject, tuple[str, ...]]]:
     session_log = session._log
     return session_log.reading(lambda: _shown_in(session_log))
 
 
-def _shown_in(session_log: SessionLog) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+def _shown_in(session_log: SessionLog) -> list[tuple[JsonObject, tuple[str, ...]]]:
     log = session_log.log()
     with session_log.lock:
         shown: list[Any] = Contexts().shown(log, registry.get("goose"))
     return shown
 
 
-def _aside(message: holdfast.Message) -> dict[str, Any]:
+def _aside(message: holdfast.Message) -> JsonObject:
     """A message for readers alone."""
     hidden = {"userVisible": True, "agentVisible": False}
     if message.format == "goose" and isinstance(message.payload, dict):
@@ -137,7 +138,7 @@ def _worded(part: Part) -> str:
     return units.aside(part)
 
 
-def _row(number: int, payload: dict[str, Any]) -> GooseRow:
+def _row(number: int, payload: JsonObject) -> GooseRow:
     metadata = {
         "userVisible": True,
         "agentVisible": True,

@@ -10,8 +10,8 @@ from holdfast.domain.log.explain import Outline, Section
 from holdfast.domain.repair import StoredMessage
 from holdfast.runtime.live.message import Message
 
+# How many messages are read at once to be printed.
 AT_ONCE = 1000
-"""How many messages are read at once to be printed."""
 
 
 def outline_of(session: holdfast.Session) -> Outline:
@@ -19,8 +19,8 @@ def outline_of(session: holdfast.Session) -> Outline:
     return Outline(session.entries())
 
 
+# Messages with their payloads, by id.
 Messages = dict[str, Message]
-"""Messages with their payloads, by id."""
 
 
 def read_messages(

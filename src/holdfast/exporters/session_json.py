@@ -10,6 +10,7 @@ import holdfast
 from holdfast.domain.log.explain import Outline, Section
 from holdfast.domain.repair import StoredMessage
 from holdfast.exporters.messages import read_messages
+from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.message import Message
 
 MESSAGE = "id seq at turn role state late text parts format event_id reply_to finish model usage"
@@ -20,7 +21,7 @@ def session_json(
     info: holdfast.SessionInfo,
     outline: Outline,
     sections: list[Section],
-) -> dict[str, Any]:
+) -> JsonObject:
     """These sections, and what waits; ready to be encoded."""
     wanted: list[StoredMessage] = []
     numbers: set[int] = set()
@@ -47,7 +48,7 @@ def session_json(
     }
 
 
-def _message(message: Message, seen: StoredMessage, outline: Outline) -> dict[str, Any]:
+def _message(message: Message, seen: StoredMessage, outline: Outline) -> JsonObject:
     view = outline.view(seen)
     state = "pending" if view == "waiting" else message.state
     return {
@@ -58,9 +59,9 @@ def _message(message: Message, seen: StoredMessage, outline: Outline) -> dict[st
     }
 
 
-def _summary(message: Message, outline: Outline) -> dict[str, Any]:
+def _summary(message: Message, outline: Outline) -> JsonObject:
     return {**_fields(message, "id seq at text"), "covers": outline.covered(message.id)}
 
 
-def _fields(thing: Any, names: str) -> dict[str, Any]:
+def _fields(thing: Any, names: str) -> JsonObject:
     return {name: msgspec.to_builtins(getattr(thing, name)) for name in names.split()}

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Thinking, Usage
 
+# What a call has come to, for people.
 CALL_STATES = {
     "open": "running",
     "waiting": "waiting for approval",
@@ -16,7 +17,8 @@ CALL_STATES = {
     "failed": "failed",
     "unknown": "unknown: no outcome was stored; it may have run",
 }
-"""What a call has come to, for people."""
+# Why the model does not see a message, for people; nothing is said of those that it
+# sees, or will.
 VIEWS = {
     "shown": "",
     "waiting": "",
@@ -26,9 +28,6 @@ VIEWS = {
     "rewound": "rewound: the model does not see it",
     "left out": "left out: a list that was recorded has dropped it",
 }
-"""Why the model does not see a message, for people; nothing is said of those that it
-sees, or will.
-"""
 
 
 def moment(at: int) -> str:

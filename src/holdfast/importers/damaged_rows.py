@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from holdfast.importers.values import Row
+
 TROUBLE = (apsw.Error, UnicodeDecodeError, OverflowError, MemoryError)
+# So many ids in a row are asked for one by one.
 NEAR = 4_096
-"""So many ids in a row are asked for one by one."""
+# So many of the ids that a pass went by, where nothing was out of order.
 FEW = 64
-"""So many of the ids that a pass went by, where nothing was out of order."""
+# So many ids of a table are asked for one by one: a second of work.
 ASKED_MAX = 100_000
-"""So many ids of a table are asked for one by one: a second of work."""
+# After so many stretches that can't be read, the rest of a table is told as unread.
 GAPS_MAX = 10_000
-"""After so many stretches that can't be read, the rest of a table is told as unread."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _OF_A_VALUE = (UnicodeDecodeError, apsw.TooBigError, MemoryError, OverflowError)
 _NO_ORDER = "its rows are out of order"
@@ -78,7 +80,7 @@ class Walk:
         self._odd: int | None = None
         self.why_not = ""
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
+    def rows(self) -> Iterator[Row]:
         """Rows, each with its rowid first; in the order of the ids, but for those of a damaged page
         that the pass leapt over: they come last.
         """
@@ -88,7 +90,7 @@ class Walk:
         if self._odd is not None and not self._gaps:
             self._report(self._odd, self._odd, _NO_ORDER)
 
-    def _onwards(self, start: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _onwards(self, start: int, last: int) -> Iterator[Row]:
         """Rows from an id on up to another one, over whatever can't be read."""
         at = start
         while at <= last and self._gaps <= GAPS_MAX:
@@ -123,7 +125,7 @@ class Walk:
             else:
                 self._odd, self._troubled = found, True
 
-    def _passed_over(self, known: list[int]) -> Iterator[tuple[Any, ...]]:
+    def _passed_over(self, known: list[int]) -> Iterator[Row]:
         """Rows among the ids between those that are known."""
         for before, following in zip(
             [min(known[0], 0) - 1, *known], known, strict=False
@@ -135,7 +137,7 @@ class Walk:
                     self._report(before + 1, known[-1], _NOT_TRIED)
                 return
 
-    def _between(self, before: int, following: int) -> Iterator[tuple[Any, ...]]:
+    def _between(self, before: int, following: int) -> Iterator[Row]:
         at, enough = before + 1, FEW if self._odd is None else NEAR
         search = _Search(self)
         while at < following and search.missed < enough and self._asked < ASKED_MAX:

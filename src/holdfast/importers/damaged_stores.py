@@ -20,16 +20,17 @@ from holdfast.importers.private_copy import (
     PrivateCopy,
     read_start,
 )
+from holdfast.importers.values import StrPath
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 TEXTS = (".jsonl", ".json")
 _START = 1 << 16
 _HEADER = 100
+# Three bytes of SQLite's header that are the same in every file.
 _FRACTIONS = slice(21, 24)
-"""Three bytes of SQLite's header that are the same in every file."""
 
 
-def damage_at(path: str | os.PathLike[str]) -> str | None:
+def damage_at(path: StrPath) -> str | None:
     """What is wrong with a file that no reader knows; None when it is nobody's store, as far as can
     be seen. An empty file is none: SQLite makes such files itself.
     """

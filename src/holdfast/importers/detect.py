@@ -10,10 +10,12 @@ from typing import Any
 
 from holdfast.importers.damaged_stores import DATABASES, TEXTS, damage_at
 from holdfast.importers.reader import ForeignReader
+from holdfast.importers.values import StrPath
 
 UNKNOWN = "unknown"
+# The kind whose sessions are folders: nothing else is looked for in them.
 TREE = "openviking"
-"""The kind whose sessions are folders: nothing else is looked for in them."""
+# Each kind, with its module and its class.
 READERS = {
     "hermes": ("hermes.reader", "HermesReader"),
     "goose": ("goose.reader", "GooseReader"),
@@ -22,14 +24,13 @@ READERS = {
     "codex": ("codex.reader", "CodexReader"),
     "agents": ("agents_sdk.reader", "AgentsReader"),
 }
-"""Each kind, with its module and its class."""
-KindOf = Callable[[str | os.PathLike[str]], str | None]
-"""Tells what a file or a folder is; there are more kinds than those of this layer."""
+# Tells what a file or a folder is; there are more kinds than those of this layer.
+KindOf = Callable[[StrPath], str | None]
+# What a file is called that is worth a look when a whole folder was given.
 ENDINGS = (*DATABASES, *TEXTS)
-"""What a file is called that is worth a look when a whole folder was given."""
 
 
-def kind_of(path: str | os.PathLike[str]) -> str | None:
+def kind_of(path: StrPath) -> str | None:
     """What a file or a folder is; None when no reader knows it."""
     for kind in READERS:
         if _reader(kind).recognises(Path(path)):
@@ -37,13 +38,13 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     return None
 
 
-def open_shelf(kind: str, path: str | os.PathLike[str]) -> ForeignReader:
+def open_shelf(kind: str, path: StrPath) -> ForeignReader:
     """The store of this kind at this path, opened from a private copy."""
     reader: ForeignReader = getattr(_reader(kind), READERS[kind][1])(Path(path))
     return reader
 
 
-def source_of(path: str | os.PathLike[str]) -> str:
+def source_of(path: StrPath) -> str:
     """What a store is told apart by from others that call their sessions alike: where it lies."""
     return os.path.realpath(path)
 
@@ -82,7 +83,7 @@ def _walked(folder: str) -> Iterator[Path]:
         yield from (file for file in files if not file.is_symlink())
 
 
-def parts_of(kind: str, path: str | os.PathLike[str]) -> list[Path]:
+def parts_of(kind: str, path: StrPath) -> list[Path]:
     """What of a path belongs to the store of this kind that is there: of a folder, the sessions in
     it.
     """

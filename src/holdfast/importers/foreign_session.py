@@ -13,14 +13,14 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.message import Usage
+from holdfast.importers.values import JsonObject
 
+# The label of what is kept for readers and not shown to the model.
 HIDDEN = {"visible_to_model": False}
-"""The label of what is kept for readers and not shown to the model."""
 
+# How a session follows from its parent: its history went on here after a compaction,
+# was copied up to a point, or gave this one a task.
 Lineage = Literal["continues", "branch", "delegate"]
-"""How a session follows from its parent: its history went on here after a compaction, was copied up
-to a point, or gave this one a task.
-"""
 
 
 class ForeignMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,7 +35,7 @@ class ForeignMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     payload: Any
     format: str
     at: int | None = None
-    labels: dict[str, Any] = {}
+    labels: JsonObject = {}
     usage: Usage | None = None
     model: str | None = None
 
@@ -80,4 +80,4 @@ class ForeignSession(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     lineage: Lineage | None = None
     parent_origin: str | None = None
-    facts: dict[str, Any] = {}
+    facts: JsonObject = {}

@@ -11,16 +11,17 @@ and signals are seen meanwhile.
 
 import os
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from holdfast.errors import StoreUnavailable
+from holdfast.importers.values import Row
 
+# Instructions of SQLite's machine between two looks: a millisecond, in which a signal
+# is seen.
 STEPS = 100_000
-"""Instructions of SQLite's machine between two looks: a millisecond, in which a signal is seen."""
+# So often is looked before the next row is there: some tens of seconds.
 LOOKS_MAX = 20_000
-"""So often is looked before the next row is there: some tens of seconds."""
 PASSES_MAX = 64
 SPARE = 1 << 20
 _SCHEMA = frozenset(
@@ -46,6 +47,8 @@ _OURS = {
     "octet_length",
     "typeof",
 }
+# What stands in the defaults and checks of honest tables. None of them makes much of
+# little.
 _IN_SCHEMAS = {
     "current_date",
     "current_time",
@@ -63,7 +66,6 @@ _IN_SCHEMAS = {
     "unixepoch",
     "upper",
 }
-"""What stands in the defaults and checks of honest tables. None of them makes much of little."""
 _FUNCTIONS = frozenset(_OURS | _IN_SCHEMAS)
 
 
@@ -139,7 +141,7 @@ class Guarded:
             is_fine = action == apsw.SQLITE_PRAGMA and (first or "").lower() in _PRAGMAS
         return int(apsw.SQLITE_OK if is_fine else apsw.SQLITE_DENY)
 
-    def _pass_on(self, cursor: apsw.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _pass_on(self, cursor: apsw.Cursor, row: Row) -> Row:
         self._looks = 0
         self._read += sum(
             len(value) for value in row if type(value) is str or type(value) is bytes

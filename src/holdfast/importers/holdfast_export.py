@@ -2,17 +2,17 @@
 rest of it is.
 """
 
-import os
 import re
 import stat
 from pathlib import Path
 
 from holdfast.importers.private_copy import read_start
+from holdfast.importers.values import StrPath
 
 _START = re.compile(rb'\{"holdfast": ?[0-9]+ ?,')
 
 
-def is_written_out(path: str | os.PathLike[str]) -> bool:
+def is_written_out(path: StrPath) -> bool:
     """Whether this is a file that begins as such a session does."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode) and bool(

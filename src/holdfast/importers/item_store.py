@@ -15,6 +15,7 @@ import msgspec
 from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
 from holdfast.importers.private_copy import PrivateCopy, is_live
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import JsonObject
 
 _MESSAGE_ROLES = ("user", "assistant", "system", "developer")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
@@ -153,13 +154,12 @@ def wrong_item(item: Any) -> str:
     return "" if isinstance(kind, str) else "its type is not a word"
 
 
+# What the Agents SDK puts where an id has to be and its model gave none: it is no
+# identity to the SDK either.
 NO_IDS = ("__fake_id__",)
-"""What the Agents SDK puts where an id has to be and its model gave none: it is no identity to the
-SDK either.
-"""
 
 
-def response_item(item: dict[str, Any], line: ForeignMessage) -> Item:
+def response_item(item: JsonObject, line: ForeignMessage) -> Item:
     """An item of the Responses API, whose payload and place are those of `line`."""
     kind = item.get("type") or "message"
     call_id = item.get("call_id")
@@ -175,7 +175,7 @@ def response_item(item: dict[str, Any], line: ForeignMessage) -> Item:
     return Item(line, id=f"{kind}:{own}" if own else "", says=kind == "message")
 
 
-def role_of(item: dict[str, Any]) -> str:
+def role_of(item: JsonObject) -> str:
     """Who speaks in an item of the Responses API, in Holdfast's words."""
     kind = item.get("type") or "message"
     if kind == "message":

@@ -7,7 +7,6 @@ is told by its size and not loaded; one that is nested deeper than `DEPTH_MAX` i
 
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -16,16 +15,16 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast.importers.private_copy import opened
+from holdfast.importers.values import JsonObject, StrPath
 
 LINE_MAX = 64 << 20
 DEPTH_MAX = 200
 NOT_JSON = "it is not JSON"
 _BLOCK = 1 << 20
 _HEAD = 1 << 10
+# So many bytes of a file are looked at to know whose it is. A prompt that somebody
+# pipes in is one line.
 START_MAX = 64 << 20
-"""So many bytes of a file are looked at to know whose it is. A prompt that somebody pipes in is one
-line.
-"""
 
 _FIELD = re.compile(
     rb'\s*("[\w$.-]{1,64}")\s*:\s*("(?:[^"\\]|\\.){0,200}"|null|true|false|-?\d{1,15}|\{)\s*,?'
@@ -49,7 +48,7 @@ class RawLine(msgspec.Struct, frozen=True):
         return len(self.raw) == self.size
 
 
-def lines(path: str | os.PathLike[str]) -> Iterator[RawLine]:
+def lines(path: StrPath) -> Iterator[RawLine]:
     """The lines of a file that are not blank, one at a time."""
     with open(path, "rb") as file:
         yield from _split(file)
@@ -127,11 +126,11 @@ def first_values(
         return
 
 
-def first_fields(raw: bytes) -> dict[str, Any]:
+def first_fields(raw: bytes) -> JsonObject:
     """The plain fields, and the objects as empty ones, with which a line begins that is
     not whole.
     """
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     at = raw.find(b"{") + 1
     while (field := _FIELD.match(raw, at)) is not None:
         name, value = field.groups()

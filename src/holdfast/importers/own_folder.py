@@ -13,18 +13,18 @@ import stat
 import tempfile
 from pathlib import Path
 
+from holdfast.importers.values import StrPath
+
 _LOCK = ".held"
+# A folder without a lock may be one that is just being made.
 _YOUNG_S = 3600.0
-"""A folder without a lock may be one that is just being made."""
 _swept: set[tuple[str, str]] = set()
 
 
 class OwnFolder:
     """A folder for its owner alone, at `path`, and locked until it is closed."""
 
-    def __init__(
-        self, prefix: str, within: str | os.PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, prefix: str, within: StrPath | None = None) -> None:
         place = os.fspath(within) if within is not None else tempfile.gettempdir()
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         self._lock = -1

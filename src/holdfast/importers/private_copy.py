@@ -20,14 +20,14 @@ from typing import BinaryIO
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.own_folder import OwnFolder
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import StrPath
 
 TRIES = 20
 _BLOCK = 1 << 20
 _DEPTH_MAX = 64
+# Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it
+# with longer names.
 _NAME_MAX = 240
-"""Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it with longer
-names.
-"""
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -52,7 +52,7 @@ class PrivateCopy:
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: StrPath,
         *,
         beside: tuple[str, ...] = ("-wal",),
         folders: tuple[Path, ...] = (),
@@ -177,7 +177,7 @@ def _name_of(source: Path) -> str:
     return source.name if source.name and fits else f"store{source.suffix[:16]}"
 
 
-def is_live(*paths: str | os.PathLike[str]) -> bool:
+def is_live(*paths: StrPath) -> bool:
     """Whether some process of this machine has one of these files, or a file of one of these
     folders, open.
     """
@@ -199,7 +199,7 @@ def is_live(*paths: str | os.PathLike[str]) -> bool:
     return False
 
 
-def is_sqlite(path: str | os.PathLike[str]) -> bool:
+def is_sqlite(path: StrPath) -> bool:
     """Whether a file begins as SQLite's files do."""
     try:
         return read_start(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
@@ -207,7 +207,7 @@ def is_sqlite(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def opened(path: str | os.PathLike[str]) -> BinaryIO:
+def opened(path: StrPath) -> BinaryIO:
     """A regular file, opened to be read without a trace."""
     number = _open(path)
     if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -216,7 +216,7 @@ def opened(path: str | os.PathLike[str]) -> BinaryIO:
     return open(number, "rb")
 
 
-def read_start(path: str | os.PathLike[str], size: int) -> bytes:
+def read_start(path: StrPath, size: int) -> bytes:
     """The first bytes of a file, read without a trace."""
     number = _open(path)
     try:
@@ -225,7 +225,7 @@ def read_start(path: str | os.PathLike[str], size: int) -> bytes:
         os.close(number)
 
 
-def listed(folder: str | os.PathLike[str]) -> list[tuple[Path, bool]]:
+def listed(folder: StrPath) -> list[tuple[Path, bool]]:
     """What lies in a folder, by name, and whether it is a folder itself: read without a trace.
     Links, and whatever else is neither a folder nor a regular file, are left out.
     """
@@ -308,7 +308,7 @@ def _copy_file(source: Path, target: Path) -> None:
         os.close(number)
 
 
-def _open(path: str | os.PathLike[str], more: int = 0) -> int:
+def _open(path: StrPath, more: int = 0) -> int:
     """For reading, without a mark on the time it was last read where the system allows that."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | more
     try:

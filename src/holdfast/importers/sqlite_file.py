@@ -14,6 +14,7 @@ from holdfast.importers.damaged_rows import TROUBLE, Gap, Lost, Walk, quoted, ro
 from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.private_copy import read_start
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import JsonObject, Row
 
 ROW_BYTES_MAX = 64 << 20
 _TOGETHER = 256
@@ -115,7 +116,7 @@ class SqliteFile:
                 continue  # an index that SQLite made by itself has no definition
         return made
 
-    def row(self, table: str, rowid: int) -> dict[str, Any] | str:
+    def row(self, table: str, rowid: int) -> JsonObject | str:
         """One row by its columns' names, or a sentence why not. A text that is not UTF-8 comes as
         bytes, a value that can't be read as `Lost`.
         """
@@ -133,7 +134,7 @@ class SqliteFile:
 
     def rows(
         self, table: str, rowids: Sequence[int]
-    ) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    ) -> Iterator[tuple[int, JsonObject | str]]:
         """Many rows by their rowids, in ascending order; each as `row` gives it."""
         columns, held = self.columns(table), 0
         for start in range(0, len(rowids), _TOGETHER):
@@ -165,7 +166,7 @@ class SqliteFile:
     def _all(self, table: str) -> str:
         return ", ".join(map(quoted, self.columns(table))) or "NULL"
 
-    def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
         """Every row that can be found, with its rowid first. Columns that the table lacks are None.
         Rows come in the order of their rowids, but for some of a damaged page, which come last.
         """
@@ -177,7 +178,7 @@ class SqliteFile:
             ).rows():
                 yield self._without_lost(table, row) if Lost in map(type, row) else row
 
-    def _without_lost(self, table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _without_lost(self, table: str, row: Row) -> Row:
         """The row with None for each value that can't be read, which is told once."""
         place = f"{table}.rowid={row[0]}"
         lost = [value.problem for value in row if isinstance(value, Lost)]

@@ -27,7 +27,7 @@ from holdfast.importers.jsonl import parsed
 from holdfast.importers.private_copy import NoRoom, PrivateCopy, is_sqlite, read_start
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.sqlite_file import SqliteFile
-from holdfast.importers.timestamps import stamp
+from holdfast.importers.values import JsonObject, milliseconds
 
 _ROLES_OF_MESSAGES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
 SESSIONS, MESSAGES, BRANCHES = "agent_sessions", "agent_messages", "message_structure"
@@ -117,7 +117,7 @@ class AgentsReader(ItemReader):
                     id=name,
                     place=place,
                     lines=(),
-                    opened_at=stamp(opened.get(name)),
+                    opened_at=milliseconds(opened.get(name)),
                 )
                 yield ItemSession(
                     found, partial(self._items, name, sorted(own), branches)
@@ -200,7 +200,7 @@ def _is_call(call: Any) -> bool:
     )
 
 
-def _item(item: dict[str, Any], place: str, at: Any, *, hidden: bool) -> Item:
+def _item(item: JsonObject, place: str, at: Any, *, hidden: bool) -> Item:
     chat = _is_chat(item)
     line = ForeignMessage(
         origin=place,
@@ -208,14 +208,14 @@ def _item(item: dict[str, Any], place: str, at: Any, *, hidden: bool) -> Item:
         role=_ROLES_OF_MESSAGES[item["role"]] if chat else role_of(item),
         payload=item,
         format="openai.chat" if chat else "openai.responses",
-        at=stamp(at),
+        at=milliseconds(at),
         labels={**HIDDEN, "left": True} if hidden else {},
     )
     made = _as_item(item, line) if chat else response_item(item, line)
     return msgspec.structs.replace(made, says=False) if hidden else made
 
 
-def _as_item(item: dict[str, Any], line: ForeignMessage) -> Item:
+def _as_item(item: JsonObject, line: ForeignMessage) -> Item:
     if item["role"] != "assistant":
         call_id = item.get("tool_call_id")
         return (

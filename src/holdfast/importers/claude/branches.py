@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.importers.jsonl import lines, parsed_line
-from holdfast.importers.timestamps import stamp
+from holdfast.importers.values import JsonObject, milliseconds
 
 _LEFT, _ALONG, _APART = range(3)
 SPOKEN = ("user", "assistant")
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+# Types of lines in which nobody says anything, as of release 2.1.325.
 NOTES = frozenset(
     (
         "agent-color",
@@ -64,7 +65,8 @@ NOTES = frozenset(
         "worktree-state",
     )
 )
-"""Types of lines in which nobody says anything, as of release 2.1.325."""
+# Types of attachments by which Claude Code reminds the model of something, as of the
+# same release.
 REMINDERS = frozenset(
     (
         "account_memory_recall",
@@ -167,19 +169,16 @@ REMINDERS = frozenset(
         "workflow_size_guideline_change",
     )
 )
-"""Types of attachments by which Claude Code reminds the model of something, as of the
-same release.
-"""
 
 
-def blocks_of(content: Any) -> list[dict[str, Any]]:
+def blocks_of(content: Any) -> list[JsonObject]:
     """The blocks of a message's content."""
     if not isinstance(content, list):
         return []
     return [block for block in content if isinstance(block, dict)]
 
 
-def results_in(line: dict[str, Any]) -> list[Any]:
+def results_in(line: JsonObject) -> list[Any]:
     """The results of tools in a line."""
     message = line.get("message")
     if not isinstance(message, dict):
@@ -188,7 +187,7 @@ def results_in(line: dict[str, Any]) -> list[Any]:
     return [block for block in blocks if block.get("type") == "tool_result"]
 
 
-def queued_prompt(line: dict[str, Any]) -> Any:
+def queued_prompt(line: JsonObject) -> Any:
     """What was typed while Claude worked, if this line holds it: words, or blocks."""
     held = line.get("attachment") if line.get("type") == "attachment" else None
     if not isinstance(held, dict) or held.get("type") != "queued_command":
@@ -205,7 +204,7 @@ class Branches:
         self.agent = ""
         self.titles: dict[str, str] = {}
         self.opened_at: int | None = None
-        self.facts: dict[str, Any] = {}
+        self.facts: JsonObject = {}
         self.unknown: Counter[str] = Counter()
         self.keeps: dict[str, tuple[str, ...]] = {}
         self.last_of_answer: dict[str, str] = {}
@@ -277,14 +276,14 @@ class Branches:
             answer is not None and answer not in self._path_answers
         )
 
-    def _note(self, line: dict[str, Any], kind: str) -> None:
+    def _note(self, line: JsonObject, kind: str) -> None:
         session, uuid = line.get("sessionId"), line.get("uuid")
         if isinstance(session, str) and session and session not in self.sessions:
             self.sessions.append(session)
         if not self.agent and isinstance(line.get("agentId"), str):
             self.agent = line["agentId"]
         if self.opened_at is None:
-            self.opened_at = stamp(line.get("timestamp"))
+            self.opened_at = milliseconds(line.get("timestamp"))
         if kind in TITLES and isinstance(line.get(TITLES[kind]), str):
             self.titles[kind] = line[TITLES[kind]]
         for name in ("cwd", "gitBranch", "version", "slug"):
@@ -294,7 +293,7 @@ class Branches:
         if isinstance(uuid, str):
             self._note_place(line, kind, uuid)
 
-    def _note_kind(self, line: dict[str, Any], kind: str) -> None:
+    def _note_kind(self, line: JsonObject, kind: str) -> None:
         if kind == "attachment":
             held = line.get("attachment")
             type = held.get("type") if isinstance(held, dict) else None
@@ -303,7 +302,7 @@ class Branches:
         elif kind not in NOTES and kind not in (*SPOKEN, "system"):
             self.unknown[kind] += 1
 
-    def _note_place(self, line: dict[str, Any], kind: str, uuid: str) -> None:
+    def _note_place(self, line: JsonObject, kind: str, uuid: str) -> None:
         parent = line.get("parentUuid") or line.get("logicalParentUuid")
         self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
         typed = queued_prompt(line) is not None

@@ -41,7 +41,7 @@ from holdfast.importers.item_store import (
 from holdfast.importers.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
 from holdfast.importers.private_copy import read_start
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.timestamps import stamp
+from holdfast.importers.values import JsonObject, milliseconds
 
 _WORDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 _AGENT = "agent-"
@@ -123,7 +123,7 @@ class _Outputs:
         self._folder = beside / "tool-results"
 
     def named_in(
-        self, line: dict[str, Any]
+        self, line: JsonObject
     ) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """The outputs that a line's results name, by name; and those that can't be read, with the
         reason.
@@ -152,7 +152,7 @@ class _Outputs:
         return found, lost
 
 
-def _about_agent(path: Path) -> dict[str, Any]:
+def _about_agent(path: Path) -> JsonObject:
     """What Claude Code notes of a subagent beside its file."""
     about = path.with_suffix(".meta.json")
     try:
@@ -237,7 +237,7 @@ def _items(
         yield _item(line, place, branches, counted, carried)
 
 
-def _wrong_with(line: dict[str, Any]) -> str:
+def _wrong_with(line: JsonObject) -> str:
     if not isinstance(line.get("uuid"), str) or not line["uuid"]:
         return "it has no uuid"
     if line["type"] == "system":
@@ -251,7 +251,7 @@ def _wrong_with(line: dict[str, Any]) -> str:
 
 
 def _item(
-    line: dict[str, Any],
+    line: JsonObject,
     place: str,
     branches: Branches,
     counted: set[str],
@@ -259,7 +259,7 @@ def _item(
 ) -> Item:
     uuid = line["uuid"]
     kind = line["type"]
-    at = stamp(line.get("timestamp"))
+    at = milliseconds(line.get("timestamp"))
     if kind == "system":
         text = line.get("content")
         payload = {
@@ -295,10 +295,10 @@ def _item(
 
 
 def _message(
-    line: dict[str, Any],
+    line: JsonObject,
     place: str,
     at: int | None,
-    labels: dict[str, Any],
+    labels: JsonObject,
     counted: set[str],
     carried: dict[str, str],
 ) -> ForeignMessage:
@@ -323,7 +323,7 @@ def _message(
     )
 
 
-def _labels(line: dict[str, Any], branches: Branches) -> dict[str, Any]:
+def _labels(line: JsonObject, branches: Branches) -> JsonObject:
     if line.get("isSidechain") is True and not branches.is_aside:
         return {**HIDDEN, "sidechain": True}
     if line.get("isApiErrorMessage") is True:
@@ -333,7 +333,7 @@ def _labels(line: dict[str, Any], branches: Branches) -> dict[str, Any]:
     return {}
 
 
-def _usage(about: dict[str, Any], counted: set[str]) -> Usage | None:
+def _usage(about: JsonObject, counted: set[str]) -> Usage | None:
     """What one answer cost, told once though its lines all say it."""
     usage = about.get("usage")
     id = about.get("id")

@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.importers.item_store import number
 from holdfast.importers.jsonl import first_values, lines, parsed_line
+from holdfast.importers.values import JsonObject
 
 KNOWN = (
     "session_meta",
@@ -42,8 +43,8 @@ _CONTEXT = (
     "# AGENTS.md instructions",
 )
 _OBJECTS = (b"{",)
+# Among so many objects at the beginning of a file is what it says of its session.
 META_MAX = 100
-"""Among so many objects at the beginning of a file is what it says of its session."""
 _NAME = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
@@ -53,7 +54,7 @@ class Rollout:
     """
 
     def __init__(self, path: Path, *, cut: int | None = None) -> None:
-        self.meta: dict[str, Any] = {}
+        self.meta: JsonObject = {}
         self.left: set[int] = set()
         self.unknown: Counter[str] = Counter()
         self._ordinals = array("q")
@@ -65,7 +66,7 @@ class Rollout:
             if isinstance(line, dict):
                 self._take(raw.number, line, cut)
 
-    def _take(self, number: int, line: dict[str, Any], cut: int | None) -> None:
+    def _take(self, number: int, line: JsonObject, cut: int | None) -> None:
         kind = line.get("type")
         payload = line.get("payload")
         if not isinstance(payload, dict):
@@ -119,7 +120,7 @@ class Rollout:
         return None
 
 
-def is_old_meta(line: dict[str, Any]) -> bool:
+def is_old_meta(line: JsonObject) -> bool:
     """Whether this is the first line of one of the oldest files."""
     return (
         "type" not in line
@@ -129,7 +130,7 @@ def is_old_meta(line: dict[str, Any]) -> bool:
     )
 
 
-def is_prompt(item: dict[str, Any]) -> bool:
+def is_prompt(item: JsonObject) -> bool:
     """Whether a turn begins with this item: somebody asks something. What Codex says of itself in a
     user's voice begins none.
     """
@@ -142,7 +143,7 @@ def is_prompt(item: dict[str, Any]) -> bool:
     return not texts
 
 
-def texts_of(item: dict[str, Any]) -> list[Any]:
+def texts_of(item: JsonObject) -> list[Any]:
     """What stands where an item's texts should: of each of its parts, or all of its content."""
     content = item.get("content")
     if not isinstance(content, list):
@@ -150,7 +151,7 @@ def texts_of(item: dict[str, Any]) -> list[Any]:
     return [part.get("text") for part in content if isinstance(part, dict)]
 
 
-def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
+def base_of(meta: JsonObject) -> tuple[str, int] | None:
     """The thread that a file's past lies in, and the ordinal up to which it does; none when it lies
     in the file.
     """
@@ -165,7 +166,7 @@ def base_of(meta: dict[str, Any]) -> tuple[str, int] | None:
     )
 
 
-def meta_of(path: Path) -> dict[str, Any]:
+def meta_of(path: Path) -> JsonObject:
     """What a file says of its session, from its first lines."""
     for line in islice(first_values(path, _OBJECTS), META_MAX):
         if (

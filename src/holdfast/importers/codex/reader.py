@@ -43,13 +43,13 @@ from holdfast.importers.item_store import (
 from holdfast.importers.jsonl import RawLine, first_values, lines, parsed_line
 from holdfast.importers.private_copy import PrivateCopy
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.timestamps import stamp
+from holdfast.importers.values import JsonObject, milliseconds
 
 COMPACTED = "[Earlier messages were compacted; the summary is not readable.]"
 KIN_MAX = 1000
 _WORDS = (b'"payload"', b'"instructions"')
+# What Codex keeps beside an item and takes off before it sends it.
 PRIVATE = "internal_chat_message_metadata_passthrough"
-"""What Codex keeps beside an item and takes off before it sends it."""
 
 
 def recognises(path: Path) -> bool:
@@ -100,7 +100,7 @@ class CodexReader(FileReader):
                 id=id,
                 place=self.path,
                 lines=(),
-                opened_at=stamp(meta.get("timestamp")),
+                opened_at=milliseconds(meta.get("timestamp")),
                 instructions=_instructions(meta),
                 parent=parent,
                 lineage="branch" if parent is not None else None,
@@ -186,7 +186,7 @@ class CodexReader(FileReader):
         return None, None
 
 
-def _instructions(meta: dict[str, Any]) -> str | None:
+def _instructions(meta: JsonObject) -> str | None:
     said = meta.get("base_instructions") or meta.get("instructions")
     text = said.get("text") if isinstance(said, dict) else said
     return text if isinstance(text, str) and text.strip() else None
@@ -221,7 +221,7 @@ def _lines_of(part: _Part) -> Iterator[_Line]:
             kind, payload, problem = _opened(line)
         if kind == "response_item":
             problem = wrong_item(payload)
-        at = stamp(line.get("timestamp")) if isinstance(line, dict) else None
+        at = milliseconds(line.get("timestamp")) if isinstance(line, dict) else None
         is_left = raw.number in part.rollout.left
         yield _Line(raw, part.place(raw.number), kind, payload, problem, at, is_left)
 
@@ -280,7 +280,7 @@ def _opened(line: Any) -> tuple[str, Any, str]:
 
 
 def _item(
-    payload: dict[str, Any],
+    payload: JsonObject,
     place: str,
     at: int | None,
     model: str | None,
@@ -302,7 +302,7 @@ def _item(
     return msgspec.structs.replace(item, says=False) if hidden else item
 
 
-def _public(payload: dict[str, Any]) -> dict[str, Any]:
+def _public(payload: JsonObject) -> JsonObject:
     """The item as Codex sends it, with what it keeps for itself under a private name."""
     if PRIVATE not in payload:
         return payload
@@ -320,7 +320,7 @@ class _SaidSinceCompaction:
         self._by_id: dict[str, str] = {}
         self._by_content: dict[bytes, str] = {}
 
-    def add(self, item: Item, payload: dict[str, Any]) -> None:
+    def add(self, item: Item, payload: JsonObject) -> None:
         if not item.line.labels:  # type: ignore[union-attr]
             if isinstance(payload.get("id"), str):
                 self._by_id[payload["id"]] = item.line.origin
@@ -328,7 +328,7 @@ class _SaidSinceCompaction:
                 self._by_content[_content(payload)] = item.line.origin
 
     def compacted(
-        self, payload: dict[str, Any], place: str, at: int | None
+        self, payload: JsonObject, place: str, at: int | None
     ) -> Iterator[Item]:
         """What a compaction's history holds that is new, and then its summary, which says in which
         order the model sees all of it.
@@ -336,7 +336,7 @@ class _SaidSinceCompaction:
         message = payload.get("message")
         text = message if isinstance(message, str) and message.strip() else COMPACTED
         shows: list[str] = []
-        new: list[tuple[Item, dict[str, Any]]] = []
+        new: list[tuple[Item, JsonObject]] = []
         for place_in_history, one in _history(payload):
             origin = self._known(one)
             if (
@@ -366,7 +366,7 @@ class _SaidSinceCompaction:
         )
         yield Item(summary, says=True)
 
-    def _known(self, item: dict[str, Any]) -> str | None:
+    def _known(self, item: JsonObject) -> str | None:
         id = item.get("id")
         if isinstance(id, str) and id in self._by_id:
             return self._by_id[id]
@@ -387,7 +387,7 @@ class _SaidSinceCompaction:
         }
 
 
-def _history(payload: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _history(payload: JsonObject) -> Iterator[tuple[int, JsonObject]]:
     """The items of a compaction's new history that can be read, by their places from 1 on."""
     history = payload.get("replacement_history")
     if isinstance(history, list):
@@ -396,7 +396,7 @@ def _history(payload: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield place, item
 
 
-def _content(item: dict[str, Any]) -> bytes:
+def _content(item: JsonObject) -> bytes:
     """What an item says, to compare: words and a single part with these words are the same."""
     texts = texts_of(item)
     if all(isinstance(text, str) for text in texts):
@@ -404,7 +404,7 @@ def _content(item: dict[str, Any]) -> bytes:
     return repr(item.get("content")).encode()
 
 
-def _usage(payload: dict[str, Any]) -> Usage | None:
+def _usage(payload: JsonObject) -> Usage | None:
     info = payload.get("info") if payload.get("type") == "token_count" else None
     last = info.get("last_token_usage") if isinstance(info, dict) else None
     if not isinstance(last, dict):

@@ -19,15 +19,16 @@ from holdfast.importers.goose.records import (
     text_of,
     whole,
 )
+from holdfast.importers.values import JsonObject
 
 FORMAT = "goose"
 ROLES = ("user", "assistant")
+# The key in a message's metadata under which a healer notes what it knows.
 OWN_NOTES = "holdfast"
-"""The key in a message's metadata under which a healer notes what it knows."""
 
 
 def foreign_session(
-    session: GooseSession, lines: Iterable[ForeignMessage], facts: dict[str, Any]
+    session: GooseSession, lines: Iterable[ForeignMessage], facts: JsonObject
 ) -> ForeignSession:
     """A session with its lines."""
     columns = session.columns
@@ -82,11 +83,11 @@ def line_of(row: GooseRow, origin: str) -> ForeignMessage:
     )
 
 
-def payload_of(row: GooseRow) -> dict[str, Any]:
+def payload_of(row: GooseRow) -> JsonObject:
     """The message as goose shapes it. What could not be taken apart stands beside it under its
     column's name.
     """
-    payload: dict[str, Any] = {
+    payload: JsonObject = {
         "id": row.message_id,
         "role": row.role,
         "created": row.created,
@@ -101,8 +102,8 @@ def payload_of(row: GooseRow) -> dict[str, Any]:
     return {**row.rest, **payload}
 
 
-def _labels(row: GooseRow) -> dict[str, Any]:
-    labels: dict[str, Any] = {}
+def _labels(row: GooseRow) -> JsonObject:
+    labels: JsonObject = {}
     readable = row.role in ROLES and row.content is not None
     if not readable or not shown_to(row, "agentVisible"):
         labels["visible_to_model"] = False
@@ -134,7 +135,7 @@ def _model(inference: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _title(columns: dict[str, Any]) -> str | None:
+def _title(columns: JsonObject) -> str | None:
     found = columns.get("name") or columns.get("description")
     return found if isinstance(found, str) else None
 

@@ -32,6 +32,7 @@ from holdfast.importers.goose.tables import Tables
 from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.jsonl import LINE_MAX, parsed
 from holdfast.importers.reader import UnreadableRecord, parents_first
+from holdfast.importers.values import JsonObject
 
 THREAD = "thread:"
 _JSON_COLUMNS = (
@@ -75,7 +76,7 @@ class GooseDatabase:
     def __init__(self, path: Path) -> None:
         self._tables = Tables(path)
         self.problems: list[UnreadableRecord] = self._tables.problems
-        self._keys: dict[str, Any] = {}
+        self._keys: JsonObject = {}
         self._since = self._first_with_metadata()
         self._beginnings: dict[str, _Beginning] | None = None
         self._by_session: dict[Any, list[tuple[Any, int]]] | None = None
@@ -90,7 +91,7 @@ class GooseDatabase:
         tables alone.
         """
         found: dict[str, int] = {}
-        parents: dict[str, Any] = {}
+        parents: JsonObject = {}
         for number, columns in self._tables.whole_rows("sessions"):
             name = named(columns.get("id"))
             found.setdefault(name, number)
@@ -191,7 +192,7 @@ class GooseDatabase:
             latest = max(latest, when)
         return found
 
-    def _session(self, columns: dict[str, Any]) -> GooseSession:
+    def _session(self, columns: JsonObject) -> GooseSession:
         name = named(columns.get("id"))
         self._keys[name] = columns.get("id")
         broken = [
@@ -345,8 +346,8 @@ class GooseDatabase:
         )
 
     def _metadata(
-        self, table: str, number: int, columns: dict[str, Any]
-    ) -> tuple[dict[str, Any] | None, str, bytes]:
+        self, table: str, number: int, columns: JsonObject
+    ) -> tuple[JsonObject | None, str, bytes]:
         found = columns.get("metadata_json")
         if isinstance(found, str):  # a sentence: it is too large
             return None, found, b""
@@ -361,7 +362,7 @@ class GooseDatabase:
         metadata, problem = metadata_of(_bytes(found))
         return metadata, problem, _bytes(found) if problem else b""
 
-    def _is_due(self, number: int, columns: dict[str, Any]) -> bool:
+    def _is_due(self, number: int, columns: JsonObject) -> bool:
         """Whether a row of `messages` must have metadata. Those of the first releases never had
         any: they stand before all that do, and have no id or the one that goose gave them when it
         moved them to a later schema.

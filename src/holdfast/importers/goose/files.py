@@ -23,13 +23,13 @@ from holdfast.importers.goose.records import (
 )
 from holdfast.importers.jsonl import LINE_MAX, RawLine, lines, parsed, parsed_line
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import JsonObject
 
 EXPORT_MAX = 256 << 20
 _MESSAGE_KEYS = frozenset({"id", "role", "created", "content", "metadata"})
+# A string that is not closed is one token, to the end: looking for its end from each
+# quote in it is quadratic.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
-"""A string that is not closed is one token, to the end: looking for its end from each quote in it
-is quadratic.
-"""
 _LIST = re.compile(rb'"conversation"\s*:\s*\[')
 
 
@@ -137,7 +137,7 @@ def _broken(number: int, place: str, problem: str, raw: bytes) -> GooseRow:
 
 
 def row_of(
-    said: dict[str, Any], number: int, place: str, *, needs_metadata: bool
+    said: JsonObject, number: int, place: str, *, needs_metadata: bool
 ) -> GooseRow:
     """A message of a file."""
     created, odd = seconds_of(said.get("created"))
@@ -190,7 +190,7 @@ def is_export(said: Any) -> bool:
     return isinstance(said, dict) and "conversation" in said and "working_dir" in said
 
 
-def _taken_apart(path: Path) -> tuple[dict[str, Any], list[Any], str]:
+def _taken_apart(path: Path) -> tuple[JsonObject, list[Any], str]:
     """An export's columns, its messages (as bytes where the whole was not parsed), and what is
     wrong with it. A large one is not parsed as a whole: its messages are, one by one.
     """
@@ -219,7 +219,7 @@ def _taken_apart(path: Path) -> tuple[dict[str, Any], list[Any], str]:
     return columns, elements, "" if problem.startswith("it is nested") else problem
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def _object(raw: bytes) -> JsonObject:
     said, _ = parsed(raw)
     return said if isinstance(said, dict) else {}
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import TROUBLE
@@ -26,11 +26,12 @@ from holdfast.importers.goose.records import GooseRow, GooseSession, Paid
 from holdfast.importers.jsonl import first_values, parsed
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import JsonObject
 
 _START = 1 << 20
 _RAW_MAX = 1 << 16
+# So many lines are looked at where the header is not one.
 _FIRST = 5
-"""So many lines are looked at where the header is not one."""
 _TABLE_WORDS = (b"content_json", b"created_timestamp")
 
 
@@ -121,7 +122,7 @@ class GooseReader:
                 self._unread[session.id, row.place] = unread
             yield row
 
-    def _facts(self, session: GooseSession) -> dict[str, Any]:
+    def _facts(self, session: GooseSession) -> JsonObject:
         """The ledger in a few sums: it knows of calls whose replies are lost."""
         paid = self.book.usage_rows(session)
         if not paid:

@@ -11,9 +11,11 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.importers.jsonl import parsed
+from holdfast.importers.values import JsonObject
 
+# Times from here on can't be seconds: goose counts in seconds, and this is the year
+# 2286.
 MS_FROM = 10_000_000_000
-"""Times from here on can't be seconds: goose counts in seconds, and this is the year 2286."""
 FLAGS = ("userVisible", "agentVisible")
 MISSING = "it is missing"
 
@@ -38,14 +40,14 @@ class GooseRow(msgspec.Struct, frozen=True):
     role: str
     content: list[Any] | None
     created: int | None
-    metadata: dict[str, Any] | None
+    metadata: JsonObject | None
     stored_at: str | None = None
     content_problem: str = ""
     metadata_problem: str = ""
     raw_metadata: bytes = b""
     problem: str = ""
     raw: bytes = b""
-    rest: dict[str, Any] = {}
+    rest: JsonObject = {}
 
 
 class GooseSession(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class GooseSession(msgspec.Struct, frozen=True):
     id: str
     source: Source
     place: str
-    columns: dict[str, Any]
+    columns: JsonObject
     parent: str | None = None
     problem: str = ""
 
@@ -101,7 +103,7 @@ def content_of(raw: bytes) -> tuple[list[Any] | None, str, str]:
     return value[0], "", ""
 
 
-def metadata_of(raw: bytes) -> tuple[dict[str, Any] | None, str]:
+def metadata_of(raw: bytes) -> tuple[JsonObject | None, str]:
     """Metadata that was stored as JSON: the object, and what is wrong with it."""
     value, problem = parsed(b"[" + raw + b"]")
     if problem or len(value) != 1:
@@ -109,7 +111,7 @@ def metadata_of(raw: bytes) -> tuple[dict[str, Any] | None, str]:
     return flagged(value[0])
 
 
-def flagged(value: Any) -> tuple[dict[str, Any] | None, str]:
+def flagged(value: Any) -> tuple[JsonObject | None, str]:
     """Metadata, if it is an object with both flags."""
     if not isinstance(value, dict):
         return None, f"it is not an object but {_kind(value)}"

@@ -5,12 +5,12 @@ can't.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from holdfast.importers.damaged_rows import TROUBLE, Gap, Lost, Walk, quoted, row_at
 from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.sqlite_file import stretch
+from holdfast.importers.values import JsonObject, Row
 
 CLAIM_MAX = 1 << 34
 SMALL_MAX = 64 << 20
@@ -83,7 +83,7 @@ class Tables:
             self._columns[table] = tuple(str(name) for (name,) in found)
         return self._columns[table]
 
-    def ask(self, query: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def ask(self, query: str, given: Row) -> list[Row]:
         """All answers to a question; none, and a problem noted, when it can't be answered."""
         try:
             return self.connection.execute(query, given).fetchall()
@@ -96,7 +96,7 @@ class Tables:
                 )
             return []
 
-    def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    def scan(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
         """Row ids with some columns, by no index, in the order of the ids but for some of a damaged
         page. None stands for a column that is not there, and for a value that can't be read.
         """
@@ -114,7 +114,7 @@ class Tables:
     def _note_gap(self, table: str, gap: Gap) -> None:
         self.note_problem(None, stretch(table, gap), gap.problem)
 
-    def whole_rows(self, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def whole_rows(self, table: str) -> Iterator[tuple[int, JsonObject]]:
         """Every row with all its columns; one that can't be read is noted as a problem."""
         for (number,) in list(self.scan(table, ())):
             columns = self.row(table, number, large=(), limit=0)
@@ -125,7 +125,7 @@ class Tables:
 
     def row(
         self, table: str, number: int, *, large: tuple[str, ...], limit: int
-    ) -> dict[str, Any] | str:
+    ) -> JsonObject | str:
         """A row by its columns' names, or a sentence why not. The `large` ones come as bytes, or as
         a sentence when they are more than `limit` or can't be read; all others come as they are, a
         text that is not UTF-8 as bytes.

@@ -21,8 +21,8 @@ from holdfast.importers.hermes.records import (
     words,
 )
 
+# Rows of one batch are microseconds apart; a batch has some hundred rows at most.
 BATCH_S = 0.005
-"""Rows of one batch are microseconds apart; a batch has some hundred rows at most."""
 Key = tuple[str, ...]
 
 

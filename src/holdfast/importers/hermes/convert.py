@@ -27,15 +27,15 @@ from holdfast.importers.hermes.records import (
     is_taken_back,
     parts,
 )
+from holdfast.importers.values import JsonObject
 
+# Live rows of a parent, each with the name of the message it is.
 Context = Sequence[tuple[HermesRow, str]]
-"""Live rows of a parent, each with the name of the message it is."""
+# Labels of a row that a healer folded into another: it says nothing that the other does
+# not. A copy that a compaction made also has the flags it had, for its summary's sake.
 FOLDED, WAS = "folded_into", "was"
-"""Labels of a row that a healer folded into another: it says nothing that the other does not. A
-copy that a compaction made also has the flags it had, for its summary's sake.
-"""
+# What Hermes notes in a call, and takes off before it sends it.
 _OWN_KEYS = ("call_id", "response_item_id")
-"""What Hermes notes in a call, and takes off before it sends it."""
 _ROLES = ("user", "assistant", "tool", "system")
 _OWN_COLUMNS = {
     "id",
@@ -179,16 +179,16 @@ def line(row: HermesRow, model: str | None) -> ForeignMessage:
     )
 
 
-def payload(row: HermesRow) -> dict[str, Any]:
+def payload(row: HermesRow) -> JsonObject:
     """The row as a message; columns that a provider does not know are under `_hermes`, by their own
     names.
     """
     is_known = row.role in _ROLES
-    said: dict[str, Any] = {
+    said: JsonObject = {
         "role": row.role if is_known else "system",
         "content": _content(row),
     }
-    kept: dict[str, Any] = {} if is_known else {"role": row.role}
+    kept: JsonObject = {} if is_known else {"role": row.role}
     asked = calls(row)
     if asked:
         said["tool_calls"] = [_sendable(call) for call in asked]
@@ -209,7 +209,7 @@ def payload(row: HermesRow) -> dict[str, Any]:
     return said
 
 
-def _sendable(call: dict[str, Any]) -> dict[str, Any]:
+def _sendable(call: JsonObject) -> JsonObject:
     return {key: value for key, value in call.items() if key not in _OWN_KEYS}
 
 
@@ -232,7 +232,7 @@ def _content(row: HermesRow) -> Any:
     return found
 
 
-def _labels(row: HermesRow) -> dict[str, Any]:
+def _labels(row: HermesRow) -> JsonObject:
     labels = dict(row.labels)
     if row.role not in _ROLES:
         labels |= HIDDEN | {row.role: True}

@@ -26,9 +26,12 @@ from holdfast.importers.hermes.records import (
 )
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.importers.sqlite_file import SqliteFile
+from holdfast.importers.values import JsonObject
 
+# In `state_meta` of a healed copy: ids of rows whose replaced characters are known to
+# be gone.
 KNOWN_KEY = "holdfast.beyond-recovery"
-"""In `state_meta` of a healed copy: ids of rows whose replaced characters are known to be gone."""
+# Columns of `messages` that a row has a field for, with the field's name.
 ROW_COLUMNS = {
     "id": "id",
     "session_id": "session",
@@ -45,7 +48,6 @@ ROW_COLUMNS = {
     },
     **{name: name for name in ("finish_reason", "observed", "active", "compacted")},
 }
-"""Columns of `messages` that a row has a field for, with the field's name."""
 _SESSION_COLUMNS = (
     "id",
     "source",
@@ -59,8 +61,8 @@ _SESSION_COLUMNS = (
     "api_call_count",
     "output_tokens",
 )
+# No time in seconds and no count is as large as this.
 _FAR = 1e12
-"""No time in seconds and no count is as large as this."""
 _START = 1 << 20
 _RAW_MAX = 1 << 16
 _MARKS = (b"CREATE TABLE", b"gateway_routing", b"platform_message_id")
@@ -308,7 +310,7 @@ class HermesStore:
         except (apsw.Error, UnicodeDecodeError):
             return self._rows.keys()  # a damaged file does not say: each may be one
 
-    def facts(self, session: str) -> dict[str, Any]:
+    def facts(self, session: str) -> JsonObject:
         """Every column of a session's row, as found; of a damaged row those that can be read."""
         known = self.sessions[session]
         if not known.rowid:
@@ -361,7 +363,7 @@ class _Columns:
     `problems`.
     """
 
-    def __init__(self, found: dict[str, Any]) -> None:
+    def __init__(self, found: JsonObject) -> None:
         self.found = found
         self.problems: list[str] = []
 
@@ -478,12 +480,12 @@ def _kind(value: Any) -> str:
     return names.get(type(value), f"{value!r:.40}")
 
 
-def _marker(config: dict[str, Any], name: str) -> str | None:
+def _marker(config: JsonObject, name: str) -> str | None:
     value = config.get(name)
     return value if isinstance(value, str) else None
 
 
-def _raw(found: dict[str, Any] | str) -> bytes:
+def _raw(found: JsonObject | str) -> bytes:
     return (
         b""
         if isinstance(found, str)

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.importers.values import JsonObject
+
+# Content that is a list of parts is stored as text with this in front.
 LIST_TAG = "\x00json:"
-"""Content that is a list of parts is stored as text with this in front."""
 SUMMARY_STARTS = ("[CONTEXT COMPACTION", "[PRIOR CONTEXT —", "[CONTEXT SUMMARY]:")
 UNSAID_STARTS = (
     "[Cron delivery:",
@@ -38,9 +40,9 @@ class HermesRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     observed: int = 0
     active: int = 1
     compacted: int = 0
-    rest: dict[str, Any] = {}
+    rest: JsonObject = {}
     origin: str = ""
-    labels: dict[str, Any] = {}
+    labels: JsonObject = {}
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class HermesSession(msgspec.Struct, frozen=True):
     message_count: int | None = None
     api_calls: int = 0
     output_tokens: int = 0
-    rest: dict[str, Any] = {}
+    rest: JsonObject = {}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -138,7 +140,7 @@ def parts(row: HermesRow) -> list[Any] | None:
     return value
 
 
-def calls(row: HermesRow) -> list[dict[str, Any]] | None:
+def calls(row: HermesRow) -> list[JsonObject] | None:
     """The tool calls of a row; None when they can't be read."""
     if not row.tool_calls:
         return []
@@ -151,7 +153,7 @@ def calls(row: HermesRow) -> list[dict[str, Any]] | None:
     return value
 
 
-def call_ids(call: dict[str, Any]) -> tuple[str, ...]:
+def call_ids(call: JsonObject) -> tuple[str, ...]:
     """A result may name its call by either of these."""
     found = (call.get("id"), call.get("call_id"))
     return tuple(

@@ -29,7 +29,7 @@ from holdfast.importers.openviking.files import (
     SessionFolder,
     messages,
 )
-from holdfast.importers.timestamps import stamp
+from holdfast.importers.values import JsonObject, milliseconds
 
 FORMAT = "openviking"
 RESET = "[The context was reset here. What was said before is in the transcript.]"
@@ -99,12 +99,12 @@ def foreign_session(folder: SessionFolder) -> ForeignSession:
         id=folder.id,
         place=folder.place,
         lines=_OpenVikingMessages(folder),
-        opened_at=stamp(meta.get("created_at")),
+        opened_at=milliseconds(meta.get("created_at")),
         facts=_facts(folder),
     )
 
 
-def _phase1(archive: Archive) -> dict[str, Any]:
+def _phase1(archive: Archive) -> JsonObject:
     phase = archive.meta.data.get("phase1")
     return phase if isinstance(phase, dict) else {}
 
@@ -117,8 +117,8 @@ def _ids(value: Any) -> set[str] | None:
     )
 
 
-def _facts(folder: SessionFolder) -> dict[str, Any]:
-    facts: dict[str, Any] = {"meta": folder.meta.data} if folder.meta.data else {}
+def _facts(folder: SessionFolder) -> JsonObject:
+    facts: JsonObject = {"meta": folder.meta.data} if folder.meta.data else {}
     archives = {
         archive.name: {
             name: paper.data
@@ -243,7 +243,7 @@ def _line(record: MessageLine, place: str, origin: str) -> ForeignMessage:
         role="assistant" if record.role == "tool" else record.role,
         payload=message,
         format=FORMAT,
-        at=stamp(message.get("created_at")),
+        at=milliseconds(message.get("created_at")),
         labels=record.labels,
     )
 
@@ -269,7 +269,7 @@ def _kept(record: MessageLine, place: str) -> ForeignMessage:
 
 def _ended_at(archive: Archive) -> int | None:
     for text in (_phase1(archive).get("ready_at"), _phase1(archive).get("created_at")):
-        if (at := stamp(text)) is not None:
+        if (at := milliseconds(text)) is not None:
             return at
     said = messages(archive.records)
-    return stamp(said[-1].message().get("created_at")) if said else None
+    return milliseconds(said[-1].message().get("created_at")) if said else None

@@ -21,6 +21,7 @@ from holdfast.importers.jsonl import (
     read_json,
     written,
 )
+from holdfast.importers.values import JsonObject
 
 ROOT = "messages.jsonl"
 META, DONE, FAILED = ".meta.json", ".done", ".failed.json"
@@ -41,11 +42,11 @@ class MessageLine(msgspec.Struct, frozen=True):
     problem: str = ""
     aside: bool = False
     last: bool = False
-    labels: dict[str, Any] = {}
+    labels: JsonObject = {}
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> JsonObject:
         """The message that this line holds; only of one without a problem."""
-        message: dict[str, Any] = parsed(self.raw)[0]
+        message: JsonObject = parsed(self.raw)[0]
         return message
 
     @property
@@ -70,12 +71,12 @@ class SmallFile(msgspec.Struct, frozen=True):
     """
 
     raw: bytes = b""
-    data: dict[str, Any] = {}
+    data: JsonObject = {}
     problem: str = ""
     there: bool = False
 
     @classmethod
-    def saying(cls, data: dict[str, Any]) -> "SmallFile":
+    def saying(cls, data: JsonObject) -> "SmallFile":
         """A file that says this."""
         return cls(written(data), data, "", there=True)
 

@@ -21,10 +21,10 @@ from holdfast.importers.reader import UnreadableRecord
 
 __all__ = ["OpenVikingReader", "is_session", "recognises", "session_folders"]
 
+# How far below a path a session may lie; no farther than a private copy goes.
 DEPTH_MAX = 64
-"""How far below a path a session may lie; no farther than a private copy goes."""
+# How many directories are looked at before a tree counts as somebody else's.
 LOOKED_AT_MAX = 20_000
-"""How many directories are looked at before a tree counts as somebody else's."""
 _START = 1 << 20
 _ARCHIVE = re.compile(r"archive_\d+")
 _BEGINNING = re.compile(rb'\s*\{\s*"session_id"')

@@ -15,10 +15,10 @@ from holdfast.engine.address import damage_remedy
 from holdfast.engine.protocol import Engine
 from holdfast.errors import Damaged
 
+# Entries of either side are read by so many at a time.
 PAGE = 1000
-"""Entries of either side are read by so many at a time."""
+# A turn of more entries than this is copied in pieces.
 HELD_MAX = 10_000
-"""A turn of more entries than this is copied in pieces."""
 
 _encode = msgspec.msgpack.Encoder().encode
 

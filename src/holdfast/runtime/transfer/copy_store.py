@@ -33,8 +33,8 @@ from holdfast.runtime.transfer.vet import vet_state
 from holdfast.runtime.turns.recovery import settle_if_dead
 
 WIDTH = 64
+# So many sessions, or so much of them, are under way at once.
 BYTES_MAX = 16 << 20
-"""So many sessions, or so much of them, are under way at once."""
 
 
 class Salvaged(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Opening, Refused, Write
 from holdfast.errors import Conflict, Damaged, InvalidMessage
 from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
+from holdfast.importers.values import JsonObject
 from holdfast.runtime.changes.compact import HEADING
 from holdfast.runtime.live.message import parts_of, shown_text_of
 from holdfast.runtime.live.session_log import SessionLog, speak
@@ -87,7 +88,7 @@ class SessionImport:
         """
         if self._story.instructions is not None:
             self._instruct(self._story.instructions)
-        about: dict[str, Any] = {"story": _about(self._story)}
+        about: JsonObject = {"story": _about(self._story)}
         for line in self._story.lines:
             self._at = self._at if line.at is None else line.at
             if isinstance(line, Summary):
@@ -106,7 +107,7 @@ class SessionImport:
         self._flush()
         return self.landed
 
-    def _say(self, line: ForeignMessage, about: dict[str, Any]) -> None:
+    def _say(self, line: ForeignMessage, about: JsonObject) -> None:
         id = self._origins.get(_origin(self._story.kind, line.origin)) or entry_name(
             self._room.id, line.origin, self._at
         )
@@ -132,7 +133,7 @@ class SessionImport:
         if labels:
             self._label(id, labels)
 
-    def _label(self, id: bytes, labels: dict[str, Any]) -> None:
+    def _label(self, id: bytes, labels: JsonObject) -> None:
         note = Labelled(id.hex(), labels, self._known[id])
         name = label_name(
             self._room.id, note.message, self._head + len(self._drafts) + 1, self._at
@@ -255,7 +256,7 @@ def _spoken(line: ForeignMessage, kind: str) -> tuple[Spoken, bool]:
     """The line as a message, and whether its format can read it. What none can read is kept whole
     all the same.
     """
-    facts: dict[str, Any] = {"origin": _origin(kind, line.origin)}
+    facts: JsonObject = {"origin": _origin(kind, line.origin)}
     if line.usage is not None:
         facts["usage"] = line.usage
     if line.model is not None:
@@ -350,7 +351,7 @@ def _origin(kind: str, origin: str) -> str:
     return f"{kind}:{origin}"
 
 
-def _about(story: ForeignSession) -> dict[str, Any]:
+def _about(story: ForeignSession) -> JsonObject:
     """What is known of the session itself, kept as a label of its first message."""
     names = ("kind", "id", "title", "key", "ended", "parent", "lineage", "facts")
     about = {name: getattr(story, name) for name in names}

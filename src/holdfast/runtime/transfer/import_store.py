@@ -33,6 +33,7 @@ from holdfast.runtime.transfer.import_session import (
 from holdfast.runtime.transfer.resemblance import Resemblance
 
 TRIES = 5
+# The kinds of entries that a landing writes.
 _BROUGHT = (
     "opened",
     "message",
@@ -42,7 +43,6 @@ _BROUGHT = (
     "view",
     "closed",
 )
-"""The kinds of entries that a landing writes."""
 
 
 class ImportedStore(msgspec.Struct):

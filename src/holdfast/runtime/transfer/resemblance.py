@@ -10,8 +10,9 @@ from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, S
 from holdfast.runtime.store import Store
 from holdfast.runtime.transfer.import_session import said_in
 
+# So many stories of a store are looked at; one that resembles a session is enough to
+# tell.
 PROBES = 5
-"""So many stories of a store are looked at; one that resembles a session is enough to tell."""
 WORDS_MAX = 200
 HINT = (
     "session `{id}` begins like session `{twin}`, which came from another path under the same id. "

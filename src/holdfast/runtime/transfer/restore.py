@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.errors import Conflict, Damaged, StoreUnavailable
 from holdfast.importers.jsonl import lines, parsed_line
+from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -80,7 +80,7 @@ class ExportHeader(msgspec.Struct):
     """
 
     holdfast: int
-    session: dict[str, Any]
+    session: JsonObject
     standing: SessionLine = msgspec.field(default_factory=SessionLine)
 
 

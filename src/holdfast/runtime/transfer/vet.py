@@ -22,12 +22,12 @@ from holdfast.engine.protocol import OwedReply, SessionState
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.formats import registry
 
+# More of anything there is not; beyond it a number is not exact in JSON everywhere.
 COUNT_MAX = 2**53
-"""More of anything there is not; beyond it a number is not exact in JSON everywhere."""
+# In milliseconds: an id begins with its time, in six bytes.
 TIME_MAX = 2**48 - 1
-"""In milliseconds: an id begins with its time, in six bytes."""
+# Characters of a key or an address.
 NAME_MAX = 100_000
-"""Characters of a key or an address."""
 _KINDS = frozenset(get_args(Kind))
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGE = re.compile(r"[0-9a-f]{32}")
