@@ -15,7 +15,7 @@ import holdfast
 import openviking_stores
 from holdfast.doctor import exam
 from holdfast.doctor.detect import open_subject
-from holdfast.importers.detect import open_shelf
+from holdfast.importers.detect import open_reader
 from holdfast.runtime.transfer.import_store import bring
 from holdfast.testing.oracle import judge
 
@@ -56,7 +56,7 @@ def test_what_is_brought_over_as_it_is_or_healed_breaks_no_invariant(
     path = _built(kind, case, tmp_path)
     with holdfast.open(tmp_path / "as_it_is.db", durability="process") as store:
         for _ in range(2):
-            shelf = open_shelf(kind, path)
+            shelf = open_reader(kind, path)
             brought = bring(store, shelf.sessions())
             shelf.close()
         assert (brought.new, brought.messages, brought.labels, brought.summaries) == (0, 0, 0, 0)

@@ -74,9 +74,9 @@ def charts(path, *, live=False):
     try:
         return [
             GooseCase(
-                session, tuple(shelf.book.rows(session)), shelf.book.usage_rows(session), live
+                session, tuple(shelf.store.rows(session)), shelf.store.usage_rows(session), live
             )
-            for session in shelf.book.sessions()
+            for session in shelf.store.sessions()
         ]
     finally:
         shelf.close()

@@ -9,7 +9,7 @@ SESSION = stores.Claude.name.removesuffix(".jsonl")
 
 
 def told(path):
-    shelf = detect.open_shelf("claude", path)
+    shelf = detect.open_reader("claude", path)
     try:
         [story] = shelf.sessions()
         return story, list(story.lines), shelf
@@ -195,7 +195,7 @@ def test_a_subagent_is_called_by_what_its_lines_say_whatever_its_file_is_called(
     )
     story, _, _ = told(path)
     assert (story.id, story.parent) == (f"{SESSION}/agent-a3677f021342e156c", SESSION)
-    shelf = detect.open_shelf("claude", path)
+    shelf = detect.open_reader("claude", path)
     try:
         assert [
             len(list(shelf.sessions(id))) for id in (story.id, "agent-a3677f021342e156c", "agent-b")

@@ -60,7 +60,7 @@ def rollout(folder, name, *items, first=0, base=None, segment="", hour=8):
 
 
 def stories(path):
-    shelf = detect.open_shelf("codex", path)
+    shelf = detect.open_reader("codex", path)
     try:
         return [(story, list(story.lines)) for story in shelf.sessions()]
     finally:
@@ -81,7 +81,7 @@ def _words(content):
 def brought(folder, path, name):
     """The context of a thread after a file was imported."""
     with holdfast.open(folder / "store.db") as store:
-        shelf = detect.open_shelf("codex", path)
+        shelf = detect.open_reader("codex", path)
         bring(store, shelf.sessions())
         shelf.close()
         for info in store.sessions(limit=20):
@@ -223,7 +223,7 @@ def test_lines_of_a_type_that_nobody_knows_are_counted(tmp_path):
     path = rollout(tmp_path, "old", user("One."), say("1."))
     odd = {"timestamp": stores.at(9), "type": "telepathy", "payload": {}}
     path.write_text(path.read_text() + 2 * (json.dumps(odd) + "\n"))
-    shelf = detect.open_shelf("codex", path)
+    shelf = detect.open_reader("codex", path)
     assert [len(list(story.lines)) for story in shelf.sessions()] == [2]
     assert shelf.not_examined() == {"telepathy": 2}
     shelf.close()

@@ -101,7 +101,7 @@ def real_store(program, path, count=120):
 
 
 def opened(program, path):
-    return HermesStore(path) if program == "hermes" else detect.open_shelf(program, path)
+    return HermesStore(path) if program == "hermes" else detect.open_reader(program, path)
 
 
 def rows_read(program, path):

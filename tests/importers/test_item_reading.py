@@ -29,7 +29,7 @@ programs = pytest.mark.parametrize("program", stores.PROGRAMS, ids=lambda progra
 
 def told(kind, path):
     """The one story at a path with its lines, and what could not be read."""
-    shelf = detect.open_shelf(kind, path)
+    shelf = detect.open_reader(kind, path)
     try:
         stories = [(story, list(story.lines)) for story in shelf.sessions()]
         return stories, shelf.unreadable()

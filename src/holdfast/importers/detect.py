@@ -38,7 +38,7 @@ def kind_of(path: StrPath) -> str | None:
     return None
 
 
-def open_shelf(kind: str, path: StrPath) -> ForeignReader:
+def open_reader(kind: str, path: StrPath) -> ForeignReader:
     """The store of this kind at this path, opened from a private copy."""
     reader: ForeignReader = getattr(_reader(kind), READERS[kind][1])(Path(path))
     return reader

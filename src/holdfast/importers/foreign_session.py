@@ -7,7 +7,7 @@ again, however much it has grown: that is how a session is brought over twice an
 Payloads are carried as they were found.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -56,6 +56,18 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     is_shown: bool = False
 
 
+ForeignLine = ForeignMessage | Summary
+
+
+class ForeignLines(msgspec.Struct, frozen=True):
+    """Lines that are read anew whenever somebody goes through them."""
+
+    read: Callable[[], Iterator[ForeignLine]]
+
+    def __iter__(self) -> Iterator[ForeignLine]:
+        return self.read()
+
+
 class ForeignSession(msgspec.Struct, frozen=True, omit_defaults=True):
     """A session of a foreign store. `lines` can be gone through again and again, and need not be in
     memory.
@@ -69,7 +81,7 @@ class ForeignSession(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     id: str
     place: str
-    lines: Iterable[ForeignMessage | Summary]
+    lines: Iterable[ForeignLine]
     key: str | None = None
     current: bool = True
     title: str | None = None

@@ -6,17 +6,27 @@ makes, which it answers. Rows that can't be read stand among the items, where th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
+from holdfast.importers.foreign_session import (
+    HIDDEN,
+    ForeignLine,
+    ForeignLines,
+    ForeignMessage,
+    ForeignSession,
+)
 from holdfast.importers.private_copy import PrivateCopy, is_live
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, name_or_none, wrong_blocks
 
+# The labels of a message on a branch that was left: readers see it, the model does not.
+LEFT = {**HIDDEN, "left": True}
 _MESSAGE_ROLES = ("user", "assistant", "system", "developer")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 
@@ -26,14 +36,15 @@ class Item(msgspec.Struct, frozen=True):
     the session, where calls, results and what the model thought do not.
     """
 
-    line: ForeignMessage | Summary
+    line: ForeignLine
     id: str = ""
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     says: bool = False
 
 
-Items = Callable[[], Iterator[Item | UnreadableRecord]]
+Found = Item | UnreadableRecord
+Items = Callable[[], Iterator[Found]]
 
 
 class ItemSession(msgspec.Struct, frozen=True):
@@ -43,29 +54,23 @@ class ItemSession(msgspec.Struct, frozen=True):
     items: Items
 
 
-class ItemLines:
-    """The lines of an item session. An origin that comes again is counted; what can't be read is handed
-    to `unread`.
+def lines_of(
+    items: Iterable[Found], unread: Callable[[UnreadableRecord], None]
+) -> Iterator[ForeignLine]:
+    """The lines of items. An origin that comes again is counted; what can't be read is handed to
+    `unread`.
     """
-
-    def __init__(
-        self, items: Items, unread: Callable[[UnreadableRecord], None]
-    ) -> None:
-        self._items = items
-        self._unread = unread
-
-    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        met: dict[str, int] = {}
-        for item in self._items():
-            if isinstance(item, UnreadableRecord):
-                self._unread(item)
-                continue
-            origin = item.line.origin
-            met[origin] = count = met.get(origin, 0) + 1
-            if count == 1:
-                yield item.line
-            else:
-                yield msgspec.structs.replace(item.line, origin=f"{origin}#{count}")
+    met: Counter[str] = Counter()
+    for item in items:
+        if isinstance(item, UnreadableRecord):
+            unread(item)
+            continue
+        origin = item.line.origin
+        met[origin] += 1
+        if met[origin] == 1:
+            yield item.line
+        else:
+            yield replace(item.line, origin=f"{origin}#{met[origin]}")
 
 
 class ItemReader:
@@ -83,10 +88,9 @@ class ItemReader:
         raise NotImplementedError
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
-        for item_session in self.item_sessions(session):
-            yield msgspec.structs.replace(
-                item_session.session, lines=ItemLines(item_session.items, self._met)
-            )
+        for found in self.item_sessions(session):
+            lines = ForeignLines(partial(self._lines, found.items))
+            yield replace(found.session, lines=lines)
 
     def unreadable(self) -> list[UnreadableRecord]:
         return list(self._unread.values())
@@ -101,8 +105,11 @@ class ItemReader:
         """
         return dict(sorted(self.unknown.items()))
 
-    def _met(self, trouble: UnreadableRecord) -> None:
-        self._unread.setdefault(trouble.place, trouble)
+    def _lines(self, items: Items) -> Iterator[ForeignLine]:
+        return lines_of(items(), self._note_unread)
+
+    def _note_unread(self, record: UnreadableRecord) -> None:
+        self._unread.setdefault(record.place, record)
 
 
 class FileReader(ItemReader):
@@ -119,27 +126,13 @@ class FileReader(ItemReader):
         self._copy.close()
 
 
-def number(value: Any) -> int:
-    """A count of tokens, 0 where there is none."""
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        else 0
-    )
-
-
 def wrong_content(content: Any) -> str:
     """Why this is no content of a message; nothing when it is words, blocks or nothing."""
     if content is None or isinstance(content, str):
         return ""
     if not isinstance(content, list):
         return f"its content is a {type(content).__name__}"
-    if all(
-        isinstance(block, dict) and isinstance(block.get("type"), str)
-        for block in content
-    ):
-        return ""
-    return "its content has a block without a type"
+    return "its content has a block without a type" if wrong_blocks(content) else ""
 
 
 def wrong_item(item: Any) -> str:
@@ -159,20 +152,22 @@ def wrong_item(item: Any) -> str:
 NO_IDS = ("__fake_id__",)
 
 
-def response_item(item: JsonObject, line: ForeignMessage) -> Item:
-    """An item of the Responses API, whose payload and place are those of `line`."""
+def response_item(line: ForeignMessage) -> Item:
+    """An item of the Responses API. One that has labels stands on a branch that was left, and says
+    nothing any more.
+    """
+    item = line.payload
     kind = item.get("type") or "message"
-    call_id = item.get("call_id")
-    if not isinstance(call_id, str):
-        call_id = ""
+    call_id = name_or_none(item.get("call_id"))
+    if call_id and kind in _CALLS:
+        return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
+    if call_id and kind.endswith("_output"):
+        return Item(line, id=f"{kind}:{call_id}", answers=(call_id,))
     own = item.get("id")
     if not isinstance(own, str) or own in NO_IDS:
         own = ""
-    if kind in _CALLS and call_id:
-        return Item(line, id=f"{kind}:{call_id}", calls=(call_id,))
-    if kind.endswith("_output") and call_id:
-        return Item(line, id=f"{kind}:{call_id}", answers=(call_id,))
-    return Item(line, id=f"{kind}:{own}" if own else "", says=kind == "message")
+    says = kind == "message" and not line.labels
+    return Item(line, id=f"{kind}:{own}" if own else "", says=says)
 
 
 def role_of(item: JsonObject) -> str:

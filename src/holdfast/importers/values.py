@@ -23,6 +23,14 @@ def object_or_empty(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def wrong_blocks(blocks: list[Any]) -> bool:
+    """Whether something among the blocks of a message is none: each is an object with a type."""
+    return not all(
+        isinstance(block, dict) and isinstance(block.get("type"), str)
+        for block in blocks
+    )
+
+
 def count_or_zero(value: Any) -> int:
     """A count of something. True and False are whole numbers to Python, and count nothing."""
     if type(value) is int and value >= 0:

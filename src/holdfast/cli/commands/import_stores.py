@@ -200,7 +200,7 @@ def _bring(
 ) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
     if kind == OWN:
         return restore(store, Path(path), outbox=options.with_outbox), [], {}
-    reader = detect.open_shelf(kind, path)
+    reader = detect.open_reader(kind, path)
     session = options.session
     total = 0
     try:

@@ -1,6 +1,7 @@
 """A store of goose as a subject: examined session by session, healed into a copy."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,8 @@ from holdfast.doctor.goose.detect.all import findings_of
 from holdfast.doctor.goose.heal.session import heal
 from holdfast.doctor.goose.rules import RULE, RULES
 from holdfast.doctor.subject import Accepts, Examined, Healed
-from holdfast.importers.foreign_session import ForeignSession
-from holdfast.importers.goose.convert import GooseMessages, foreign_session, lines_of
+from holdfast.importers.foreign_session import ForeignLines, ForeignSession
+from holdfast.importers.goose.convert import foreign_session, lines_of
 from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.goose.records import GooseSession
 
@@ -31,12 +32,12 @@ class GooseSubject:
     rules = RULES
 
     def __init__(self, path: Path) -> None:
-        self._shelf = GooseReader(path)
-        self.path = self._shelf.path
+        self._reader = GooseReader(path)
+        self.path = self._reader.path
         self._models: frozenset[str] | None = None
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
-        for found in self._shelf.book.sessions():
+        for found in self._reader.store.sessions():
             if session is None or found.id == session:
                 case = self.case_of(found)
                 yield Examined(found.id, len(case.rows), findings_of(case))
@@ -47,7 +48,7 @@ class GooseSubject:
                 one.place,
                 f"The store: {one.problem}.",
             )
-            for one in self._shelf.book.problems
+            for one in self._reader.store.problems
         )
         if broken:
             yield Examined("", 0, broken)
@@ -59,14 +60,14 @@ class GooseSubject:
         return {}
 
     def close(self) -> None:
-        self._shelf.close()
+        self._reader.close()
 
     def sessions(self) -> Iterator[GooseSession]:
-        return self._shelf.book.sessions()
+        return self._reader.store.sessions()
 
     def case_of(self, session: GooseSession) -> GooseCase:
         """All that is known of a session."""
-        book, live = self._shelf.book, self._shelf.live
+        book, live = self._reader.store, self._reader.live
         rows = tuple(book.rows(session))
         case = GooseCase(
             session, rows, book.usage_rows(session), live, book.rewritten(session)
@@ -81,7 +82,7 @@ class GooseSubject:
         only when asked.
         """
         if self._models is None:
-            book = self._shelf.book
+            book = self._reader.store
             rows = (
                 row
                 for session in book.sessions()
@@ -106,9 +107,7 @@ class GooseHealed:
     def sessions(self) -> Iterator[ForeignSession]:
         for session in self._sessions():
             case = self._healed_case(session)
-            lines = GooseMessages(
-                lambda case=case: lines_of(case.rows, case.session.id)
-            )
+            lines = ForeignLines(partial(lines_of, case.rows, case.session.id))
             yield foreign_session(case.session, lines, {})
 
     def changes(self) -> list[Change]:

@@ -39,7 +39,7 @@ class HermesSubject:
             )
             yield Examined("", 0, (unreadable,))
             return
-        sessions = HermesSessions(store, store.rows, store.iterate)
+        sessions = HermesSessions(store, store.iterate)
         cases = CaseBuilder(
             store,
             store.sessions,

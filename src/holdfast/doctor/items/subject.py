@@ -3,6 +3,7 @@ healed into a Holdfast store.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,8 +18,8 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.agents_sdk.reader import AgentsReader
 from holdfast.importers.claude.reader import ClaudeReader
 from holdfast.importers.codex.reader import CodexReader
-from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
-from holdfast.importers.item_store import ItemLines, ItemSession
+from holdfast.importers.foreign_session import ForeignLine, ForeignLines, ForeignSession
+from holdfast.importers.item_store import ItemSession, lines_of
 from holdfast.importers.reader import UnreadableRecord
 
 
@@ -128,9 +129,8 @@ class HealedItems:
             self._healings[id] = healing = ItemHealing(
                 self._subject.kind, id, case, self._accepted
             )
-            yield replace(
-                item_session.session, lines=_HealedItems(item_session, healing)
-            )
+            lines = ForeignLines(partial(_healed, item_session, healing))
+            yield replace(item_session.session, lines=lines)
 
     def changes(self) -> list[Change]:
         return [
@@ -143,15 +143,6 @@ class HealedItems:
         raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
 
 
-class _HealedItems:
-    """Healed lines; each iteration reads and heals the session anew."""
-
-    def __init__(self, item_session: ItemSession, healing: ItemHealing) -> None:
-        self._item_session = item_session
-        self._healing = healing
-
-    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        healed = ItemLines(
-            lambda: self._healing.heal(self._item_session.items()), lambda _: None
-        )
-        return iter(healed)
+def _healed(item_session: ItemSession, healing: ItemHealing) -> Iterator[ForeignLine]:
+    """The lines of a session, healed; what can't be read is no line."""
+    return lines_of(healing.heal(item_session.items()), lambda _: None)

@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apsw
-import msgspec
-
 from holdfast.errors import StoreUnavailable
-from holdfast.importers.damaged_rows import Lost, named
-from holdfast.importers.foreign_session import HIDDEN, ForeignMessage, ForeignSession
+from holdfast.importers.damaged_rows import TROUBLE, Lost, named
+from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
 from holdfast.importers.item_store import (
+    LEFT,
+    Found,
     Item,
     ItemReader,
     ItemSession,
@@ -26,13 +25,20 @@ from holdfast.importers.item_store import (
 from holdfast.importers.jsonl import parsed
 from holdfast.importers.private_copy import NoRoom, PrivateCopy, is_sqlite, read_start
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.sqlite_file import SqliteFile
+from holdfast.importers.sqlite_file import (
+    RECOVER,
+    UNREADABLE,
+    SqliteFile,
+    has_columns,
+    opening,
+)
 from holdfast.importers.values import JsonObject, milliseconds
 
 _ROLES_OF_MESSAGES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
 SESSIONS, MESSAGES, BRANCHES = "agent_sessions", "agent_messages", "message_structure"
 MAIN = "main"
 _START = 1 << 16
+_NEEDED = {MESSAGES: {"session_id", "message_data"}}
 _MARKS = (b"agent_sessions", b"agent_messages", b"message_data")
 
 
@@ -41,15 +47,11 @@ def recognises(path: Path) -> bool:
     if not path.is_file() or not is_sqlite(path):
         return False
     try:
-        reader = AgentsReader(path)
+        return has_columns(path, _NEEDED)
     except NoRoom:
         raise
-    except (StoreUnavailable, apsw.Error, OSError):
+    except (StoreUnavailable, *TROUBLE, OSError):
         return _has_marks(path)
-    try:
-        return reader.has_tables
-    finally:
-        reader.close()
 
 
 def _has_marks(path: Path) -> bool:
@@ -72,56 +74,46 @@ class AgentsReader(ItemReader):
         super().__init__()
         self.path = str(path)
         self._copy = PrivateCopy(path)
-        try:
-            self._file = SqliteFile(self._copy.path)
-            self._file.note_if_cut(self._copy.path)
-            for one in self._copy.left_out:
-                self._file.note_problem(None, one.place, one.problem)
-            tables = {
-                name: set(self._file.columns(name))
-                for name in (SESSIONS, MESSAGES, BRANCHES)
-            }
-        except (apsw.Error, ZeroDivisionError) as error:
-            self._copy.close()
-            problem = f"it can't be read ({error})"
-            remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
-            raise StoreUnavailable(
-                where=self.path, problem=problem, remedy=remedy
-            ) from error
-        self.has_tables = {"session_id", "message_data"} <= tables[MESSAGES]
-        if not self.has_tables:
+        with opening(self._copy, problem=UNREADABLE, remedy=RECOVER):
+            self._file = SqliteFile.of_copy(self._copy)
+            columns = set(self._file.columns(MESSAGES))
+        self._has_table = _NEEDED[MESSAGES] <= columns
+        if not self._has_table:
             self._file.note_problem(None, MESSAGES, "there is no such table")
 
     def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
         """Sessions as the SDK lists them, and then those that have messages and no row of their
         own.
         """
-        listed = self._file.scan(SESSIONS, ("session_id", "created_at"))
-        opened = {named(id): at for _, id, at in listed if isinstance(id, str | bytes)}
-        rows: dict[str, array[int]] = {id: array("q") for id in opened}
-        for rowid, id in (
-            self._file.scan(MESSAGES, ("session_id",)) if self.has_tables else ()
-        ):
+        opened: dict[str, Any] = {}
+        rows: dict[str, array[int]] = {}
+        for _, id, at in self._file.scan(SESSIONS, ("session_id", "created_at")):
             if isinstance(id, str | bytes):
-                rows.setdefault(named(id), array("q")).append(rowid)
-            else:
-                self._file.note_problem(
-                    None, f"{MESSAGES}.id={rowid}", "it names no session"
-                )
+                opened[named(id)] = at
+                rows[named(id)] = array("q")
+        if self._has_table:
+            self._read_index(rows)
         branches = self._branches()
         for name, own in rows.items():
             if session in (None, name):
-                place = f"{self.path}: {name}"
                 found = ForeignSession(
                     kind=self.kind,
                     id=name,
-                    place=place,
+                    place=f"{self.path}: {name}",
                     lines=(),
                     opened_at=milliseconds(opened.get(name)),
                 )
-                yield ItemSession(
-                    found, partial(self._items, name, sorted(own), branches)
-                )
+                items = partial(self._items, name, sorted(own), branches)
+                yield ItemSession(found, items)
+
+    def _read_index(self, rows: "dict[str, array[int]]") -> None:
+        """Adds the ids of the messages of each session."""
+        for rowid, id in self._file.scan(MESSAGES, ("session_id",)):
+            if isinstance(id, str | bytes):
+                rows.setdefault(named(id), array("q")).append(rowid)
+            else:
+                place = f"{MESSAGES}.id={rowid}"
+                self._file.note_problem(None, place, "it names no session")
 
     def troubles(self) -> list[UnreadableRecord]:
         return list({one.place: one for one in self._file.problems}.values())
@@ -136,39 +128,38 @@ class AgentsReader(ItemReader):
     def _branches(self) -> dict[int, set[str]]:
         """By row, the branches it stands on; only the SDK's advanced sessions have any."""
         found: dict[int, set[str]] = {}
-        for _, message, branch in self._file.scan(
-            BRANCHES, ("message_id", "branch_id")
-        ):
+        wanted = ("message_id", "branch_id")
+        for _, message, branch in self._file.scan(BRANCHES, wanted):
             found.setdefault(message, set()).add(branch)
         return found
 
     def _items(
         self, session: str, rows: Iterable[int], branches: dict[int, set[str]]
-    ) -> Iterator[Item | UnreadableRecord]:
+    ) -> Iterator[Found]:
         for rowid in rows:
             place = f"{MESSAGES}.id={rowid}"
             row = self._file.row(MESSAGES, rowid)
             if isinstance(row, str):
                 yield UnreadableRecord(session, place, row)
                 continue
-            data = row["message_data"]
-            raw = (
-                data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-            )
-            read: tuple[Any, str] = (
-                None,
-                data.problem
-                if isinstance(data, Lost)
-                else f"it is a {type(data).__name__}",
-            )
-            item, problem = parsed(raw) if isinstance(raw, bytes) else read
+            raw, item, problem = _taken_apart(row["message_data"])
             if problem or (problem := _wrong_with(item)):
-                yield UnreadableRecord(
-                    session, place, problem, raw if isinstance(raw, bytes) else b""
-                )
+                yield UnreadableRecord(session, place, problem, raw)
                 continue
-            left = rowid in branches and MAIN not in branches[rowid]
-            yield _item(item, place, row.get("created_at"), hidden=left)
+            is_left = rowid in branches and MAIN not in branches[rowid]
+            at = milliseconds(row.get("created_at"))
+            yield _item(item, place, at, LEFT if is_left else {})
+
+
+def _taken_apart(data: Any) -> tuple[bytes, Any, str]:
+    """The bytes of an item, what they say, and what is wrong with them."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    if isinstance(data, bytes):
+        return data, *parsed(data)
+    if isinstance(data, Lost):
+        return b"", None, data.problem
+    return b"", None, f"it is a {type(data).__name__}"
 
 
 def _is_chat(item: Any) -> bool:
@@ -200,28 +191,18 @@ def _is_call(call: Any) -> bool:
     )
 
 
-def _item(item: JsonObject, place: str, at: Any, *, hidden: bool) -> Item:
-    chat = _is_chat(item)
-    line = ForeignMessage(
-        origin=place,
-        place=place,
-        role=_ROLES_OF_MESSAGES[item["role"]] if chat else role_of(item),
-        payload=item,
-        format="openai.chat" if chat else "openai.responses",
-        at=milliseconds(at),
-        labels={**HIDDEN, "left": True} if hidden else {},
-    )
-    made = _as_item(item, line) if chat else response_item(item, line)
-    return msgspec.structs.replace(made, says=False) if hidden else made
-
-
-def _as_item(item: JsonObject, line: ForeignMessage) -> Item:
-    if item["role"] != "assistant":
-        call_id = item.get("tool_call_id")
-        return (
-            Item(line, id=f"tool:{call_id}", answers=(call_id,))
-            if isinstance(call_id, str)
-            else Item(line)
+def _item(item: JsonObject, place: str, at: int | None, labels: JsonObject) -> Item:
+    if not _is_chat(item):
+        line = ForeignMessage(
+            place, place, role_of(item), item, "openai.responses", at, labels
         )
+        return response_item(line)
+    role = _ROLES_OF_MESSAGES[item["role"]]
+    line = ForeignMessage(place, place, role, item, "openai.chat", at, labels)
+    if role != "assistant":
+        call_id = item.get("tool_call_id")
+        if not isinstance(call_id, str):
+            return Item(line)
+        return Item(line, id=f"tool:{call_id}", answers=(call_id,))
     calls = tuple(call["id"] for call in item.get("tool_calls") or ())
-    return Item(line, calls=calls, says=not calls)
+    return Item(line, calls=calls, says=not calls and not labels)

@@ -32,16 +32,22 @@ from holdfast.importers.foreign_session import (
     Summary,
 )
 from holdfast.importers.item_store import (
+    LEFT,
     FileReader,
+    Found,
     Item,
     ItemSession,
-    number,
     wrong_content,
 )
 from holdfast.importers.jsonl import LINE_MAX, first_values, lines, parsed, parsed_line
 from holdfast.importers.private_copy import read_start
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.values import JsonObject, milliseconds
+from holdfast.importers.values import (
+    JsonObject,
+    count_or_zero,
+    milliseconds,
+    text_or_none,
+)
 
 _WORDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 _AGENT = "agent-"
@@ -165,13 +171,11 @@ def _about_agent(path: Path) -> JsonObject:
     return {"agent": value} if not problem and isinstance(value, dict) else {}
 
 
-def _in_answers(
-    items: Iterable[Item | UnreadableRecord], branches: Branches
-) -> Iterator[Item | UnreadableRecord]:
+def _in_answers(items: Iterable[Found], branches: Branches) -> Iterator[Found]:
     """The items, an answer's together: a call that ran while the model was still speaking was
     stored with its result in the middle of the answer.
     """
-    held: list[Item | UnreadableRecord] = []
+    held: list[Found] = []
     speaking = ""
     for item in items:
         message = _message_of(item)
@@ -198,7 +202,7 @@ def _in_answers(
     yield from held
 
 
-def _message_of(item: Item | UnreadableRecord) -> ForeignMessage | None:
+def _message_of(item: Found) -> ForeignMessage | None:
     if isinstance(item, Item) and isinstance(item.line, ForeignMessage):
         return item.line
     return None
@@ -206,13 +210,12 @@ def _message_of(item: Item | UnreadableRecord) -> ForeignMessage | None:
 
 def _answer(line: ForeignMessage) -> str | None:
     """The id of the answer that a line is a part of."""
-    id = line.payload["_line"]["message"].get("id")
-    return id if isinstance(id, str) else None
+    return text_or_none(line.payload["_line"]["message"].get("id"))
 
 
 def _items(
     path: Path, branches: Branches, session: str, outputs: _Outputs
-) -> Iterator[Item | UnreadableRecord]:
+) -> Iterator[Found]:
     counted: set[str] = set()
     if path.stat().st_size == 0:
         yield UnreadableRecord(session, "the whole file", "it is empty")
@@ -261,10 +264,9 @@ def _item(
     kind = line["type"]
     at = milliseconds(line.get("timestamp"))
     if kind == "system":
-        text = line.get("content")
         payload = {
             "role": "system",
-            "content": text if isinstance(text, str) else None,
+            "content": text_or_none(line.get("content")),
             "_line": line,
         }
         system = ForeignMessage(
@@ -309,7 +311,6 @@ def _message(
     if carried:
         payload["_outputs"] = carried
     results = results_in(line)
-    model = about.get("model")
     return ForeignMessage(
         origin=line["uuid"],
         place=place,
@@ -319,7 +320,7 @@ def _message(
         at=at,
         labels=labels,
         usage=_usage(about, counted),
-        model=model if isinstance(model, str) else None,
+        model=text_or_none(about.get("model")),
     )
 
 
@@ -329,7 +330,7 @@ def _labels(line: JsonObject, branches: Branches) -> JsonObject:
     if line.get("isApiErrorMessage") is True:
         return {**HIDDEN, "error": True}
     if branches.is_left(line["uuid"]):
-        return {**HIDDEN, "left": True}
+        return LEFT
     return {}
 
 
@@ -340,11 +341,10 @@ def _usage(about: JsonObject, counted: set[str]) -> Usage | None:
     if not isinstance(usage, dict) or not isinstance(id, str) or id in counted:
         return None
     counted.add(id)
-    cached = number(usage.get("cache_read_input_tokens"))
     return Usage(
-        input=number(usage.get("input_tokens")),
-        output=number(usage.get("output_tokens")),
-        cached=cached,
+        input=count_or_zero(usage.get("input_tokens")),
+        output=count_or_zero(usage.get("output_tokens")),
+        cached=count_or_zero(usage.get("cache_read_input_tokens")),
     )
 
 

@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from holdfast.importers.item_store import number
 from holdfast.importers.jsonl import first_values, lines, parsed_line
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, count_or_zero, object_or_empty
 
 KNOWN = (
     "session_meta",
@@ -68,9 +67,7 @@ class Rollout:
 
     def _take(self, number: int, line: JsonObject, cut: int | None) -> None:
         kind = line.get("type")
-        payload = line.get("payload")
-        if not isinstance(payload, dict):
-            payload = {}
+        payload = object_or_empty(line.get("payload"))
         if not self.meta and (kind == "session_meta" or is_old_meta(line)):
             self.meta = payload if kind == "session_meta" else line
         elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
@@ -88,7 +85,7 @@ class Rollout:
         """Leaves the last turns: a rollback is a line of its own, and what it takes back stays in
         the file above it.
         """
-        for _ in range(min(number(turns), len(self._turns))):
+        for _ in range(min(count_or_zero(turns), len(self._turns))):
             self.left.update(self._turns.pop())
 
     def _note(self, number: int, ordinal: Any, kind: str, cut: int | None) -> None:
@@ -155,15 +152,12 @@ def base_of(meta: JsonObject) -> tuple[str, int] | None:
     """The thread that a file's past lies in, and the ordinal up to which it does; none when it lies
     in the file.
     """
-    base = meta.get("history_base")
-    if not isinstance(base, dict):
-        return None
-    thread, end = base.get("thread_id"), base.get("end_ordinal_exclusive")
-    return (
-        (thread, end)
-        if isinstance(thread, str) and thread and isinstance(end, int)
-        else None
-    )
+    base = object_or_empty(meta.get("history_base"))
+    thread = base.get("thread_id")
+    end = base.get("end_ordinal_exclusive")
+    if isinstance(thread, str) and thread and isinstance(end, int):
+        return thread, end
+    return None
 
 
 def meta_of(path: Path) -> JsonObject:

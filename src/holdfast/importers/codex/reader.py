@@ -26,16 +26,16 @@ from holdfast.importers.codex.files import (
     texts_of,
 )
 from holdfast.importers.foreign_session import (
-    HIDDEN,
     ForeignMessage,
     ForeignSession,
     Summary,
 )
 from holdfast.importers.item_store import (
+    LEFT,
     FileReader,
+    Found,
     Item,
     ItemSession,
-    number,
     response_item,
     role_of,
     wrong_item,
@@ -43,7 +43,13 @@ from holdfast.importers.item_store import (
 from holdfast.importers.jsonl import RawLine, first_values, lines, parsed_line
 from holdfast.importers.private_copy import PrivateCopy
 from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.values import JsonObject, milliseconds
+from holdfast.importers.values import (
+    JsonObject,
+    count_or_zero,
+    milliseconds,
+    name_or_none,
+    object_or_empty,
+)
 
 COMPACTED = "[Earlier messages were compacted; the summary is not readable.]"
 KIN_MAX = 1000
@@ -143,8 +149,7 @@ class CodexReader(FileReader):
         return None
 
     def _id(self) -> str:
-        id = self._opened()[0].rollout.meta.get("id")
-        return id if isinstance(id, str) and id else self._stem
+        return name_or_none(self._opened()[0].rollout.meta.get("id")) or self._stem
 
     def _opened(self) -> list[_Part]:
         if not self._parts:
@@ -192,7 +197,7 @@ def _instructions(meta: JsonObject) -> str | None:
     return text if isinstance(text, str) and text.strip() else None
 
 
-def _items(parts: list[_Part], session: str) -> Iterator[Item | UnreadableRecord]:
+def _items(parts: list[_Part], session: str) -> Iterator[Found]:
     said = _SaidSinceCompaction()
     for part in parts:
         if part.copy.path.stat().st_size == 0:
@@ -228,7 +233,7 @@ def _lines_of(part: _Part) -> Iterator[_Line]:
 
 def _items_of(
     part: _Part, session: str, said: "_SaidSinceCompaction"
-) -> Iterator[Item | UnreadableRecord]:
+) -> Iterator[Found]:
     """The items in order. The last one of the model's waits for the count of its tokens, which
     comes after it.
     """
@@ -250,7 +255,7 @@ def _items_of(
         if line.problem:
             yield UnreadableRecord(session, line.place, line.problem, line.raw.raw)
         elif line.kind == "response_item":
-            item = _item(line.payload, line.place, line.at, model, hidden=line.is_left)
+            item = _item(line.payload, line.place, line.at, model, is_left=line.is_left)
             said.add(item, line.payload)
             if role_of(line.payload) == "assistant":
                 held = item
@@ -272,34 +277,32 @@ def _opened(line: Any) -> tuple[str, Any, str]:
     if kind not in KNOWN:
         return "other", {}, ""
     payload = line.get("payload")
-    return (
-        (kind, payload, "")
-        if isinstance(payload, dict)
-        else ("", None, "it has no payload")
-    )
+    if not isinstance(payload, dict):
+        return "", None, "it has no payload"
+    return kind, payload, ""
 
 
 def _item(
     payload: JsonObject,
     place: str,
     at: int | None,
-    model: str | None,
+    model: str | None = None,
     *,
-    hidden: bool,
+    is_left: bool = False,
 ) -> Item:
     role = role_of(payload)
-    spoken = ForeignMessage(
-        origin=place,
-        place=place,
-        role=role,
-        payload=_public(payload),
-        format="openai.responses",
-        at=at,
-        labels={**HIDDEN, "left": True} if hidden else {},
-        model=model if role == "assistant" else None,
+    return response_item(
+        ForeignMessage(
+            origin=place,
+            place=place,
+            role=role,
+            payload=_public(payload),
+            format="openai.responses",
+            at=at,
+            labels=LEFT if is_left else {},
+            model=model if role == "assistant" else None,
+        )
     )
-    item = response_item(payload, spoken)
-    return msgspec.structs.replace(item, says=False) if hidden else item
 
 
 def _public(payload: JsonObject) -> JsonObject:
@@ -318,7 +321,7 @@ class _SaidSinceCompaction:
 
     def __init__(self) -> None:
         self._by_id: dict[str, str] = {}
-        self._by_content: dict[bytes, str] = {}
+        self._by_content: dict[str, str] = {}
 
     def add(self, item: Item, payload: JsonObject) -> None:
         if not item.line.labels:  # type: ignore[union-attr]
@@ -346,9 +349,7 @@ class _SaidSinceCompaction:
             ):
                 origin = place  # the summary itself stands in the history, where the model sees it
             elif origin is None:
-                item = _item(
-                    one, f"{place}, {place_in_history}", at, None, hidden=False
-                )
+                item = _item(one, f"{place}, {place_in_history}", at)
                 origin = item.line.origin
                 new.append((item, one))
                 yield item
@@ -377,14 +378,10 @@ class _SaidSinceCompaction:
     def _forget(self, shows: list[str]) -> None:
         """What is not repeated can't be repeated later."""
         stays = set(shows)
-        self._by_id = {
-            id: origin for id, origin in self._by_id.items() if origin in stays
-        }
-        self._by_content = {
-            words: origin
-            for words, origin in self._by_content.items()
-            if origin in stays
-        }
+        for known in (self._by_id, self._by_content):
+            for what, origin in list(known.items()):
+                if origin not in stays:
+                    del known[what]
 
 
 def _history(payload: JsonObject) -> Iterator[tuple[int, JsonObject]]:
@@ -396,24 +393,25 @@ def _history(payload: JsonObject) -> Iterator[tuple[int, JsonObject]]:
                 yield place, item
 
 
-def _content(item: JsonObject) -> bytes:
+def _content(item: JsonObject) -> str:
     """What an item says, to compare: words and a single part with these words are the same."""
     texts = texts_of(item)
     if all(isinstance(text, str) for text in texts):
-        return repr(texts).encode()
-    return repr(item.get("content")).encode()
+        return repr(texts)
+    return repr(item.get("content"))
 
 
 def _usage(payload: JsonObject) -> Usage | None:
-    info = payload.get("info") if payload.get("type") == "token_count" else None
-    last = info.get("last_token_usage") if isinstance(info, dict) else None
+    if payload.get("type") != "token_count":
+        return None
+    last = object_or_empty(payload.get("info")).get("last_token_usage")
     if not isinstance(last, dict):
         return None
     return Usage(
-        input=number(last.get("input_tokens")),
-        output=number(last.get("output_tokens")),
-        cached=number(last.get("cached_input_tokens")),
-        reasoning=number(last.get("reasoning_output_tokens")),
+        input=count_or_zero(last.get("input_tokens")),
+        output=count_or_zero(last.get("output_tokens")),
+        cached=count_or_zero(last.get("cached_input_tokens")),
+        reasoning=count_or_zero(last.get("reasoning_output_tokens")),
     )
 
 

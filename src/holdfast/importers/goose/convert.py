@@ -3,13 +3,15 @@ asked for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from holdfast.domain.message import Usage
-from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
+from holdfast.importers.foreign_session import (
+    ForeignLines,
+    ForeignMessage,
+    ForeignSession,
+)
 from holdfast.importers.goose.records import (
     GooseRow,
     GooseSession,
@@ -19,7 +21,7 @@ from holdfast.importers.goose.records import (
     text_of,
     whole,
 )
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, object_or_empty, text_or_none
 
 FORMAT = "goose"
 ROLES = ("user", "assistant")
@@ -28,7 +30,7 @@ OWN_NOTES = "holdfast"
 
 
 def foreign_session(
-    session: GooseSession, lines: Iterable[ForeignMessage], facts: JsonObject
+    session: GooseSession, lines: ForeignLines, facts: JsonObject
 ) -> ForeignSession:
     """A session with its lines."""
     columns = session.columns
@@ -37,7 +39,7 @@ def foreign_session(
         id=session.id,
         place=session.place,
         lines=lines,
-        title=_title(columns),
+        title=text_or_none(columns.get("name") or columns.get("description")),
         opened_at=instant_of(columns.get("created_at")),
         parent=session.parent,
         lineage="delegate" if session.parent else None,
@@ -46,17 +48,16 @@ def foreign_session(
 
 
 def lines_of(
-    rows: Iterable[GooseRow], session: str, repeated: Iterable[str] | None = None
+    rows: Iterable[GooseRow], session: str, repeated: Container[str] | None = None
 ) -> Iterator[ForeignMessage]:
     """Rows as lines, each with its origin: the message's id, which outlives a rewriting of the
     history, with a number where it comes again. `repeated` names the ids that do, where that is
     known, so that not all have to be remembered.
     """
-    known = None if repeated is None else frozenset(repeated)
     met: Counter[str] = Counter()
     for row in rows:
         name = named(row, session)
-        if known is None or name in known:
+        if repeated is None or name in repeated:
             met[name] += 1
         yield line_of(row, name if met[name] < 2 else f"{name}#{met[name]}")
 
@@ -91,8 +92,8 @@ def payload_of(row: GooseRow) -> JsonObject:
         "id": row.message_id,
         "role": row.role,
         "created": row.created,
+        "content": row.content or [],
     }
-    payload["content"] = [] if row.content is None else row.content
     if row.content is None:
         payload["content_json"] = text_of(row.raw)
     if row.metadata is not None:
@@ -110,10 +111,9 @@ def _labels(row: GooseRow) -> JsonObject:
     if not shown_to(row, "userVisible"):
         labels["visible_to_user"] = False
     noted = (row.metadata or {}).get(OWN_NOTES)
-    if isinstance(noted, dict):
-        labels.update(
-            {key: value for key, value in noted.items() if isinstance(value, bool)}
-        )
+    for key, value in object_or_empty(noted).items():
+        if isinstance(value, bool):
+            labels[key] = value
     return labels
 
 
@@ -131,20 +131,6 @@ def _usage(usage: Any) -> Usage | None:
 def _model(inference: Any) -> str | None:
     if not isinstance(inference, dict):
         return None
-    found = inference.get("resolvedModel") or inference.get("requestedModel")
-    return found if isinstance(found, str) else None
-
-
-def _title(columns: JsonObject) -> str | None:
-    found = columns.get("name") or columns.get("description")
-    return found if isinstance(found, str) else None
-
-
-class GooseMessages(msgspec.Struct, frozen=True):
-    """Lines that can be gone through again and again, and are read anew each time."""
-
-    read: Any
-
-    def __iter__(self) -> Iterator[ForeignMessage]:
-        found: Iterator[ForeignMessage] = self.read()
-        return found
+    return text_or_none(
+        inference.get("resolvedModel") or inference.get("requestedModel")
+    )

@@ -10,6 +10,7 @@ looked for id by id.
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,9 @@ from holdfast.importers.goose.records import (
     whole,
 )
 from holdfast.importers.goose.tables import Tables
-from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.jsonl import LINE_MAX, parsed
 from holdfast.importers.reader import UnreadableRecord, parents_first
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, name_or_none, text_or_none
 
 THREAD = "thread:"
 _JSON_COLUMNS = (
@@ -59,6 +59,10 @@ _LEFT_OUT = """FROM thread_messages AS t WHERE NOT EXISTS
      WHERE m.message_id = t.message_id AND m.content_json = t.content_json)"""
 
 
+# By what they name their session by: the times and ids of rows.
+_Salvaged = dict[Any, list[tuple[Any, int]]]
+
+
 class _Beginning(msgspec.Struct):
     """Where a session begins: its first row and its earliest time; how many rows lie before that,
     and their latest.
@@ -78,8 +82,8 @@ class GooseDatabase:
         self.problems: list[UnreadableRecord] = self._tables.problems
         self._keys: JsonObject = {}
         self._since = self._first_with_metadata()
-        self._beginnings: dict[str, _Beginning] | None = None
-        self._by_session: dict[Any, list[tuple[Any, int]]] | None = None
+        # Rows by session, found without an index; None as long as the indexes are believed.
+        self._by_session: _Salvaged | None = None
         if self._tables.is_damaged or self._has_odd_keys():
             self._by_session = self._salvaged()
 
@@ -102,7 +106,7 @@ class GooseDatabase:
             return parent if parent in found else None
 
         for name in parents_first(found, parent_of):
-            row = self._tables.row("sessions", found[name], large=(), limit=0)
+            row = self._tables.bounded_row("sessions", found[name])
             if not isinstance(row, str):
                 yield self._session(row)
         for key in self._session_keys():
@@ -115,11 +119,17 @@ class GooseDatabase:
     def rows(self, session: GooseSession) -> Iterator[GooseRow]:
         """A session's messages in the order in which goose reads them."""
         if session.source == "thread":
-            for number in self._thread_ids(session.id.removeprefix(THREAD)):
-                yield self._row("thread_messages", number)
-            return
-        for number in self._row_ids(self._keys.get(session.id, session.id)):
-            yield self._row("messages", number)
+            table = "thread_messages"
+            numbers = self._thread_ids(session.id.removeprefix(THREAD))
+        else:
+            table = "messages"
+            numbers = self._row_ids(self._key(session))
+        for number in numbers:
+            yield self._row(table, number)
+
+    def _key(self, session: GooseSession) -> Any:
+        """What rows of a session name it by: it need not be text."""
+        return self._keys.get(session.id, session.id)
 
     def repeated(self, session: GooseSession) -> set[str] | None:
         """Message ids that the session has more than once; None when that can't be asked."""
@@ -129,12 +139,7 @@ class GooseDatabase:
             "SELECT message_id FROM messages WHERE session_id = ? GROUP BY message_id HAVING "
             "count(*) > 1"
         )
-        return {
-            named(name)
-            for (name,) in self._tables.ask(
-                query, (self._keys.get(session.id, session.id),)
-            )
-        }
+        return {named(name) for (name,) in self._tables.ask(query, self._key(session))}
 
     def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]:
         """The model calls that were paid for in a session."""
@@ -144,12 +149,11 @@ class GooseDatabase:
         names = ("created_timestamp", "input_tokens", "output_tokens", "is_compaction")
         wanted = ", ".join(name if name in columns else "NULL" for name in names)
         query = f"SELECT {wanted} FROM usage_ledger WHERE session_id = ? ORDER BY rowid"
-        return tuple(
-            Paid(seconds_of(created)[0], whole(read), whole(written), bool(compaction))
-            for created, read, written, compaction in self._tables.ask(
-                query, (session.id,)
-            )
-        )
+        paid = []
+        for at, read, written, is_compaction in self._tables.ask(query, session.id):
+            created = seconds_of(at)[0]
+            paid.append(Paid(created, whole(read), whole(written), bool(is_compaction)))
+        return tuple(paid)
 
     def rewritten(self, session: GooseSession) -> str:
         """What shows that a session's rows were all deleted and written anew; empty when nothing
@@ -161,8 +165,6 @@ class GooseDatabase:
         """
         if session.source != "database" or self._by_session is not None:
             return ""
-        if self._beginnings is None:
-            self._beginnings = self._all_beginnings()
         found = self._beginnings.get(session.id)
         if found is None:
             return ""
@@ -178,7 +180,8 @@ class GooseDatabase:
             f"{missing} ids are gone."
         )
 
-    def _all_beginnings(self) -> dict[str, "_Beginning"]:
+    @cached_property
+    def _beginnings(self) -> dict[str, _Beginning]:
         """Where each session begins, in one pass over the table."""
         found: dict[str, _Beginning] = {}
         latest = 0
@@ -195,27 +198,20 @@ class GooseDatabase:
     def _session(self, columns: JsonObject) -> GooseSession:
         name = named(columns.get("id"))
         self._keys[name] = columns.get("id")
-        broken = [
-            key
-            for key in _JSON_COLUMNS
-            if columns.get(key) is not None and not _is_json(columns[key])
-        ]
-        parent = columns.get("parent_session_id")
+        broken = [key for key in _JSON_COLUMNS if not _is_json(columns.get(key))]
         return GooseSession(
             id=name,
             source="database",
             place=f"sessions {name}",
             columns={key: _plain(value) for key, value in columns.items()},
-            parent=parent if isinstance(parent, str) and parent else None,
+            parent=name_or_none(columns.get("parent_session_id")),
             problem=f"{', '.join(broken)} is not JSON" if broken else "",
         )
 
     def _first_with_metadata(self) -> Any:
         query = "SELECT min(rowid) FROM messages WHERE metadata_json IS NOT NULL"
         try:
-            return next(
-                (number for (number,) in self._tables.connection.execute(query)), None
-            )
+            return self._tables.connection.execute(query).fetchall()[0][0]
         except TROUBLE:
             return None  # what is wrong is told by those who read the rows
 
@@ -225,10 +221,9 @@ class GooseDatabase:
         """
         if "session_id" not in self._tables.columns("messages"):
             return False
+        query = "SELECT DISTINCT session_id FROM messages"
         try:
-            keys = self._tables.connection.execute(
-                "SELECT DISTINCT session_id FROM messages"
-            )
+            keys = self._tables.connection.execute(query)
             return any(not isinstance(key, str) for (key,) in keys)
         except TROUBLE:
             return True
@@ -236,40 +231,29 @@ class GooseDatabase:
     def _session_keys(self) -> list[Any]:
         if self._by_session is not None:
             return sorted(self._by_session, key=named)
-        return [
-            key
-            for (key,) in self._tables.ask(
-                "SELECT DISTINCT session_id FROM messages ORDER BY 1", ()
-            )
-        ]
+        query = "SELECT DISTINCT session_id FROM messages ORDER BY 1"
+        return [key for (key,) in self._tables.ask(query)]
 
     def _threads(self) -> Iterator[GooseSession]:
-        if not {"thread_id", "message_id", "content_json"} <= set(
-            self._tables.columns("thread_messages")
-        ):
+        here = self._tables.columns("thread_messages")
+        if not {"thread_id", "message_id", "content_json"} <= set(here):
             return
-        names = {
-            named(columns.get("id")): columns
-            for _, columns in self._tables.whole_rows("threads")
-        }
-        for (key,) in self._tables.ask(
-            f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1", ()
-        ):
+        threads: dict[str, JsonObject] = {}
+        for _, columns in self._tables.whole_rows("threads"):
+            threads[named(columns.get("id"))] = columns
+        query = f"SELECT DISTINCT t.thread_id {_LEFT_OUT} ORDER BY 1"
+        for (key,) in self._tables.ask(query):
             name = named(key)
             self._keys[name] = key
-            yield GooseSession(
-                THREAD + name,
-                "thread",
-                f"thread_messages of {name}",
-                names.get(name, {}),
-            )
+            place = f"thread_messages of {name}"
+            yield GooseSession(THREAD + name, "thread", place, threads.get(name, {}))
 
     def _thread_ids(self, name: str) -> Iterator[int]:
         query = (
             f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY "
             "t.created_timestamp, t.rowid"
         )
-        for (number,) in self._tables.ask(query, (self._keys.get(name, name),)):
+        for (number,) in self._tables.ask(query, self._keys.get(name, name)):
             yield number
 
     def _row_ids(self, key: Any) -> Iterator[int]:
@@ -279,23 +263,21 @@ class GooseDatabase:
                 "created_timestamp, rowid"
             )
             try:
-                yield from (
-                    number
-                    for (number,) in self._tables.connection.execute(query, (key,))
-                )
-                return
+                for (number,) in self._tables.connection.execute(query, (key,)):
+                    yield number
             except TROUBLE as error:
                 self._tables.note_problem(None, "messages", str(error))
                 self._by_session = self._salvaged()
-                # what has been told must not be told again; the next look sees all that is left
-                return
-        yield from (number for _, number in self._by_session.get(key, ()))
+            # What has been given must not be given again; the next look sees all that is left.
+            return
+        for _, number in self._by_session.get(key, ()):
+            yield number
 
-    def _salvaged(self) -> dict[Any, list[tuple[Any, int]]]:
+    def _salvaged(self) -> _Salvaged:
         """The ids of all rows that can be found without an index, by session, each list in reading
         order.
         """
-        found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
+        found: _Salvaged = defaultdict(list)
         if "session_id" not in self._tables.columns("messages"):
             return {}
         for number, key, created in self._tables.scan(
@@ -310,7 +292,7 @@ class GooseDatabase:
 
     def _row(self, table: str, number: int) -> GooseRow:
         place = f"{table} row {number}"
-        columns = self._tables.row(
+        columns = self._tables.bounded_row(
             table, number, large=("content_json", "metadata_json"), limit=LINE_MAX
         )
         if isinstance(columns, str):
@@ -322,12 +304,11 @@ class GooseDatabase:
         metadata, metadata_problem, raw_metadata = self._metadata(
             table, number, columns
         )
-        message_id, stored = columns.get("message_id"), columns.get("timestamp")
-        rest = {
-            name: value
-            for name, value in columns.items()
-            if name not in _MESSAGE_COLUMNS and value is not None
-        }
+        message_id = columns.get("message_id")
+        rest = {}
+        for name, value in columns.items():
+            if name not in _MESSAGE_COLUMNS and value is not None:
+                rest[name] = _plain(value)
         return GooseRow(
             number=number,
             place=place,
@@ -336,13 +317,13 @@ class GooseDatabase:
             content=content,
             created=created,
             metadata=metadata,
-            stored_at=stored if isinstance(stored, str) else None,
+            stored_at=text_or_none(columns.get("timestamp")),
             content_problem=content_problem,
             metadata_problem=metadata_problem,
             raw_metadata=raw_metadata,
             problem=" ".join(said for said in (problem, odd) if said),
             raw=b"" if content is not None else _bytes(columns["content_json"]),
-            rest={name: _plain(value) for name, value in rest.items()},
+            rest=rest,
         )
 
     def _metadata(
@@ -352,13 +333,8 @@ class GooseDatabase:
         if isinstance(found, str):  # a sentence: it is too large
             return None, found, b""
         if found is None or (table == "thread_messages" and found == b"{}"):
-            return (
-                None,
-                MISSING
-                if table == "messages" and self._is_due(number, columns)
-                else "",
-                b"",
-            )
+            is_due = table == "messages" and self._is_due(number, columns)
+            return None, MISSING if is_due else "", b""
         metadata, problem = metadata_of(_bytes(found))
         return metadata, problem, _bytes(found) if problem else b""
 
@@ -388,9 +364,9 @@ def _plain(value: Any) -> Any:
     """A column's value as JSON can hold it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return (
-        str(value) if isinstance(value, float) and not math.isfinite(value) else value
-    )
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def _seconds(created: int) -> int:
@@ -398,23 +374,8 @@ def _seconds(created: int) -> int:
 
 
 def _is_json(value: Any) -> bool:
+    """Whether a column is JSON, or empty."""
+    if value is None:
+        return True
     raw = value.encode() if isinstance(value, str) else _bytes(value)
     return not parsed(raw)[1]
-
-
-def looks_like_goose(path: Path) -> bool:
-    """Whether a private copy of a SQLite file has goose's tables."""
-    try:
-        guarded = Guarded(path)
-        try:
-            query = "SELECT name FROM pragma_table_info('messages')"
-            columns = (
-                {name for (name,) in guarded.connection.execute(query)}
-                if "messages" in guarded.tables
-                else set()
-            )
-            return {"session_id", "content_json", "created_timestamp"} <= columns
-        finally:
-            guarded.connection.close()
-    except TROUBLE:
-        return False

@@ -6,15 +6,20 @@ session by session.
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import TROUBLE
-from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
-from holdfast.importers.goose.convert import GooseMessages, foreign_session, lines_of
-from holdfast.importers.goose.database import GooseDatabase, looks_like_goose
+from holdfast.importers.foreign_session import (
+    ForeignLines,
+    ForeignMessage,
+    ForeignSession,
+)
+from holdfast.importers.goose.convert import foreign_session, lines_of
+from holdfast.importers.goose.database import GooseDatabase
 from holdfast.importers.goose.files import (
     GooseExport,
     GooseLegacy,
@@ -26,12 +31,14 @@ from holdfast.importers.goose.records import GooseRow, GooseSession, Paid
 from holdfast.importers.jsonl import first_values, parsed
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.sqlite_file import RECOVER, UNREADABLE, has_columns, opening
 from holdfast.importers.values import JsonObject
 
 _START = 1 << 20
 _RAW_MAX = 1 << 16
 # So many lines are looked at where the header is not one.
 _FIRST = 5
+_NEEDED = {"messages": {"session_id", "content_json", "created_timestamp"}}
 _TABLE_WORDS = (b"content_json", b"created_timestamp")
 
 
@@ -75,45 +82,32 @@ class GooseReader:
         self.live = is_live(path)
         self._copy = PrivateCopy(path)
         self._unread: dict[tuple[str, str], UnreadableRecord] = {}
-        try:
-            self.book = _opened(self._copy.path, Path(path).name)
-            self.book.problems += self._copy.left_out
-        except TROUBLE as error:
-            self._copy.close()
-            problem = f"it can't be read ({error})"
-            remedy = "Look for a backup; `sqlite3 .recover` may find rows that are left"
-            raise StoreUnavailable(
-                where=self.path, problem=problem, remedy=remedy
-            ) from error
-        except BaseException:
-            self._copy.close()
-            raise
+        with opening(self._copy, problem=UNREADABLE, remedy=RECOVER):
+            self.store = _opened(self._copy.path, path.name)
+        self.store.problems += self._copy.left_out
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         """Its sessions; lines are read from the copy whenever they are gone through."""
-        for found in self.book.sessions():
+        for found in self.store.sessions():
             if session is None or found.id == session:
-                yield foreign_session(
-                    found,
-                    GooseMessages(lambda found=found: self._lines(found)),
-                    self._facts(found),
-                )
+                lines = ForeignLines(partial(self._lines, found))
+                yield foreign_session(found, lines, self._facts(found))
 
     def unreadable(self) -> list[UnreadableRecord]:
-        return [*self.book.problems, *self._unread.values()]
+        return [*self.store.problems, *self._unread.values()]
 
     def not_examined(self) -> dict[str, int]:
         return {}
 
     def close(self) -> None:
-        self.book.close()
+        self.store.close()
         self._copy.close()
 
     def _lines(self, session: GooseSession) -> Iterator[ForeignMessage]:
-        return lines_of(self._rows(session), session.id, self.book.repeated(session))
+        return lines_of(self._rows(session), session.id, self.store.repeated(session))
 
     def _rows(self, session: GooseSession) -> Iterator[GooseRow]:
-        for row in self.book.rows(session):
+        for row in self.store.rows(session):
             problem = row.problem or row.content_problem
             if problem:
                 unread = UnreadableRecord(
@@ -124,13 +118,13 @@ class GooseReader:
 
     def _facts(self, session: GooseSession) -> JsonObject:
         """The ledger in a few sums: it knows of calls whose replies are lost."""
-        paid = self.book.usage_rows(session)
+        paid = self.store.usage_rows(session)
         if not paid:
             return {}
         spent = {
             "calls": len(paid),
-            "input": sum(p.input for p in paid),
-            "output": sum(p.output for p in paid),
+            "input": sum(call.input for call in paid),
+            "output": sum(call.output for call in paid),
         }
         return {"usage_ledger": spent}
 
@@ -148,15 +142,14 @@ def _is_database(path: Path) -> bool:
     log = f"{path}-wal"
     if not is_sqlite(path):
         return False
-    start = read_start(path, _START) + (
-        read_start(log, _START) if os.path.isfile(log) else b""
-    )
+    start = read_start(path, _START)
+    if os.path.isfile(log):
+        start += read_start(log, _START)
     if all(word in start for word in _TABLE_WORDS):
         return True
     try:
-        with PrivateCopy(path) as copy:
-            return looks_like_goose(copy.path)
-    except StoreUnavailable:
+        return has_columns(path, _NEEDED)
+    except (StoreUnavailable, *TROUBLE):
         return False
 
 

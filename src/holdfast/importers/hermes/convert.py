@@ -6,7 +6,7 @@ the user took back, and rows that are only metadata, are given, hidden from the 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from holdfast.domain.message import USUAL_FORMAT
 from holdfast.importers.foreign_session import (
     HIDDEN,
+    ForeignLine,
     ForeignMessage,
     ForeignSession,
     Lineage,
@@ -27,7 +28,7 @@ from holdfast.importers.hermes.records import (
     is_taken_back,
     parts,
 )
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, text_or_none, wrong_blocks
 
 # Live rows of a parent, each with the name of the message it is.
 Context = Sequence[tuple[HermesRow, str]]
@@ -48,20 +49,10 @@ _OWN_COLUMNS = {
 }
 
 
-class HermesMessages:
-    """Lines that are made anew whenever they are gone through."""
-
-    def __init__(self, make: Callable[[], Iterator[ForeignMessage | Summary]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        return self._make()
-
-
 def foreign_session(
     session: HermesSession,
     facts: Mapping[str, Any],
-    lines: Iterable[ForeignMessage | Summary],
+    lines: Iterable[ForeignLine],
     *,
     parent: str | None,
     lineage: Lineage | None,
@@ -69,7 +60,15 @@ def foreign_session(
     current: bool,
 ) -> ForeignSession:
     """The session with what its row says; its lines are made elsewhere."""
-    ended = session.ended_at is not None
+    ended = None
+    ended_at = None
+    if session.ended_at is not None:
+        ended = session.end_reason or "ended"
+        ended_at = _milliseconds(session.ended_at)
+    rest = {}
+    for name, value in facts.items():
+        if value is not None and name not in _OWN_COLUMNS:
+            rest[name] = _plain(value)
     return ForeignSession(
         kind="hermes",
         id=session.id,
@@ -77,45 +76,34 @@ def foreign_session(
         lines=lines,
         key=session.key,
         current=current,
-        title=_string(facts.get("title")),
+        title=text_or_none(facts.get("title")),
         opened_at=_milliseconds(session.started_at),
-        ended=(session.end_reason or "ended") if ended else None,
-        ended_at=_milliseconds(session.ended_at)
-        if session.ended_at is not None
-        else None,
-        instructions=_string(facts.get("system_prompt")),
+        ended=ended,
+        ended_at=ended_at,
+        instructions=text_or_none(facts.get("system_prompt")),
         parent=parent,
         lineage=lineage,
         parent_origin=parent_origin,
-        facts={
-            name: _plain(value)
-            for name, value in facts.items()
-            if value is not None and name not in _OWN_COLUMNS
-        },
+        facts=rest,
     )
 
 
 def lines_of(
     rows: Sequence[HermesRow], before: Context, model: str | None
-) -> Iterator[ForeignMessage | Summary]:
+) -> Iterator[ForeignLine]:
     """The lines of a session's rows; `before` is the parent's context when they begin with a
     compaction of it.
     """
-    rows = [
-        _as_it_was(row) for row in rows if FOLDED not in row.labels or WAS in row.labels
-    ]
-    folded = fold(rows, before)
+    kept = []
     for row in rows:
-        if row.id in folded.copy_of:
-            continue
-        yield (
-            _summary(row, folded) if row.id in folded.generations else line(row, model)
-        )
-
-
-def context_of(rows: Sequence[HermesRow], before: Context) -> Context:
-    """What a compaction of a session can copy."""
-    return fold(rows, before).context()
+        if FOLDED not in row.labels or WAS in row.labels:
+            kept.append(_as_it_was(row))
+    folded = fold(kept, before)
+    for row in kept:
+        if row.id in folded.generations:
+            yield _summary(row, folded)
+        elif row.id not in folded.copy_of:
+            yield line(row, model)
 
 
 def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
@@ -143,7 +131,7 @@ def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
     ]
 
 
-def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]:
+def shared(rows: Iterable[HermesRow], before: Context) -> tuple[int, str | None]:
     """How many rows of a branch are its parent's, and the name of the last of those messages."""
     count = 0
     place = 0
@@ -151,13 +139,12 @@ def shared(rows: Sequence[HermesRow], before: Context) -> tuple[int, str | None]
     for row in rows:
         if is_taken_back(row):
             break
-        while (
-            place < len(before)
-            and is_taken_back(before[place][0])
-            and key(before[place][0]) != key(row)
-        ):
+        # What was taken back in the parent need not be in the branch.
+        while place < len(before) and key(before[place][0]) != key(row):
+            if not is_taken_back(before[place][0]):
+                return count, last
             place += 1
-        if place == len(before) or key(before[place][0]) != key(row):
+        if place == len(before):
             break
         last = before[place][1]
         count += 1
@@ -225,9 +212,7 @@ def _content(row: HermesRow) -> Any:
         found = parts(row)
     except ValueError:
         return row.content
-    if found is None or not all(
-        isinstance(part, dict) and isinstance(part.get("type"), str) for part in found
-    ):
+    if found is None or wrong_blocks(found):
         return row.content
     return found
 
@@ -255,10 +240,6 @@ def _summary(row: HermesRow, folded: Folded) -> Summary:
 
 def _milliseconds(at: float) -> int:
     return math.floor(at * 1000)
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,8 @@ and which rows are whose) is held in memory; the rows of a session are read when
 
 import math
 from array import array
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from holdfast.importers.hermes.records import (
     parts,
 )
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
-from holdfast.importers.sqlite_file import SqliteFile
-from holdfast.importers.values import JsonObject
+from holdfast.importers.sqlite_file import SqliteFile, has_columns, opening
+from holdfast.importers.values import JsonObject, object_or_empty, text_or_none
 
 # In `state_meta` of a healed copy: ids of rows whose replaced characters are known to
 # be gone.
@@ -35,18 +36,16 @@ KNOWN_KEY = "holdfast.beyond-recovery"
 ROW_COLUMNS = {
     "id": "id",
     "session_id": "session",
-    **{
-        name: name
-        for name in (
-            "role",
-            "content",
-            "timestamp",
-            "tool_call_id",
-            "tool_calls",
-            "tool_name",
-        )
-    },
-    **{name: name for name in ("finish_reason", "observed", "active", "compacted")},
+    "role": "role",
+    "content": "content",
+    "timestamp": "timestamp",
+    "tool_call_id": "tool_call_id",
+    "tool_calls": "tool_calls",
+    "tool_name": "tool_name",
+    "finish_reason": "finish_reason",
+    "observed": "observed",
+    "active": "active",
+    "compacted": "compacted",
 }
 _SESSION_COLUMNS = (
     "id",
@@ -72,6 +71,9 @@ _NEEDED = {
 }
 
 
+_Check = Callable[[Any, str], Any]
+
+
 class HermesStore:
     """All of a store. Making one raises `StoreUnavailable` when nothing of it can be read."""
 
@@ -79,41 +81,32 @@ class HermesStore:
         self.path = str(path)
         self.live = is_live(path)
         self._copy = PrivateCopy(path)
-        try:
-            self.file = SqliteFile(self._copy.path)
-            self.file.note_if_cut(self._copy.path)
-            for one in self._copy.left_out:
-                self.file.note_problem(None, one.place, one.problem)
+        with opening(
+            self._copy,
+            problem="it can't be read as a database",
+            remedy="Take a backup, or recover the file with SQLite's own `.recover`",
+        ):
+            self.file = SqliteFile.of_copy(self._copy)
+            self._insist_on_tables()
             self._read_all()
-        except (apsw.Error, UnicodeDecodeError) as error:
-            self.close()
-            problem = f"it can't be read as a database ({error})"
-            remedy = "Take a backup, or recover the file with SQLite's own `.recover`"
-            raise StoreUnavailable(
-                where=self.path, problem=problem, remedy=remedy
-            ) from error
-        except BaseException:
-            self.close()
-            raise
 
-    def _read_all(self) -> None:
+    def _insist_on_tables(self) -> None:
         for table, needed in _NEEDED.items():
-            if not needed <= set(self.file.columns(table)):
-                problem = (
-                    f"its table `{table}` lacks "
-                    f"{', '.join(sorted(needed - set(self.file.columns(table))))}"
-                )
+            lacking = needed - set(self.file.columns(table))
+            if lacking:
                 raise StoreUnavailable(
                     where=self.path,
-                    problem=problem,
+                    problem=f"its table `{table}` lacks {', '.join(sorted(lacking))}",
                     remedy="Check that it is Hermes' state.db",
                 )
+
+    def _read_all(self) -> None:
         self.sessions: dict[str, HermesSession] = {}
         self._rows: dict[str, array[int]] = {}
+        # What was noted already: sessions are gone through again and again.
         self._unread: dict[str, set[int]] = {}
         self._odd: set[int] = set()
         self._torn_sessions: set[str] = set()
-        self._summarised: Container[str] | None = None
         self.newest = 0.0
         self.last_id = 0
         self.has_stops = False
@@ -123,114 +116,83 @@ class HermesStore:
         self.deliveries = self._read_deliveries()
         self.locks = self._read_locks()
         self.known = self._read_known()
-        for session in [
-            session for session in self._rows if session not in self.sessions
-        ]:
-            self.file.note_problem(
-                session,
-                f"sessions.id={session}",
-                "messages name this session, and it can't be read",
-            )
-            self.sessions[session] = HermesSession(session, 0, "unknown", 0.0)
+        for session in self._rows:
+            if session not in self.sessions:
+                self._add_unknown(session)
 
     def _read_sessions(self) -> None:
         for rowid, *values in self.file.scan("sessions", _SESSION_COLUMNS):
             columns = _Columns(dict(zip(_SESSION_COLUMNS, values, strict=True)))
+            place = f"sessions.rowid={rowid}"
             try:
                 session = _session(rowid, columns)
             except ValueError as error:
-                self.file.note_problem(
-                    None, f"sessions.rowid={rowid}", str(error), _raw(columns.found)
-                )
-            else:
-                self.sessions[session.id] = session
-                for problem in columns.problems:
-                    self.file.note_problem(
-                        session.id,
-                        f"sessions.rowid={rowid}",
-                        problem,
-                        _raw(columns.found),
-                    )
+                self.file.note_problem(None, place, str(error), _raw(columns.found))
+                continue
+            self.sessions[session.id] = session
+            for problem in columns.problems:
+                self.file.note_problem(session.id, place, problem, _raw(columns.found))
 
     def _read_index(self) -> None:
-        for rowid, session, timestamp, finish in self.file.scan(
-            "messages", ("session_id", "timestamp", "finish_reason")
-        ):
+        """Which rows are whose: their ids alone."""
+        wanted = ("session_id", "timestamp", "finish_reason")
+        for rowid, session, timestamp, finish in self.file.scan("messages", wanted):
             self.last_id = max(self.last_id, rowid)
             if not isinstance(session, str | bytes):
-                self.file.note_problem(
-                    None,
-                    f"messages.id={rowid}",
-                    "it does not say which session it belongs to",
-                )
+                problem = "it does not say which session it belongs to"
+                self.file.note_problem(None, f"messages.id={rowid}", problem)
                 continue
             self._rows.setdefault(named(session), array("q")).append(rowid)
             if isinstance(timestamp, float | int) and math.isfinite(timestamp):
                 self.newest = max(self.newest, timestamp)
-            self.has_stops = self.has_stops or finish == "stop"
-        if self.file.gaps.get("messages"):  # rows of a damaged page may come last
-            self._rows = {
-                session: array("q", sorted(rows))
-                for session, rows in self._rows.items()
-            }
+            if finish == "stop":
+                self.has_stops = True
+        # Rows of a damaged page may come last.
+        if self.file.gaps.get("messages"):
+            for session, rows in self._rows.items():
+                self._rows[session] = array("q", sorted(rows))
 
     def _read_routes(self) -> list[Route]:
         found = []
-        for rowid, key, entry in self.file.scan(
-            "gateway_routing", ("session_key", "entry_json")
-        ):
+        wanted = ("session_key", "entry_json")
+        for rowid, key, entry in self.file.scan("gateway_routing", wanted):
             try:
-                named = parsed(_text(entry, "entry_json") or "")
-                named = named.get("session_id") if isinstance(named, dict) else None
-                if not isinstance(key, str) or not isinstance(named, str):
+                about = object_or_empty(parsed(_text(entry, "entry_json") or ""))
+                session = about.get("session_id")
+                if not isinstance(key, str) or not isinstance(session, str):
                     raise ValueError("it names no session")
             except ValueError as error:
                 place = f"gateway_routing.rowid={rowid}"
-                self.file.note_problem(
-                    None,
-                    place,
-                    f"its entry can't be read ({error})",
-                    repr(entry).encode(),
-                )
+                problem = f"its entry can't be read ({error})"
+                self.file.note_problem(None, place, problem, repr(entry).encode())
             else:
-                found.append(Route(key, named))
+                found.append(Route(key, session))
         return found
 
     def _read_deliveries(self) -> list[HermesDelivery]:
         found = []
-        for rowid, key, text, at in self.file.scan(
-            "delivery_obligations", ("session_key", "content", "created_at")
-        ):
-            try:
-                delivery = HermesDelivery(
-                    _word(key, "session_key"),
-                    _word(text, "content"),
-                    _number(at, "created_at"),
-                )
-            except ValueError as error:
-                self.file.note_problem(
-                    None, f"delivery_obligations.rowid={rowid}", str(error)
-                )
-            else:
-                found.append(delivery)
+        for columns in self._whole("delivery_obligations", _DELIVERY):
+            found.append(HermesDelivery(*columns))
         return sorted(found, key=lambda delivery: delivery.created_at)
 
     def _read_locks(self) -> list[CompactionLock]:
-        found = []
-        for rowid, session, expires_at in self.file.scan(
-            "compression_locks", ("session_id", "expires_at")
-        ):
+        return [
+            CompactionLock(*columns)
+            for columns in self._whole("compression_locks", _LOCK)
+        ]
+
+    def _whole(self, table: str, wanted: Mapping[str, _Check]) -> Iterator[list[Any]]:
+        """Rows of a table all of whose columns are as they should be; others are noted."""
+        for rowid, *values in self.file.scan(table, tuple(wanted)):
             try:
-                found.append(
-                    CompactionLock(
-                        _word(session, "session_id"), _number(expires_at, "expires_at")
+                yield [
+                    check(value, column)
+                    for value, (column, check) in zip(
+                        values, wanted.items(), strict=True
                     )
-                )
+                ]
             except ValueError as error:
-                self.file.note_problem(
-                    None, f"compression_locks.rowid={rowid}", str(error)
-                )
-        return found
+                self.file.note_problem(None, f"{table}.rowid={rowid}", str(error))
 
     def _read_known(self) -> frozenset[int]:
         for _, key, value in self.file.scan("state_meta", ("key", "value")):
@@ -238,13 +200,17 @@ class HermesStore:
                 try:
                     ids = parsed(value)
                 except ValueError:
+                    ids = None
+                if not isinstance(ids, list):
                     return frozenset()
-                return (
-                    frozenset(item for item in ids if type(item) is int)
-                    if type(ids) is list
-                    else frozenset()
-                )
+                return frozenset(item for item in ids if type(item) is int)
         return frozenset()
+
+    def _add_unknown(self, session: str) -> None:
+        """A session that has rows and can't be read itself: its rows are not to be lost with it."""
+        problem = "messages name this session, and it can't be read"
+        self.file.note_problem(session, f"sessions.id={session}", problem)
+        self.sessions[session] = HermesSession(session, 0, "unknown", 0.0)
 
     def size(self, session: str) -> int:
         """How many rows a session has."""
@@ -262,51 +228,49 @@ class HermesStore:
         return list(self.iterate(session))
 
     def iterate(self, session: str) -> Iterator[HermesRow]:
-        """The same, one after the other. A time that can't be read is taken from the row before."""
+        """The rows of a session, as `rows`, one at a time. A time that can't be read is taken from
+        the row before.
+        """
         before = 0.0
         for rowid, found in self.file.rows("messages", self._rows.get(session, ())):
-            columns = _Columns({} if isinstance(found, str) else found)
+            place = f"messages.id={rowid}"
+            columns = _Columns(object_or_empty(found))
             try:
                 if isinstance(found, str):
                     raise ValueError(found)
                 row = _row(rowid, columns, before)
                 parts(row)
             except ValueError as error:
-                if rowid not in self._unread.setdefault(session, set()):
-                    self._unread[session].add(rowid)
-                    self.file.note_problem(
-                        session, f"messages.id={rowid}", str(error), _raw(found)
-                    )
-            else:
-                before = row.timestamp
-                if columns.problems and rowid not in self._odd:
-                    self._odd.add(rowid)
-                    self.file.note_problem(
-                        session,
-                        f"messages.id={rowid}",
-                        "; ".join(columns.problems),
-                        _raw(found),
-                    )
-                yield row
+                unread = self._unread.setdefault(session, set())
+                if rowid not in unread:
+                    unread.add(rowid)
+                    raw = _raw(columns.found) if columns.found else b""
+                    self.file.note_problem(session, place, str(error), raw)
+                continue
+            before = row.timestamp
+            if columns.problems and rowid not in self._odd:
+                self._odd.add(rowid)
+                problem = "; ".join(columns.problems)
+                self.file.note_problem(session, place, problem, _raw(columns.found))
+            yield row
 
     def has_summaries(self, session: str) -> bool:
         """Whether a compaction may have been at work in a session."""
-        if self._summarised is None:
-            self._summarised = self._read_summarised()
         return session in self._summarised
 
-    def _read_summarised(self) -> Container[str]:
+    @cached_property
+    def _summarised(self) -> Container[str]:
         starts = " OR ".join("said GLOB ?" for _ in SUMMARY_STARTS)
         said = "ltrim(content, char(9, 10, 11, 12, 13, 32))"
         query = (
             f"SELECT DISTINCT session_id FROM (SELECT session_id, {said} AS said FROM "
             f"messages) WHERE {starts}"
         )
+        # The bracket that each of them begins with means a set of characters to GLOB.
+        patterns = tuple(f"[[]{start[1:]}*" for start in SUMMARY_STARTS)
         try:
-            patterns = tuple(f"[[]{start[1:]}*" for start in SUMMARY_STARTS)
-            return {
-                named(name) for (name,) in self.file.connection.execute(query, patterns)
-            }
+            found = self.file.connection.execute(query, patterns)
+            return {named(name) for (name,) in found}
         except (apsw.Error, UnicodeDecodeError):
             return self._rows.keys()  # a damaged file does not say: each may be one
 
@@ -320,18 +284,19 @@ class HermesStore:
                 "started_at": known.started_at,
             }
         found = self.file.row("sessions", known.rowid)
-        found = {"": Lost(found)} if isinstance(found, str) else found
-        lost = [value.problem for value in found.values() if isinstance(value, Lost)]
-        if lost and session not in self._torn_sessions:
-            self._torn_sessions.add(session)
-            self.file.note_problem(session, f"sessions.id={session}", lost[0])
-        return {
-            name: value for name, value in found.items() if not isinstance(value, Lost)
-        }
+        if isinstance(found, str):
+            found = {"": Lost(found)}
+        facts = {}
+        for name, value in found.items():
+            if not isinstance(value, Lost):
+                facts[name] = value
+            elif session not in self._torn_sessions:
+                self._torn_sessions.add(session)
+                self.file.note_problem(session, f"sessions.id={session}", value.problem)
+        return facts
 
     def close(self) -> None:
-        if hasattr(self, "file"):
-            self.file.close()
+        self.file.close()
         self._copy.close()
 
 
@@ -342,15 +307,7 @@ def recognises(path: Path) -> bool:
     if not path.is_file() or not is_sqlite(path):
         return False
     try:
-        with PrivateCopy(path) as copy:
-            file = SqliteFile(copy.path)
-            try:
-                return all(
-                    needed <= set(file.columns(table))
-                    for table, needed in _NEEDED.items()
-                )
-            finally:
-                file.close()
+        return has_columns(path, _NEEDED)
     except apsw.Error:
         start = read_start(path, _START)
         return all(mark in start for mark in _MARKS)
@@ -368,22 +325,27 @@ class _Columns:
         self.problems: list[str] = []
 
     def text(self, column: str) -> str | None:
-        text: str | None = self._taken(_text, column, None)
+        text: str | None = self._checked(_text, column, None)
         return text
 
-    def number(self, column: str, otherwise: float | None) -> float | None:
-        """A number; the other one where there is none, or none that can be read."""
-        found = self._taken(_number_or_none, column, None)
-        return otherwise if found is None else found
+    def number(self, column: str) -> float | None:
+        number: float | None = None
+        if self.found.get(column) is not None:
+            number = self._checked(_number, column, None)
+        return number
+
+    def required_number(self, column: str, otherwise: float) -> float:
+        """A number that has to be there; where it is not, another one is taken."""
+        number: float = self._checked(_number, column, otherwise)
+        return number
 
     def count(self, column: str, otherwise: int = 0) -> int:
-        return int(self.number(column, otherwise) or 0)
+        found = self.number(column)
+        return otherwise if found is None else int(found)
 
-    def _taken(
-        self, make: Callable[[Any, str], Any], column: str, otherwise: Any
-    ) -> Any:
+    def _checked(self, check: _Check, column: str, otherwise: Any) -> Any:
         try:
-            return make(self.found.get(column), column)
+            return check(self.found.get(column), column)
         except ValueError as error:
             self.problems.append(str(error))
             return otherwise
@@ -394,21 +356,20 @@ def _session(rowid: int, columns: _Columns) -> HermesSession:
     if not isinstance(found["id"], str | bytes):
         raise ValueError(f"`id` should be text and is {_kind(found['id'])}")
     try:
-        config = parsed(columns.text("model_config") or "{}")
+        config = object_or_empty(parsed(columns.text("model_config") or "{}"))
     except ValueError:
         config = {}
-    config = config if isinstance(config, dict) else {}
     return HermesSession(
         id=named(found["id"]),
         rowid=rowid,
         source=columns.text("source") or "unknown",
-        started_at=_number_or_told(columns, "started_at", 0.0),
-        ended_at=columns.number("ended_at", None),
+        started_at=columns.required_number("started_at", 0.0),
+        ended_at=columns.number("ended_at"),
         end_reason=columns.text("end_reason"),
         parent=columns.text("parent_session_id"),
         key=columns.text("session_key"),
-        branched_from=_marker(config, "_branched_from"),
-        delegate_from=_marker(config, "_delegate_from"),
+        branched_from=text_or_none(config.get("_branched_from")),
+        delegate_from=text_or_none(config.get("_delegate_from")),
         message_count=None
         if found["message_count"] is None
         else columns.count("message_count"),
@@ -419,40 +380,26 @@ def _session(rowid: int, columns: _Columns) -> HermesSession:
 
 def _row(rowid: int, columns: _Columns, before: float) -> HermesRow:
     found = columns.found
+    rest = {}
+    for name, value in found.items():
+        if name in ROW_COLUMNS or value is None or isinstance(value, Lost):
+            continue
+        rest[name] = value
     return HermesRow(
         id=rowid,
         session=named(found["session_id"]),
         role=_word(found["role"], "role"),
         content=_text(found["content"], "content"),
-        timestamp=_number_or_told(columns, "timestamp", before),
+        timestamp=columns.required_number("timestamp", before),
         observed=columns.count("observed"),
         active=columns.count("active", 1),
         compacted=columns.count("compacted"),
-        rest={
-            name: value
-            for name, value in found.items()
-            if value is not None
-            and name not in ROW_COLUMNS
-            and not isinstance(value, Lost)
-        },
+        rest=rest,
         tool_call_id=columns.text("tool_call_id"),
         tool_calls=columns.text("tool_calls"),
         tool_name=columns.text("tool_name"),
         finish_reason=columns.text("finish_reason"),
     )
-
-
-def _number_or_told(columns: _Columns, column: str, otherwise: float) -> float:
-    """A number that has to be there: where it is not, that is told, and the other one is taken."""
-    try:
-        return _number(columns.found[column], column)
-    except ValueError as error:
-        columns.problems.append(str(error))
-        return otherwise
-
-
-def _number_or_none(value: Any, column: str) -> float | None:
-    return None if value is None else _number(value, column)
 
 
 def _word(value: Any, column: str) -> str:
@@ -466,11 +413,16 @@ def _text(value: Any, column: str) -> str | None:
 
 
 def _number(value: Any, column: str) -> float:
+    # Nearly every time is a float: it is asked first, for each row of a store.
     if type(value) is float and -_FAR < value < _FAR:
         return value
     if not isinstance(value, int | float) or not abs(value) < _FAR:
         raise ValueError(f"`{column}` should be a number and is {_kind(value)}")
     return value
+
+
+_DELIVERY = {"session_key": _word, "content": _word, "created_at": _number}
+_LOCK = {"session_id": _word, "expires_at": _number}
 
 
 def _kind(value: Any) -> str:
@@ -480,14 +432,5 @@ def _kind(value: Any) -> str:
     return names.get(type(value), f"{value!r:.40}")
 
 
-def _marker(config: JsonObject, name: str) -> str | None:
-    value = config.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _raw(found: JsonObject | str) -> bytes:
-    return (
-        b""
-        if isinstance(found, str)
-        else repr(found).encode("utf-8", "backslashreplace")[:_RAW_MAX]
-    )
+def _raw(found: JsonObject) -> bytes:
+    return repr(found).encode("utf-8", "backslashreplace")[:_RAW_MAX]

@@ -2,16 +2,15 @@
 same tables.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from holdfast.importers.foreign_session import ForeignMessage, ForeignSession, Summary
+from holdfast.importers.foreign_session import ForeignLine, ForeignLines, ForeignSession
+from holdfast.importers.hermes.compaction_copies import fold
 from holdfast.importers.hermes.convert import (
     FOLDED,
     Context,
-    HermesMessages,
     branched_from,
-    context_of,
     foreign_session,
     line,
     lines_of,
@@ -21,6 +20,7 @@ from holdfast.importers.hermes.database import HermesStore, recognises
 from holdfast.importers.hermes.lineage import ancestors, current, in_order, kinship
 from holdfast.importers.hermes.records import HermesRow, HermesSession
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.values import text_or_none
 
 _REMEMBERED = 16
 
@@ -35,14 +35,12 @@ class HermesReader:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self._store = HermesStore(path)
-        self._teller = HermesSessions(
-            self._store, self._store.rows, self._store.iterate
-        )
+        self._sessions = HermesSessions(self._store, self._store.iterate)
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         for one in in_order(self._store.sessions):
             if session is None or one.id == session:
-                yield self._teller.session(one)
+                yield self._sessions.session(one)
 
     def unreadable(self) -> list[UnreadableRecord]:
         return list(self._store.file.problems)
@@ -55,20 +53,18 @@ class HermesReader:
 
 
 class HermesSessions:
-    """The sessions of a store whose rows come from `rows`: as they are, or healed. It
-    remembers what the last few sessions hand on to those that continue them.
+    """The sessions of a store, whose rows come from `rows`: as they are, or healed. What the last
+    few sessions hand on to those that continue them is remembered.
     """
 
     def __init__(
         self,
         store: HermesStore,
-        rows: Callable[[str], Sequence[HermesRow]],
-        iterate: Callable[[str], Iterator[HermesRow]],
+        rows: Callable[[str], Iterable[HermesRow]],
         sessions: dict[str, HermesSession] | None = None,
     ) -> None:
         self._store = store
         self._rows = rows
-        self._iterate = iterate
         self._sessions = store.sessions if sessions is None else sessions
         self._current = current(store.routes, self._sessions)
         self._contexts: dict[str, Context] = {}
@@ -77,27 +73,31 @@ class HermesSessions:
         """One session, converted."""
         parent, lineage = kinship(session, self._sessions)
         facts = self._store.facts(session.id)
-        model = facts.get("model") if isinstance(facts.get("model"), str) else None
-        first, parent_origin = 0, None
+        model = text_or_none(facts.get("model"))
+        first = 0
+        parent_origin = None
         if parent is not None and lineage == "branch":
             first, parent_origin = self._shared(session, self._sessions[parent])
             if not first:
-                parent, lineage = None, None
+                # It shares nothing with the session that it is said to come from.
+                parent = None
+                lineage = None
         before = self.before(session)
 
-        def lines() -> Iterator[ForeignMessage | Summary]:
+        def lines() -> Iterator[ForeignLine]:
+            rows = self._rows(session.id)
+            # Copies that a compaction made can only be found with all rows in memory.
             if first or before or self._store.has_summaries(session.id):
-                return lines_of(self._rows(session.id)[first:], before, model)
-            return (
-                line(row, model)
-                for row in self._iterate(session.id)
-                if FOLDED not in row.labels
-            )
+                yield from lines_of(list(rows)[first:], before, model)
+                return
+            for row in rows:
+                if FOLDED not in row.labels:
+                    yield line(row, model)
 
         return foreign_session(
             session,
             facts,
-            HermesMessages(lines),
+            ForeignLines(lines),
             parent=parent,
             lineage=lineage,
             parent_origin=parent_origin,
@@ -108,14 +108,15 @@ class HermesSessions:
         """What the session that this one continues had in its context; nothing when it continues
         none.
         """
-        line = ancestors(session, self._sessions)[:-1]
-        known = max(
-            (place for place, one in enumerate(line, 1) if one.id in self._contexts),
-            default=0,
-        )
-        context: Context = self._contexts[line[known - 1].id] if known else ()
-        for one in line[known:]:
-            context = context_of(self._rows(one.id), context)
+        context: Context = ()
+        unknown: list[HermesSession] = []
+        for one in reversed(ancestors(session, self._sessions)[:-1]):
+            if one.id in self._contexts:
+                context = self._contexts[one.id]
+                break
+            unknown.append(one)
+        for one in reversed(unknown):
+            context = fold(list(self._rows(one.id)), context).context()
             while len(self._contexts) >= _REMEMBERED:
                 self._contexts.pop(next(iter(self._contexts)))
             self._contexts[one.id] = context
@@ -124,7 +125,5 @@ class HermesSessions:
     def _shared(
         self, session: HermesSession, parent: HermesSession
     ) -> tuple[int, str | None]:
-        return shared(
-            self._rows(session.id),
-            branched_from(self._rows(parent.id), self.before(parent)),
-        )
+        before = branched_from(list(self._rows(parent.id)), self.before(parent))
+        return shared(self._rows(session.id), before)

@@ -31,7 +31,7 @@ class HealedHermes:
             store,
             store.sessions,
             rows=store.rows,
-            before=HermesSessions(store, store.rows, store.iterate).before,
+            before=HermesSessions(store, store.iterate).before,
         )
         self._kin = between(
             store.sessions,
@@ -40,9 +40,7 @@ class HealedHermes:
             places=accepts(RULE[AFTER_END]),
         )
         sessions = self._kin.sessions
-        self._sessions = HermesSessions(
-            store, self._rows, lambda session: iter(self._rows(session)), sessions
-        )
+        self._sessions = HermesSessions(store, self._rows, sessions)
         self._builder = CaseBuilder(
             store, sessions, rows=self._moved, before=self._sessions.before
         )
