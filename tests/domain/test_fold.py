@@ -133,7 +133,7 @@ def test_a_message_in_the_inbox_stands_nowhere_until_a_turn_takes_it() -> None:
     turn = told.start(waiting)
     log = told.log()
     assert order(log) == [aside, waiting]
-    assert log.turn_of(name(waiting)) == turn
+    assert [seen.id for seen in log.of_turn(turn)] == [name(waiting)]
     assert log.waiting == set()
 
 

@@ -136,6 +136,12 @@ class TurnEnded(msgspec.Struct, frozen=True, omit_defaults=True):
     returns: tuple[str, ...] = ()
 
 
+Ranges = tuple[tuple[int, int], ...]
+"""First and last seq of each: of messages next to each other in the natural order (a shape), or of
+all that have a seq in between (a rewind).
+"""
+
+
 class Edit(msgspec.Struct, frozen=True):
     """A message in another wording, noted anew."""
 
@@ -151,7 +157,7 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     `restored`.
     """
 
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: Ranges = ()
     edits: dict[int, Edit] = {}
     restored: tuple[int, ...] = ()
 
@@ -167,10 +173,10 @@ class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     to: str = ""
-    gone: tuple[tuple[int, int], ...] = ()
-    turns: tuple[tuple[int, int], ...] = ()
+    gone: Ranges = ()
+    turns: Ranges = ()
     cut: tuple[int, ...] = ()
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: Ranges = ()
 
 
 class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -182,8 +188,8 @@ class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions, and `since`, the first entry that what is shown depends on.
     """
 
-    covers: tuple[tuple[int, int], ...] = ()
-    ranges: tuple[tuple[int, int], ...] = ()
+    covers: Ranges = ()
+    ranges: Ranges = ()
     edits: dict[int, Edit] = {}
     instructions: int = 0
     since: int = 1

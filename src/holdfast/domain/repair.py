@@ -65,6 +65,17 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     started: tuple[str, ...] = ()
 
 
+Messages = Sequence[StoredMessage]
+
+
+def ids_of(messages: Iterable[StoredMessage]) -> list[str]:
+    return [message.id for message in messages]
+
+
+def seqs_of(messages: Iterable[StoredMessage]) -> list[int]:
+    return [message.seq for message in messages]
+
+
 class Piece(msgspec.Struct, frozen=True):
     """A part, and the block of its own format that it was read from."""
 

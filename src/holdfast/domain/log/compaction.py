@@ -5,52 +5,61 @@ their stead. A boundary lies between turns, never between a call and its result.
 stays in the log and can be shown again.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from holdfast.domain.entry import Compacted, Edit
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import ranges
 from holdfast.domain.message import thaw
-from holdfast.domain.repair import StoredMessage, calls_of, pair
+from holdfast.domain.repair import Messages, StoredMessage, calls_of, pair, seqs_of
 
 
-def cut(order: Sequence[StoredMessage], *, keep_turns: int) -> int:
+def cut(order: Messages, *, keep_turns: int) -> int:
     """How many messages from the beginning a compaction covers that leaves the last `keep_turns`
     turns as they are.
     """
-    starts = [index for index in range(len(order)) if _begins_turn(order, index)]
-    if keep_turns > 0:
-        starts = [*starts[: -keep_turns + 1 or None]]
-    else:
-        starts.append(len(order))
-    allowed = boundaries(order)
-    return next((index for index in reversed(starts) if allowed[index]), 0)
+    places = _starts(order, keep_turns)
+    if keep_turns == 0:
+        places.append(len(order))
+    return _last_allowed(order, places)
 
 
 def cut_inside(log: Log, running: int, *, keep_turns: int) -> int:
-    """The same while a turn is running that is to go on. If no turn is to be kept, the cut falls
-    inside it, wherever a cut may: not after its first open call, and not before it has used what it
-    was asked.
+    """How many messages a compaction covers while a turn is running that is to go on. If no turn is
+    to be kept, the cut falls inside it, wherever a cut may: not after its first open call, and not
+    before it has used what it was asked.
     """
     order = log.visible
     end = _first_open(order, running)
     turn = log.turns.get(running)
     # if it dies now, it gives back what it took: that must not be summed up
     if turn is None or not turn.spoke:
-        end = next(
-            (index for index, seen in enumerate(order[:end]) if seen.turn == running),
-            end,
-        )
+        numbers = [seen.turn for seen in order[:end]]
+        if running in numbers:
+            end = numbers.index(running)
+    places = list(range(end + 1))
     if keep_turns > 0:
-        starts = [index for index in range(len(order)) if _begins_turn(order, index)]
-        places = [index for index in starts[: -keep_turns + 1 or None] if index <= end]
-    else:
-        places = list(range(end + 1))
+        places = [index for index in _starts(order, keep_turns) if index <= end]
+    return _last_allowed(order, places)
+
+
+def _starts(order: Messages, keep_turns: int) -> list[int]:
+    """Where turns begin; a cut at one of these places leaves so many turns, or more."""
+    starts = [index for index in range(len(order)) if _begins_turn(order, index)]
+    if keep_turns > 1:
+        del starts[1 - keep_turns :]
+    return starts
+
+
+def _last_allowed(order: Messages, places: list[int]) -> int:
     allowed = boundaries(order)
-    return next((index for index in reversed(places) if allowed[index]), 0)
+    for place in reversed(places):
+        if allowed[place]:
+            return place
+    return 0
 
 
-def _begins_turn(order: Sequence[StoredMessage], index: int) -> bool:
+def _begins_turn(order: Messages, index: int) -> bool:
     message = order[index]
     if index == 0:
         return True
@@ -59,21 +68,22 @@ def _begins_turn(order: Sequence[StoredMessage], index: int) -> bool:
     return message.turn != order[index - 1].turn
 
 
-def _first_open(order: Sequence[StoredMessage], running: int) -> int:
+def _first_open(order: Messages, running: int) -> int:
     """The place of the first call that the running turn has yet to answer; the end when there is
     none.
     """
     pairs = pair(order)
     for index, seen in enumerate(order):
-        made_here = seen.turn == running and any(
-            (index, place) not in pairs for place in range(len(calls_of(seen)))
-        )
-        if made_here or seen.started:
+        if seen.started:
             return index
+        if seen.turn == running:
+            for place in range(len(calls_of(seen))):
+                if (index, place) not in pairs:
+                    return index
     return len(order)
 
 
-def boundaries(order: Sequence[StoredMessage]) -> list[bool]:
+def boundaries(order: Messages) -> list[bool]:
     """For each place, the end included, whether a cut before it separates no result from its call
     and covers no call that waits.
 
@@ -113,54 +123,50 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
     What is hidden among them is set aside: the summariser was not told of it. What is gone from the
     view stays out.
     """
-    order, placed, standing = log.visible, log.in_view, log.natural
     covered = frozenset(covered)
-    if sum(seen.id in covered for seen in order) != len(covered):
+    shown = [seen for seen in log.visible if seen.id in covered]
+    if len(shown) != len(covered):
         return None
-    end = (
-        max(
-            (index for index, seen in enumerate(placed) if seen.id in covered),
-            default=-1,
-        )
-        + 1
-    )
-    aside = {
-        seen.seq: None
-        for seen in placed[:end]
-        if seen.id not in covered and seen.id in log.hidden
-    }
-    kept = [seen for seen in placed if seen.id not in covered and seen.seq not in aside]
-    unread = {*log.aside}.difference(seen.seq for seen in standing)
+    kept = []
+    aside = []
+    # Only what is hidden before the last covered message is among them.
+    to_come = len(covered)
+    for seen in log.in_view:
+        if seen.id in covered:
+            to_come -= 1
+        elif to_come and seen.id in log.hidden:
+            aside.append(seen.seq)
+        else:
+            kept.append(seen)
+    standing = log.natural
+    read = set(seqs_of(standing))
+    # What an earlier summary set aside and this log never read can still be shown again.
+    unread = [seq for seq in log.aside if seq not in read]
+    edited = [seen for seen in kept if seen.seq in log.edits]
     return Compacted(
-        covers=ranges(standing, [seen.seq for seen in order if seen.id in covered]),
-        ranges=ranges(standing, [seen.seq for seen in kept]),
-        edits={
-            seen.seq: Edit(seen.note, thaw(seen.body))
-            for seen in kept
-            if seen.seq in log.edits
-        },
+        covers=ranges(standing, seqs_of(shown)),
+        ranges=ranges(standing, seqs_of(kept)),
+        edits={seen.seq: Edit(seen.note, thaw(seen.body)) for seen in edited},
         instructions=log.instructions_seq,
         since=_earliest(log, kept),
-        aside=(*(seq for seq in log.aside if seq in unread), *aside),
+        aside=(*unread, *aside),
     )
 
 
 def _earliest(log: Log, kept: Iterable[StoredMessage]) -> int:
     """The first entry that these messages, or those in the inbox, depend on."""
-    waiting = log.waiting
-    seqs = [log.head + 1, *(seen.seq for seen in log.by_seq if seen.id in waiting)]
-    if log.running is not None and log.running in log.turns:  # more will come of it
-        seqs += [
-            log.turns[log.running].seq,
-            *(message.seq for message in log.of_turn(log.running)),
-        ]
-    looked_at: set[int] = set()
+    seqs = [log.head + 1, *seqs_of(log.inbox)]
+    numbers = set()
     for seen in kept:
         seqs.append(seen.seq)
-        if seen.turn is not None and seen.turn not in looked_at:
-            looked_at.add(seen.turn)
-            seqs += [
-                log.born(seen),
-                *(message.seq for message in log.of_turn(seen.turn)),
-            ]
+        if seen.turn is not None:
+            numbers.add(seen.turn)
+            seqs.append(log.born(seen))
+    # more will come of it
+    running = log.turn_record(log.running)
+    if running is not None:
+        numbers.add(running.number)
+        seqs.append(running.seq)
+    for number in numbers:
+        seqs += seqs_of(log.of_turn(number))
     return min(seqs)

@@ -23,60 +23,37 @@ what of that is gone (a rewind), what is hidden (a label, a retraction). Each ha
 own, and none undoes another.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from holdfast.domain.entry import Compacted, Entry, Rewound, Shape, note_of
+from holdfast.domain.entry import (
+    Asked,
+    CallStarted,
+    Closed,
+    Compacted,
+    Decided,
+    Edit,
+    Entry,
+    Labelled,
+    Opened,
+    Retracted,
+    Rewound,
+    Shape,
+    Taken,
+    TurnEnded,
+    TurnStarted,
+    note_of,
+)
+from holdfast.domain.log.natural import NaturalOrder, Unit
 from holdfast.domain.log.rewind import away
-from holdfast.domain.log.view import in_ranges, put_after, shaped, without
+from holdfast.domain.log.view import leaving_out, put_after, shaped, without
 from holdfast.domain.message import MessageNote, freeze, thaw
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.repair import StoredMessage, seqs_of
 from holdfast.domain.turn import FORKED, Ask, TurnRecord
 
-Unit = list[StoredMessage] | StoredMessage
-"""What stands together: the messages of a turn, or one message outside a turn."""
-
-
 _SUMMARY = MessageNote(origin="summary")
-
-
-class _Natural:
-    """The natural order, written out as far as somebody asked: going on costs what is new, not the
-    history again.
-
-    It holds while messages are added to the last unit only; after any other change to the units it
-    is begun anew.
-    """
-
-    def __init__(self) -> None:
-        self._order: list[StoredMessage] = []
-        self._place: dict[int, int] = {}
-        self._units = 0
-        self._of_last = 0
-
-    def of(self, units: list[Unit]) -> list[StoredMessage]:
-        """The messages of all these units, in order. Not to be changed by the reader."""
-        if self._units and isinstance(last := units[self._units - 1], list):
-            self._order += last[self._of_last :]
-            self._of_last = len(last)
-        for unit in units[self._units :]:
-            if isinstance(unit, list):
-                self._order += unit
-                self._of_last = len(unit)
-            else:
-                self._order.append(unit)
-        self._units = len(units)
-        return self._order
-
-    def named(
-        self, units: list[Unit], ranges: Sequence[tuple[int, int]]
-    ) -> list[StoredMessage]:
-        """The messages in these ranges over the natural order."""
-        order = self.of(units)
-        for index in range(len(self._place), len(order)):
-            self._place[order[index].seq] = index
-        return in_ranges(order, self._place, ranges)
 
 
 class Log:
@@ -90,31 +67,33 @@ class Log:
         self.instructions: str | None = None
         self.instructions_seq = 0
         self.since = 1
-        self._shows_lost = self._goes_on_lost = False
+        # Two reasons to fold anew. Another shape may take back the first, but what a turn said
+        # before `since` is never read later.
+        self._shows_lost = False
+        self._goes_on_lost = False
         self.closed: str | None = None
         self.hidden: set[str] = set()
         self.retracted: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
         self.shape_seq = 0
-        self._joined: set[int] = set()  # accepted before the shape, taken after it
+        # Accepted before the shape and taken after it: the shape can't name them, yet they are new.
+        self._joined: set[int] = set()
         self.rewinds: list[tuple[int, Rewound]] = []
         self.covered: dict[str, str] = {}
-        self.loads_since = 1  # where a load begins since the last compaction
+        # where a load begins since the last compaction
+        self.loads_since = 1
         self._summary = 0
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
         self.asks: dict[tuple[str, int], Ask] = {}
-        self._started_asks: set[int | None] = (
-            set()
-        )  # the turns that have used an approval
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
-        self._natural = _Natural()
+        self._natural = NaturalOrder()
         self._unit_of_turn: dict[int, list[StoredMessage]] = {}
         self._inbox: dict[str, StoredMessage] = {}
-        self._taken_by: dict[str, int] = {}
-        self.elsewhere: set[str] = set()  # told here, answered in another session
+        # said here, answered in the session that this one was forked from
+        self.elsewhere: set[str] = set()
         self._visible: list[StoredMessage] = []
         self._stale = False
 
@@ -145,18 +124,21 @@ class Log:
         made.
         """
         natural = self.natural
-        present = {seen.seq for seen in natural}
-        # A summary whose first kept message is not here (a load began later) stands where it is.
-        front = {seq: first for seq, first in self._fronts.items() if first in present}
+        present = set(seqs_of(natural))
         before: dict[int, list[StoredMessage]] = {}
+        rest: list[StoredMessage] = []
         for seen in natural:
-            if seen.seq in front:
-                before.setdefault(front[seen.seq], []).append(seen)
+            first_kept = self._fronts.get(seen.seq)
+            # A summary whose first kept message is not here (a load began later) stands where it
+            # is.
+            if first_kept is not None and first_kept in present:
+                before.setdefault(first_kept, []).append(seen)
+            else:
+                rest.append(seen)
         history: list[StoredMessage] = []
-        for seen in natural:
-            if seen.seq not in front:
-                history += before.get(seen.seq, ())
-                history.append(seen)
+        for seen in rest:
+            history += before.get(seen.seq, ())
+            history.append(seen)
         return history
 
     @property
@@ -170,9 +152,16 @@ class Log:
         """Ids of the messages in the inbox."""
         return set(self._inbox)
 
-    def turn_of(self, id: str) -> int | None:
-        """The turn that took this message from the inbox, if one did."""
-        return self._taken_by.get(id)
+    @property
+    def inbox(self) -> list[StoredMessage]:
+        """The messages in the inbox, by seq."""
+        return sorted(self._inbox.values(), key=lambda message: message.seq)
+
+    def turn_record(self, number: int | None) -> TurnRecord | None:
+        """What is known of this turn; None too for the number of a message outside a turn."""
+        if number is None:
+            return None
+        return self.turns.get(number)
 
     def of_turn(self, number: int) -> list[StoredMessage]:
         """The messages of a turn, those it took included."""
@@ -187,20 +176,20 @@ class Log:
 
     def begin(self, base: Compacted, instructions: str | None) -> None:
         """Begins with a compaction instead of the first entry: what it covers is not looked at."""
-        self.head, self.since = base.since - 1, base.since
-        self.instructions, self.instructions_seq = instructions, base.instructions
+        self.head = base.since - 1
+        self.since = base.since
+        self.instructions = instructions
+        self.instructions_seq = base.instructions
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Folds entries that follow what was folded. A long history comes this way, so what is
-        short here counts.
-        """
-        notes: dict[bytes, MessageNote] = {}  # they repeat endlessly
+        """Folds entries that follow what was folded."""
+        # A long history comes this way, so what is short here counts: notes repeat endlessly and
+        # are looked up, and what most messages need is done here, without another call.
+        notes: dict[bytes, MessageNote] = {}
         for entry in entries:
             self.head = entry.seq
             if entry.kind != "message":
-                handler = _HANDLERS.get(entry.kind)
-                if handler is not None:
-                    handler(self, entry)
+                self._add_other(entry)
                 continue
             note = notes.get(entry.note)
             if note is None:
@@ -225,6 +214,17 @@ class Log:
             else:
                 self._place(seen)
 
+    def _add_other(self, entry: Entry) -> None:
+        handler = _HANDLERS.get(entry.kind)
+        if handler is not None:
+            handler(self, entry, note_of(entry.kind, entry.note))
+        elif entry.kind == "instructions":
+            self._instructed(entry)
+        elif entry.kind == "post":
+            self._posted(entry)
+        elif entry.kind == "erased":
+            self._erased(entry)
+
     def _place(self, seen: StoredMessage) -> None:
         turn = seen.turn
         if turn is None:
@@ -234,11 +234,12 @@ class Log:
             unit = self._of_turn(turn)
             unit.append(seen)
             if unit is not self._units[-1]:
-                self._natural = _Natural()
+                self._natural = NaturalOrder()
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
+        is_last = unit is self._units[-1]
         if (
-            unit is self._units[-1]
+            is_last
             and not self._stale
             and seen.id not in self.hidden
             and not self._may_be_gone(seen)
@@ -252,8 +253,8 @@ class Log:
 
     def born(self, seen: StoredMessage) -> int:
         """The seq at which a message's turn began; its own, outside a turn."""
-        turn = self.turns.get(seen.turn) if seen.turn is not None else None
-        return turn.seq if turn is not None else seen.seq
+        turn = self.turn_record(seen.turn)
+        return seen.seq if turn is None else turn.seq
 
     def _of_turn(self, number: int) -> list[StoredMessage]:
         unit = self._unit_of_turn.get(number)
@@ -280,14 +281,15 @@ class Log:
         order = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
         if not self.aside:
             return order
-        stands = {message.seq: message for message in natural}
-        return put_after(
-            order, self._summary, [stands[seq] for seq in self.aside if seq in stands]
-        )
+        # In the order in which they were set aside, which need not be the natural one.
+        stands = dict(zip(seqs_of(natural), natural, strict=True))
+        aside = [stands[seq] for seq in self.aside if seq in stands]
+        return put_after(order, self._summary, aside)
 
     @property
     def gone(self) -> set[int]:
         """Seqs of the messages that the view has gone back from."""
+        # The last rewind says all: it takes up what still counts of earlier ones.
         return self.gone_after(-1) if self.rewinds else set()
 
     def gone_after(self, place: int) -> set[int]:
@@ -300,15 +302,14 @@ class Log:
         """The messages of the view in order, those too that a label or a retraction hides: it may
         be lifted.
         """
-        order, gone = self.arranged, self.gone
-        if gone:
-            order = [message for message in order if message.seq not in gone]
+        order = leaving_out(self.arranged, self.gone)
         if self.edits:
             order = [self.worded(message) for message in order]
         return self._awaited(order) if self.asks else order
 
     def summary_of(self, id: str, shown: Collection[str]) -> str | None:
         """The summary among those shown that stands for this message."""
+        # A summary may itself be covered by a later one.
         while id in self.covered:
             id = self.covered[id]
             if id in shown:
@@ -319,32 +320,29 @@ class Log:
         """The messages that are gone, by id, each with the seq of the rewind that took it away."""
         since: dict[int, int] = {}
         for place, (made, _) in enumerate(self.rewinds):
+            # What a rewind brings back is not in its own set, so a later one takes it anew.
             since = {seq: since.get(seq, made) for seq in self.gone_after(place)}
         return {seen.id: since[seen.seq] for seen in self.natural if seen.seq in since}
 
     def asks_of(self, call_id: str) -> list[Ask]:
         """What was asked about this id, oldest first, but for what the view has gone back from."""
-        asked = [ask for ask in self.asks.values() if ask.call_id == call_id]
-        return (
-            [ask for ask in asked if ask.message not in self._gone_ids()]
-            if asked
-            else []
+        return self._not_gone(
+            [ask for ask in self.asks.values() if ask.call_id == call_id]
         )
 
     def approved(self) -> list[Ask]:
         """What was approved and has not been started, in the order asked for; not what the view has
         gone back from.
         """
-        asked = [ask for ask in self.asks.values() if ask.may_start]
-        return (
-            [ask for ask in asked if ask.message not in self._gone_ids()]
-            if asked
-            else []
-        )
+        return self._not_gone([ask for ask in self.asks.values() if ask.may_start])
 
-    def _gone_ids(self) -> set[str]:
+    def _not_gone(self, asks: list[Ask]) -> list[Ask]:
+        # Most calls are asked about by nobody: then nothing is worked out about rewinds.
+        if not asks or not self.rewinds:
+            return asks
         gone = self.gone
-        return {seen.id for seen in self.natural if seen.seq in gone} if gone else set()
+        ids = {seen.id for seen in self.natural if seen.seq in gone}
+        return [ask for ask in asks if ask.message not in ids]
 
     def since_turn(self, number: int) -> list[StoredMessage]:
         """The messages of a turn and all that stands after it: what may answer its calls."""
@@ -362,16 +360,16 @@ class Log:
         """
         marks: dict[str, dict[str, tuple[str, ...]]] = {}
         for ask in self.asks.values():
-            if ask.is_open or (
-                ask.started_in is not None and ask.started_in == self.running
-            ):
-                mark = "waiting" if ask.is_open else "started"
-                mine = marks.setdefault(ask.message, {})
-                mine[mark] = (*mine.get(mark, ()), ask.call_id)
+            if ask.is_open:
+                mark = "waiting"
+            elif ask.started_in is not None and ask.started_in == self.running:
+                mark = "started"
+            else:
+                continue
+            mine = marks.setdefault(ask.message, {})
+            mine[mark] = (*mine.get(mark, ()), ask.call_id)
         return [
-            msgspec.structs.replace(message, **marks[message.id])
-            if message.id in marks
-            else message
+            replace(message, **marks[message.id]) if message.id in marks else message
             for message in messages
         ]
 
@@ -380,24 +378,24 @@ class Log:
         if message.seq not in self.edits:
             return message
         note, body = self.edits[message.seq]
-        return msgspec.structs.replace(message, note=note, body=body)
+        return replace(message, note=note, body=body)
 
     # One handler for each kind that is not a message.
 
-    def _turn_started(self, entry: Entry) -> None:
-        note = note_of("turn", entry.note)
+    def _turn_started(self, entry: Entry, note: TurnStarted) -> None:
         number = entry.turn or 0
         self.turns[number] = TurnRecord(
             number, entry.at, note.reply_to, takes=list(note.takes), seq=entry.seq
         )
         self.running = number
+        # Its place is where it started, though it may say its first word after later ones.
         self._of_turn(number)
         self._take(number, note.takes)
 
-    def _taken(self, entry: Entry) -> None:
-        note = note_of("take", entry.note)
+    def _taken(self, entry: Entry, note: Taken) -> None:
         number = entry.turn or 0
-        if number not in self.turns:  # it began before the first entry that was read
+        # it began before the first entry that was read
+        if number not in self.turns:
             self._goes_on_lost = True
             return
         self.turns[number].takes.extend(note.takes)
@@ -407,161 +405,160 @@ class Log:
         for id in ids:
             waiting = self._inbox.pop(id, None)
             if waiting is not None:
-                self._taken_by[id] = number
                 self._joined.add(waiting.seq)
-                self._place(msgspec.structs.replace(waiting, turn=number))
+                self._place(replace(waiting, turn=number))
 
-    def _asked(self, entry: Entry) -> None:
-        note = note_of("ask", entry.note)
+    def _asked(self, entry: Entry, note: Asked) -> None:
         self.asks[note.message, note.index] = Ask(
             note.call_id, note.message, note.index, note.digest
         )
         self._stale = True
 
-    def _decided(self, entry: Entry) -> None:
-        note = note_of("decision", entry.note)
+    def _decided(self, entry: Entry, note: Decided) -> None:
         ask = self.asks.get((note.message, note.index))
+        # The first decision counts: somebody may have acted on it already.
         if ask is not None and ask.approved is None:
             ask.approved = note.approved
             self._stale = True
 
-    def _call_started(self, entry: Entry) -> None:
-        note = note_of("call", entry.note)
+    def _call_started(self, entry: Entry, note: CallStarted) -> None:
         ask = self.asks.get((note.message, note.index))
         if ask is not None:
             ask.started_in = entry.turn
-            self._started_asks.add(entry.turn)
             self._stale = True
 
-    def _turn_ended(self, entry: Entry) -> None:
-        note = note_of("end", entry.note)
-        turn = self.turns.setdefault(entry.turn or 0, TurnRecord(entry.turn or 0))
+    def _turn_ended(self, entry: Entry, note: TurnEnded) -> None:
+        number = entry.turn or 0
+        turn = self.turns.setdefault(number, TurnRecord(number))
         if turn.end is not None:
             return
         turn.end = note.end
         turn.reason = note.reason
         turn.error = note.error
         turn.ended_at = entry.at
-        if self.running == turn.number:
+        if self.running == number:
             self.running = None
-        self._stale |= turn.number in self._started_asks
-        unit = self._unit_of_turn.get(turn.number, [])
-        if self.shape is not None and note.returns:
-            back = {message.seq for message in unit if message.id in note.returns}
-            self.shape = without(self.natural, self.shape, back)
-        returned = set(note.returns)
-        given = {message.id: message for message in unit if message.id in returned}
+        # A call that it had started with an approval is shown as running no more.
+        for ask in self.asks.values():
+            self._stale |= ask.started_in == number
+        self._give_back(number, note.returns)
+
+    def _give_back(self, number: int, ids: Collection[str]) -> None:
+        """Messages that a turn had taken, and has not used, wait in the inbox again."""
+        unit = self._unit_of_turn.get(number, [])
+        given = {message.id: message for message in unit if message.id in ids}
         if not given:
             return
+        if self.shape is not None:
+            # While they still stand in the natural order: a range must not fall with its end.
+            seqs = set(seqs_of(given.values()))
+            self.shape = without(self.natural, self.shape, seqs)
         unit[:] = [message for message in unit if message.id not in given]
-        self._natural = _Natural()
+        self._natural = NaturalOrder()
         self._stale = True
-        for id in note.returns:
+        for id in ids:
             if id in given:
-                self._taken_by.pop(id, None)
-                self._inbox[id] = msgspec.structs.replace(given[id], turn=None)
+                self._inbox[id] = replace(given[id], turn=None)
 
-    def _opened(self, entry: Entry) -> None:
+    def _opened(self, entry: Entry, note: Opened) -> None:
         """A session that shares the past of another begins here: what was under way there is not
         under way here.
 
         What waits there is answered there. Only if they part at a message that still waited then,
         it stands here, and what waited before it.
         """
-        parted = note_of("opened", entry.note).parent_seq
-        if any(seen.seq == parted for seen in self._inbox.values()):
+        if note.parent_seq in seqs_of(self._inbox.values()):
             for seen in self._inbox.values():
                 self._joined.add(seen.seq)
                 self._place(seen)
         else:
             self.elsewhere.update(self._inbox)
+        self._inbox.clear()
         for ask in self.asks.values():
+            # The approval is used there or not at all: here it is asked about again.
             if ask.may_start:
-                ask.approved = (
-                    None  # it is used there or not at all: here it is asked about again
-                )
+                ask.approved = None
+            self._stale = True
         for turn in self.turns.values():
             if turn.end is None:
-                (turn.end, turn.reason), turn.ended_at = FORKED, entry.at
-        self.running = self.closed = None
-        self._stale |= bool(self.asks)
-        self._inbox.clear()
+                turn.end, turn.reason = FORKED
+                turn.ended_at = entry.at
+        self.running = None
+        self.closed = None
 
     def _instructed(self, entry: Entry) -> None:
         self.instructions = thaw(entry.body) if entry.body else None
         self.instructions_seq = entry.seq
 
-    def _compacted(self, entry: Entry) -> None:
-        note = note_of("compaction", entry.note)
+    def _compacted(self, entry: Entry, note: Compacted) -> None:
         summary = entry.id.hex()
         for seen in self._natural.named(self._units, note.covers):
             self.covered[seen.id] = summary
-        if entry.body:  # else it was erased
+        # A summary without a body was erased: it stands nowhere.
+        if entry.body:
             self._units.append(
                 StoredMessage(
                     summary, entry.seq, None, _SUMMARY, entry.body, False, (), entry.at
                 )
             )
-        self.edits = {
-            seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()
-        }
-        self._summary, self.aside, self.loads_since = entry.seq, note.aside, note.since
+        # The note has all edits of what is shown, so a load can begin with it.
+        self.edits.clear()
+        self._edit(note.edits)
+        self._summary = entry.seq
+        self.aside = note.aside
+        self.loads_since = note.since
         if note.ranges:
             self._fronts[entry.seq] = note.ranges[0][0]
         self._show(Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq)
 
-    def _shaped(self, entry: Entry) -> None:
-        note = note_of("view", entry.note)
+    def _shaped(self, entry: Entry, note: Shape) -> None:
         for seq in note.restored:
             self.edits.pop(seq, None)
-        self.edits.update(
-            {seq: (edit.note, freeze(edit.payload)) for seq, edit in note.edits.items()}
-        )
+        self._edit(note.edits)
         self._show(note, entry.seq)
 
+    def _edit(self, edits: dict[int, Edit]) -> None:
+        for seq, edit in edits.items():
+            self.edits[seq] = (edit.note, freeze(edit.payload))
+
     def _show(self, shape: Shape, seq: int) -> None:
-        self.shape, self.shape_seq, self._joined = shape, seq, set()
+        self.shape = shape
+        self.shape_seq = seq
+        self._joined = set()
         self._shows_lost = any(first < self.since for first, _ in shape.ranges)
         self._stale = True
 
-    def _rewound(self, entry: Entry) -> None:
-        note = note_of("rewind", entry.note)
+    def _rewound(self, entry: Entry, note: Rewound) -> None:
         self.rewinds.append((entry.seq, note))
         if note.ranges:
             self._show(Shape(note.ranges), entry.seq)
         self._stale = True
 
-    def _labelled(self, entry: Entry) -> None:
-        note = note_of("label", entry.note)
+    def _labelled(self, entry: Entry, note: Labelled) -> None:
         self.labels.setdefault(note.message, {}).update(note.labels)
-        if "visible_to_model" in note.labels:
-            if note.labels["visible_to_model"]:
-                self.hidden.discard(note.message)
-            else:
-                self.hidden.add(note.message)
-            self._shows_lost |= (
-                note.seq < self.since
-                and note.seq in self.aside
-                and note.message not in self.hidden
-            )
-            self._stale = True
+        if "visible_to_model" not in note.labels:
+            return
+        self._stale = True
+        if not note.labels["visible_to_model"]:
+            self.hidden.add(note.message)
+            return
+        self.hidden.discard(note.message)
+        # A summary set it aside while it was hidden. Now it follows the summary, and was not read.
+        self._shows_lost |= note.seq < self.since and note.seq in self.aside
 
-    def _retracted(self, entry: Entry) -> None:
-        messages = note_of("retract", entry.note).messages
-        self.hidden.update(messages)
-        self.retracted.update(messages)
+    def _retracted(self, entry: Entry, note: Retracted) -> None:
+        self.hidden.update(note.messages)
+        self.retracted.update(note.messages)
         self._stale = True
 
     def _posted(self, entry: Entry) -> None:
-        turn = self.turns.get(entry.turn) if entry.turn is not None else None
+        turn = self.turn_record(entry.turn)
         if turn is not None and note_of("post", entry.note).end == "sent":
             turn.sent_seq = entry.seq
 
-    def _closed(self, entry: Entry) -> None:
-        note = note_of("closed", entry.note)
-        if (
-            self.closed is None
-        ):  # closed once more, it says only where what still waited has gone
+    def _closed(self, entry: Entry, note: Closed) -> None:
+        # Closed once more, it says only where what still waited has gone.
+        if self.closed is None:
             self.closed = note.reason
         for id in note.moved:
             self._inbox.pop(id, None)
@@ -570,29 +567,26 @@ class Log:
         """All words are gone, from here too."""
         revision = self.revision
         vars(self).update(vars(Log()))
-        self.head, self.revision, self.closed, self._stale = (
-            entry.seq,
-            revision,
-            "erased",
-            True,
-        )
+        self.head = entry.seq
+        # It goes on counting: what was computed from the old order must not be taken for the new.
+        self.revision = revision
+        self.closed = "erased"
+        self._stale = True
 
 
-_HANDLERS = {
+_HANDLERS: dict[str, Callable[[Log, Entry, Any], None]] = {
     "turn": Log._turn_started,
     "take": Log._taken,
     "call": Log._call_started,
     "ask": Log._asked,
     "decision": Log._decided,
     "end": Log._turn_ended,
-    "instructions": Log._instructed,
     "view": Log._shaped,
     "rewind": Log._rewound,
     "label": Log._labelled,
     "retract": Log._retracted,
-    "post": Log._posted,
     "compaction": Log._compacted,
     "opened": Log._opened,
     "closed": Log._closed,
-    "erased": Log._erased,
 }
+"""By kind. Those that `_add_other` names besides have no note, or one that is seldom read."""

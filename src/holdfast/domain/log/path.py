@@ -11,8 +11,8 @@ from bisect import bisect_left
 from holdfast.domain.entry import Rewound
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.rewind import spans
-from holdfast.domain.log.view import ranges
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.log.view import leaving_out, ranges
+from holdfast.domain.repair import Messages, StoredMessage, ids_of, seqs_of
 
 
 def back_to(log: Log, id: str) -> Rewound | None:
@@ -21,31 +21,25 @@ def back_to(log: Log, id: str) -> Rewound | None:
     """
     standing = log.natural
     said = [seen for seen in standing if seen.note.origin != "summary"]
-    order = next(
-        (
-            order
-            for order in (_shown(log), said)
-            if any(seen.id == id for seen in order)
-        ),
-        None,
-    )
-    if order is None:
+    order = _shown(log)
+    keeps_shape = id in ids_of(order)
+    if not keeps_shape:
+        # A summary covers it, or a list has dropped it: all that was said is shown again.
+        order = said
+    if id not in ids_of(order):
         return None
-    at = next(index for index, seen in enumerate(order) if seen.id == id)
-    before, was_away = _before(log, order[at])
-    gone = (
-        was_away
-        | {seen.seq for seen in order[at + 1 :]}
-        | _later(log, order, order[at])
-    )
-    left = [seen for seen in order[: at + 1] if seen.seq not in gone]
-    dead, cut = _turns(log, order[at], left, gone, before)
+    at = ids_of(order).index(id)
+    to = order[at]
+    before, was_away = _before(log, to)
+    gone = was_away.union(seqs_of(order[at + 1 :]), _later(log, order, to))
+    left = leaving_out(order[: at + 1], gone)
+    dead, cut = _turns(log, to, left, gone, before)
     return Rewound(
         to=id,
-        gone=spans(gone, among=[seen.seq for seen in (*log.by_seq, *standing)]),
+        gone=spans(gone, among=seqs_of([*log.by_seq, *standing])),
         turns=spans(dead, among=[turn.seq for turn in log.turns.values()]),
         cut=tuple(sorted(cut)),
-        ranges=ranges(standing, [seen.seq for seen in said]) if order is said else (),
+        ranges=() if keeps_shape else ranges(standing, seqs_of(said)),
     )
 
 
@@ -80,42 +74,39 @@ def _before(log: Log, to: StoredMessage) -> tuple[Rewound, set[int]]:
     raise AssertionError("no rewind takes away what comes after it")
 
 
-def _later(log: Log, order: list[StoredMessage], to: StoredMessage) -> set[int]:
+def _later(log: Log, order: Messages, to: StoredMessage) -> set[int]:
     """What was said after this message, stands after it, and is gone, or dropped by a list: a list
     may have put it anywhere, and may show it again.
     """
-    here, gone, until = {seen.id for seen in order}, log.gone, _said_at(log, to)
+    here = set(ids_of(order))
+    gone = log.gone
+    until = _said_at(log, to)
     standing = log.natural
-    after = standing[
-        next(index for index, seen in enumerate(standing) if seen.id == to.id) :
-    ]
-    return {
-        seen.seq
-        for seen in after
-        if seen.note.origin != "summary"
-        and _said_at(log, seen) > until
-        and (
-            seen.seq in gone
-            or (seen.id not in here and log.summary_of(seen.id, here) is None)
-        )
-    }
+    later = set()
+    for seen in standing[ids_of(standing).index(to.id) :]:
+        if seen.note.origin == "summary" or _said_at(log, seen) <= until:
+            continue
+        is_dropped = seen.id not in here and log.summary_of(seen.id, here) is None
+        if is_dropped or seen.seq in gone:
+            later.add(seen.seq)
+    return later
 
 
 def _turns(
-    log: Log,
-    to: StoredMessage,
-    left: list[StoredMessage],
-    gone: set[int],
-    before: Rewound,
+    log: Log, to: StoredMessage, left: Messages, gone: set[int], before: Rewound
 ) -> tuple[set[int], set[int]]:
     """The seqs of the turns of which nothing is left, and of those that are cut."""
     alive = {seen.turn for seen in left}
     taken = {seen.turn for seen in log.natural if seen.seq in gone}
     until = _said_at(log, to)
-    dead = {
-        turn.seq
-        for turn in log.turns.values()
-        if turn.number not in alive and (turn.number in taken or turn.seq > until)
-    }
-    own = {log.born(to)} if to.turn is not None else set()
-    return dead, ({*before.cut} & {log.born(seen) for seen in left}) | own
+    dead = set()
+    for turn in log.turns.values():
+        if turn.number in alive:
+            continue
+        # A turn that began later may have said nothing yet: what it says is gone as well.
+        if turn.number in taken or turn.seq > until:
+            dead.add(turn.seq)
+    cut = {log.born(seen) for seen in left}.intersection(before.cut)
+    if to.turn is not None:
+        cut.add(log.born(to))
+    return dead, cut

@@ -13,82 +13,74 @@ still shown comes through: a call has one result, and a late real one takes its 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from holdfast.domain.entry import Rewound
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.entry import Ranges, Rewound
+from holdfast.domain.log.view import leaving_out
+from holdfast.domain.repair import Messages, StoredMessage, ids_of
 
-Spans = tuple[tuple[int, int], ...]
 Born = Callable[[StoredMessage], int]
 """The seq at which a message's turn began; its own, outside a turn."""
 
 
 def away(
-    note: Rewound, messages: Sequence[StoredMessage], *, made: int, born: Born
+    note: Rewound, messages: list[StoredMessage], *, made: int, born: Born
 ) -> set[int]:
     """Seqs of those of these messages that are gone after this rewind, made at the seq `made`."""
-    gone = {
-        message.seq
-        for message in messages
-        if message.seq < made and within(note.gone, message.seq)
-    }
+    gone: set[int] = set()
     outcomes = []
     for message in messages:
-        if (
-            message.seq > made
-            and message.turn is not None
-            and (begun := born(message)) < made
-        ):
-            if begun in note.cut or within(note.turns, begun):
+        if message.seq < made:
+            if within(note.gone, message.seq):
                 gone.add(message.seq)
-            if begun in note.cut and message.note.answers:
-                outcomes.append(message)
-    return (
-        gone
-        - _awaited(
-            outcomes, [message for message in messages if message.seq not in gone]
-        )
-        if outcomes
-        else gone
-    )
+            continue
+        # Said since. Only a turn that had begun before the rewind can have been taken by it.
+        if message.turn is None or (begun := born(message)) >= made:
+            continue
+        is_cut = begun in note.cut
+        if is_cut or within(note.turns, begun):
+            gone.add(message.seq)
+        if is_cut and message.note.answers:
+            outcomes.append(message)
+    if not outcomes:
+        return gone
+    return gone - _awaited(outcomes, leaving_out(messages, gone))
 
 
-def _awaited(
-    outcomes: Sequence[StoredMessage], left: Sequence[StoredMessage]
-) -> set[int]:
+def _awaited(outcomes: Messages, left: Messages) -> set[int]:
     """Seqs of those outcomes whose calls are still there."""
-    ids = {message.id for message in left}
+    ids = set(ids_of(left))
     called = {
         (message.turn, call.id) for message in left for call in message.note.calls
     }
-    return {
-        outcome.seq
-        for outcome in outcomes
-        if (
-            outcome.note.target.partition(":")[0] in ids
-            if outcome.note.target
-            else False
-        )
-        or (
-            not outcome.note.target
-            and any((outcome.turn, id) in called for id in outcome.note.answers)
-        )
-    }
+    awaited = set()
+    for outcome in outcomes:
+        if outcome.note.target:
+            has_call = outcome.note.target.partition(":")[0] in ids
+        else:
+            has_call = any((outcome.turn, id) in called for id in outcome.note.answers)
+        if has_call:
+            awaited.add(outcome.seq)
+    return awaited
 
 
-def within(spans: Spans, seq: int) -> bool:
+def within(spans: Ranges, seq: int) -> bool:
     """Whether one of these spans, in ascending order, has this seq in it."""
     index = bisect_right(spans, seq, key=lambda span: span[0])
     return index > 0 and seq <= spans[index - 1][1]
 
 
-def spans(seqs: Iterable[int], *, among: Iterable[int]) -> Spans:
+def spans(seqs: Iterable[int], *, among: Iterable[int]) -> Ranges:
     """These seqs as spans that have no other of `among` in them."""
     wanted = set(seqs)
     out: list[tuple[int, int]] = []
     follows = False
     for seq in sorted(among):
-        if seq in wanted:
-            out[-1:] = [(out[-1][0], seq)] if follows else [*out[-1:], (seq, seq)]
-        follows = seq in wanted
+        if seq not in wanted:
+            follows = False
+        elif follows:
+            out[-1] = (out[-1][0], seq)
+        else:
+            out.append((seq, seq))
+            follows = True
     return tuple(out)

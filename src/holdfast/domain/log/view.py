@@ -9,59 +9,57 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import Shape
+from holdfast.domain.entry import Ranges, Shape
 from holdfast.domain.message import target_of
-from holdfast.domain.repair import StoredMessage, pair
+from holdfast.domain.repair import Messages, StoredMessage, pair, seqs_of
+
+_Stretches = list[tuple[int, int]]
+"""First and last place of each, in one order of messages."""
 
 
 def shaped(
-    natural: Sequence[StoredMessage],
-    shape: Shape,
-    *,
-    after: int,
-    joined: Collection[int] = (),
+    natural: Messages, shape: Shape, *, after: int, joined: Collection[int] = ()
 ) -> list[StoredMessage]:
     """The natural order as this shape shows it; what was said after seq `after` follows, and what
     waited in the inbox then and was taken since (`joined`).
     """
     out = named(natural, shape.ranges)
-    given = {message.seq for message in out}
-    out.extend(
-        message
-        for message in natural
-        if (message.seq > after or message.seq in joined) and message.seq not in given
-    )
+    given = set(seqs_of(out))
+    for message in natural:
+        is_later = message.seq > after or message.seq in joined
+        if is_later and message.seq not in given:
+            out.append(message)
     return out
 
 
-def without(
-    natural: Sequence[StoredMessage], shape: Shape, gone: Collection[int]
-) -> Shape:
+def leaving_out(messages: list[StoredMessage], seqs: set[int]) -> list[StoredMessage]:
+    """The messages whose seqs are not among these."""
+    # Nothing is left out of most orders, and they are long.
+    if not seqs:
+        return messages
+    return [message for message in messages if message.seq not in seqs]
+
+
+def without(natural: list[StoredMessage], shape: Shape, gone: set[int]) -> Shape:
     """The shape for a natural order from which these messages are taken: a range must not fall with
     its end.
     """
-    left = [message for message in natural if message.seq not in gone]
-    shown = [
-        message.seq
-        for message in named(natural, shape.ranges)
-        if message.seq not in gone
-    ]
-    return replace(shape, ranges=ranges(left, shown))
+    left = leaving_out(natural, gone)
+    shown = leaving_out(named(natural, shape.ranges), gone)
+    return replace(shape, ranges=ranges(left, seqs_of(shown)))
 
 
-def named(
-    natural: Sequence[StoredMessage], ranges: Sequence[tuple[int, int]]
-) -> list[StoredMessage]:
+def named(natural: Messages, ranges: Ranges) -> list[StoredMessage]:
     """The messages in these ranges over the natural order."""
-    return in_ranges(
-        natural, {message.seq: index for index, message in enumerate(natural)}, ranges
-    )
+    return in_ranges(natural, _places(natural), ranges)
+
+
+def _places(natural: Messages) -> dict[int, int]:
+    return {message.seq: index for index, message in enumerate(natural)}
 
 
 def in_ranges(
-    natural: Sequence[StoredMessage],
-    place: Mapping[int, int],
-    ranges: Sequence[tuple[int, int]],
+    natural: Messages, place: Mapping[int, int], ranges: Ranges
 ) -> list[StoredMessage]:
     """The messages in these ranges over the natural order, each once, where its first range has it;
     `place` says where each seq stands there.
@@ -69,11 +67,11 @@ def in_ranges(
     No shape of ours names a message twice. One that a stranger wrote may, and ranges that lie over
     each other would otherwise make a view far larger than its history.
     """
-    stretches = [
-        (place[first], place[last])
-        for first, last in ranges
-        if first in place and last in place
-    ]
+    stretches: _Stretches = []
+    for first, last in ranges:
+        # What a load from the last compaction has not read, and what was erased, is not there.
+        if first in place and last in place:
+            stretches.append((place[first], place[last]))
     if _overlap(stretches):
         return [natural[index] for index in _each_once(stretches)]
     out: list[StoredMessage] = []
@@ -82,20 +80,22 @@ def in_ranges(
     return out
 
 
-def _overlap(stretches: Sequence[tuple[int, int]]) -> bool:
-    ordered = sorted(stretches)
-    return any(after[0] <= before[1] for before, after in pairwise(ordered))
+def _overlap(stretches: _Stretches) -> bool:
+    for before, after in pairwise(sorted(stretches)):
+        if after[0] <= before[1]:
+            return True
+    return False
 
 
-def _each_once(stretches: Sequence[tuple[int, int]]) -> Iterator[int]:
+def _each_once(stretches: _Stretches) -> Iterator[int]:
     """The places in these stretches, each once. What was given is skipped in one step, however
     often it is named.
     """
-    skip: dict[
-        int, int
-    ] = {}  # a place that was given → one after it where to look next
+    # a place that was given → one after it where to look next
+    skip: dict[int, int] = {}
     for start, end in stretches:
-        at, passed = start, []
+        at = start
+        passed = []
         while at <= end:
             passed.append(at)
             if at in skip:
@@ -107,12 +107,10 @@ def _each_once(stretches: Sequence[tuple[int, int]]) -> Iterator[int]:
             skip[index] = at
 
 
-def ranges(
-    natural: Sequence[StoredMessage], shown: Sequence[int]
-) -> tuple[tuple[int, int], ...]:
+def ranges(natural: Messages, shown: Sequence[int]) -> Ranges:
     """The seqs in `shown`, in that order, as ranges over the natural order."""
-    place = {message.seq: index for index, message in enumerate(natural)}
-    out: list[tuple[int, int]] = []
+    place = _places(natural)
+    out: _Stretches = []
     previous = -2
     for seq in shown:
         index = place[seq]
@@ -125,22 +123,16 @@ def ranges(
 
 
 def put_after(
-    order: list[StoredMessage], seq: int, more: Sequence[StoredMessage]
+    order: list[StoredMessage], seq: int, more: list[StoredMessage]
 ) -> list[StoredMessage]:
     """The order with these messages after the one of this seq, but for those that it has; as it is
     without that one.
     """
-    at = next(
-        (index for index, message in enumerate(order) if message.seq == seq), None
-    )
-    if at is None:
+    seqs = seqs_of(order)
+    if seq not in seqs:
         return order
-    given = {message.seq for message in order}
-    return [
-        *order[: at + 1],
-        *(message for message in more if message.seq not in given),
-        *order[at + 1 :],
-    ]
+    at = seqs.index(seq) + 1
+    return [*order[:at], *leaving_out(more, set(seqs)), *order[at:]]
 
 
 class Ties:
@@ -153,16 +145,12 @@ class Ties:
         self.open: set[str] = set()
         self.turns: set[int | None] = set()
 
-    def add(self, messages: Sequence[StoredMessage]) -> None:
-        tools = [
-            message
-            for message in messages
-            if message.note.calls or message.note.answers
-        ]
+    def add(self, messages: Messages) -> None:
+        tools = _with_tools(messages)
         if not tools:
             return
         pairs = pair(tools)
-        self.turns |= {message.turn for message in tools} - {None}
+        self.turns |= _turns_of(tools)
         for index, message in enumerate(tools):
             for place, call in enumerate(message.note.calls):
                 self.calls.add(target_of(message.id, place))
@@ -170,82 +158,86 @@ class Ties:
                     self.open.add(call.id)
 
 
-def settled(
-    order: Sequence[StoredMessage], kept: int, running: int | None, before: Ties
-) -> int:
+def _with_tools(messages: Messages) -> Messages:
+    return [seen for seen in messages if seen.note.calls or seen.note.answers]
+
+
+def _turns_of(messages: Messages) -> set[int | None]:
+    """The turns of these messages. What stands outside a turn has none in common."""
+    return {message.turn for message in messages} - {None}
+
+
+def settled(order: Messages, kept: int, running: int | None, before: Ties) -> int:
     """The last place before which nothing changes any more: between a plain answer and a plain user
     message, where no format merges anything, and where no result is parted from its call. `before`:
     of what is kept already.
     """
     for index in range(len(order) - 1, kept, -1):
-        message, previous = order[index], order[index - 1]
-        if message.turn is not None and message.turn == running == previous.turn:
+        if not _may_part(order[index - 1], order[index], running):
             continue
-        if (
-            message.note.plain
-            and previous.note.plain
-            and message.note.role == "user"
-            and previous.note.role == "assistant"
-        ):
-            part, rest = Ties(), Ties()
-            part.add(order[kept:index])
-            rest.add(order[index:])
-            return (
-                index
-                if part.turns.isdisjoint(rest.turns)
-                and stands_alone(order[kept:index], before)
-                else kept
-            )
+        part = order[kept:index]
+        # A turn on both sides may have a call on one and its result on the other.
+        turns_after = _turns_of(_with_tools(order[index:]))
+        if not turns_after.isdisjoint(_turns_of(_with_tools(part))):
+            return kept
+        return index if stands_alone(part, before) else kept
     return kept
 
 
-def stands_alone(messages: Sequence[StoredMessage], before: Ties) -> bool:
+def _may_part(
+    previous: StoredMessage, message: StoredMessage, running: int | None
+) -> bool:
+    # The running turn may still give back what it took, so nothing inside it is settled.
+    if message.turn is not None and message.turn == running == previous.turn:
+        return False
+    if not (message.note.plain and previous.note.plain):
+        return False
+    return message.note.role == "user" and previous.note.role == "assistant"
+
+
+def stands_alone(messages: Messages, before: Ties) -> bool:
     """Whether no answer in these messages answers a call in what stands before them (FAULTS E4: ids
     are reused, so which one it answers is for the pairing to say).
     """
     if not before.calls:
         return True
-    tools = [
-        message for message in messages if message.note.calls or message.note.answers
-    ]
-    if not before.turns.isdisjoint(message.turn for message in tools):
+    tools = _with_tools(messages)
+    if not before.turns.isdisjoint(_turns_of(tools)):
         return False
-    made = {
-        (message.turn, call.id)
-        for message in tools
-        for call in message.note.calls
-        if message.turn is not None
-    }
+    made = _calls_in_turns(tools)
     answered = set(pair(tools).values())
     for index, message in enumerate(tools):
-        if message.note.target in before.calls:
-            return False
-        for place, call_id in enumerate(
-            message.note.answers if message.note.target is None else ()
-        ):
-            if (
-                call_id in before.open
-                and (index, place) not in answered
-                and (message.turn, call_id) not in made
-            ):
+        # A result that names its call answers no other, whatever its id says.
+        if message.note.target is not None:
+            if message.note.target in before.calls:
+                return False
+            continue
+        for place, call_id in enumerate(message.note.answers):
+            if call_id not in before.open or (index, place) in answered:
+                continue
+            # Where its own turn makes a call of this id, it is never paired outside the turn.
+            if (message.turn, call_id) not in made:
                 return False
     return True
 
 
-def live(
-    messages: Sequence[StoredMessage], running: int | None
-) -> Sequence[StoredMessage]:
+def _calls_in_turns(tools: Messages) -> set[tuple[int, str]]:
+    made: set[tuple[int, str]] = set()
+    for message in tools:
+        if message.turn is not None:
+            made.update((message.turn, call.id) for call in message.note.calls)
+    return made
+
+
+def live(messages: Messages, running: int | None) -> Messages:
     """Marks the messages of the running turn: an open call in it is still running, not
     interrupted.
     """
-    if (
-        running is None
-        or not messages
-        or messages[-1].turn != running
-        and all(m.turn != running for m in messages)
-    ):
+    if running is None:
         return messages
-    return [
-        replace(message, running=True) if message.turn == running else message
-        for message in messages
-    ]
+    marked = []
+    for message in messages:
+        if message.turn == running:
+            message = replace(message, running=True)
+        marked.append(message)
+    return marked

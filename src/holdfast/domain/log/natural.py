@@ -1,0 +1,47 @@
+"""The natural order of a log's messages: turns as they started, what was said outside one where it
+was said.
+"""
+
+from holdfast.domain.entry import Ranges
+from holdfast.domain.log.view import in_ranges
+from holdfast.domain.repair import StoredMessage
+
+Unit = list[StoredMessage] | StoredMessage
+"""What stands together: the messages of a turn, or one message outside a turn."""
+
+
+class NaturalOrder:
+    """The natural order, written out as far as somebody asked: going on costs what is new, not the
+    history again.
+
+    It holds while messages are added to the last unit only; after any other change to the units it
+    is begun anew.
+    """
+
+    def __init__(self) -> None:
+        self._order: list[StoredMessage] = []
+        self._place: dict[int, int] = {}
+        self._units = 0
+        self._of_last = 0
+
+    def of(self, units: list[Unit]) -> list[StoredMessage]:
+        """The messages of all these units, in order. Not to be changed by the reader."""
+        # The last unit that was written out may have grown since: a turn that went on.
+        if self._units and isinstance(last := units[self._units - 1], list):
+            self._order += last[self._of_last :]
+            self._of_last = len(last)
+        for unit in units[self._units :]:
+            if isinstance(unit, list):
+                self._order += unit
+                self._of_last = len(unit)
+            else:
+                self._order.append(unit)
+        self._units = len(units)
+        return self._order
+
+    def named(self, units: list[Unit], ranges: Ranges) -> list[StoredMessage]:
+        """The messages in these ranges over the natural order."""
+        order = self.of(units)
+        for index in range(len(self._place), len(order)):
+            self._place[order[index].seq] = index
+        return in_ranges(order, self._place, ranges)
